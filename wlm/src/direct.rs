@@ -100,7 +100,7 @@ pub(crate) fn count_values(name: &str) -> Option<usize> {
 /// Parses the arguments. `own` takes an option of the WLM's, or says that it is none.
 ///
 /// # Errors
-/// An option that nobody has, a value that is none, no program.
+/// An unknown option, an invalid value, no program.
 pub(crate) fn parse_args(
     args: &[OsString],
     dialect: Dialect,
@@ -206,7 +206,7 @@ impl Options {
         place(hosts, self.ranks, self.per_host, self.map_by, hint)
     }
 
-    /// How many hosts are needed so that no host gets more ranks than were asked for; 1 where nobody asked.
+    /// How many hosts are needed for the requested number of ranks per host; 1 without such a number.
     pub(crate) fn nodes_needed(&self) -> u32 {
         self.nodes.or(self.per_host.map(|most| self.ranks.unwrap_or(1).div_ceil(most))).unwrap_or(1)
     }
@@ -292,7 +292,7 @@ mod tests {
 
     const DIALECT: Dialect = Dialect { nodes: &["-N", "--nodes"], own: "" };
 
-    /// The programs with their ranks, of seven where nobody says how many; then what is asked for besides.
+    /// The programs with their ranks, of seven by default; then the other requested settings.
     #[track_caller]
     fn check(args: &str, expected: &str) {
         let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();

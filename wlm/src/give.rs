@@ -197,7 +197,7 @@ pub(crate) struct Giver {
     serving: JoinHandle<()>,
 }
 
-/// What is given, and to whom.
+/// The files to give, and the receiving hosts.
 #[derive(Debug)]
 struct Parcel {
     agent: PathBuf,

@@ -1,4 +1,4 @@
-//! How ranks would be held, for people who ask before they launch. Answered by the plan of a launch that nobody carries out.
+//! How ranks would be held, for a report before a launch. It comes from the plan of a launch that is not carried out.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

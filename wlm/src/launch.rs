@@ -238,7 +238,7 @@ impl fmt::Debug for AgentCommand {
     }
 }
 
-/// Is told of agents that have ended. That nobody listens is fine.
+/// Receives the ends of agents. A missing receiver is no error.
 #[derive(Debug, Clone, Default)]
 pub struct AgentWatch(Option<UnboundedSender<(String, Failure)>>);
 
@@ -257,7 +257,7 @@ impl AgentWatch {
     }
 }
 
-/// Takes links to agents that cannot dial: streams over what has brought the agent. That nobody takes them is fine: such an agent finds that out.
+/// Receives links to agents that cannot dial: streams over the connection that brought the agent. A missing receiver is no error: such an agent notices it.
 #[derive(Debug, Clone, Default)]
 pub struct AgentLinks(Option<UnboundedSender<UnixStream>>);
 
@@ -270,7 +270,7 @@ impl AgentLinks {
     /// An agent is at the other end of `stream` and is about to prove who it is.
     pub fn pass(&self, stream: UnixStream) {
         if let Some(to) = &self.0 {
-            // Nobody listens once the launch is over: then the stream ends here, and with it the agent.
+            // After the launch there is no receiver: then the stream ends here, and with it the agent.
             drop(to.send(stream));
         }
     }

@@ -3,7 +3,7 @@
 use gantry_types::error::Failure;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Is told of hosts without which it goes on. That nobody listens is fine.
+/// Receives the hosts that the launch does without. A missing receiver is no error.
 #[derive(Debug, Clone, Default)]
 pub struct LeftOut(Option<UnboundedSender<(String, Failure)>>);
 
@@ -17,7 +17,7 @@ impl LeftOut {
     /// There is no agent on `host`, and will be none.
     pub fn tell(&self, host: String, why: Failure) {
         if let Some(to) = &self.0 {
-            // Nobody listens any more: then nobody goes on.
+            // The receiver is gone, and with it the launch.
             drop(to.send((host, why)));
         }
     }

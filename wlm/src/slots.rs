@@ -17,7 +17,7 @@ pub(crate) struct HostSlots {
     pub(crate) name: String,
     /// Ranks that fit.
     pub(crate) slots: u32,
-    /// Whether somebody said so, by a number or by naming the host again.
+    /// Whether the number is explicit, by a number or by repeating the host.
     pub(crate) stated: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn parse_map_by(option: &str, value: &OsStr, hint: &str) -> Result<Ma
 /// Names of the hosts that get ranks, and which. Without a number of ranks all places are taken; `per_host` stands for what is said of each host.
 ///
 /// # Errors
-/// There are more ranks than places, where somebody said how many there are. `hint` is for that.
+/// There are more ranks than explicit places. `hint` is for that.
 pub(crate) fn place(
     hosts: Vec<HostSlots>,
     ranks: Option<u32>,
@@ -88,7 +88,7 @@ fn build_counts(
     let mut counts = vec![0_u32; slots.len()];
     let mut left = ranks;
     if ranks > room {
-        // Nobody said how many fit: even blocks, the first ones one more.
+        // No explicit places: even blocks, the first ones one more.
         for (count, index) in counts.iter_mut().zip(0..) {
             *count = u32::try_from(ranks / number + u64::from(index < ranks % number)).unwrap_or(u32::MAX);
         }

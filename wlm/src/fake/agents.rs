@@ -19,7 +19,7 @@ use crate::host::{open_pidfd, signal_process};
 /// Starts an agent for each host, and stays until all have ended.
 ///
 /// # Errors
-/// Some could not be started, or have failed. One that was killed is a lost node, which its frontend sees by itself.
+/// Some could not start, or have failed. A killed agent counts as a lost node, which its frontend notices itself.
 pub(super) async fn run(agent: &AgentCommand, hosts: &[String], job: &Job, stop: Stop<'_>) -> Result<()> {
     let (mut running, mut processes, mut failed) = (JoinSet::new(), Vec::new(), Vec::new());
     for host in hosts {

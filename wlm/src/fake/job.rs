@@ -1,10 +1,10 @@
-//! One job: a script of ours in a session of its own, and what it leaves in the job's folder.
+//! One job: a generated script in a session of its own, and the files in the job's folder.
 //!
 //! | file | when | content |
 //! | --- | --- | --- |
-//! | `script` | from the beginning | what the job runs; it is readable for this user only, as is `input` |
+//! | `script` | from the beginning | the job's script; only this user can read it, and `input` |
 //! | `nodes` | from the beginning | how many nodes it gets |
-//! | `input` | from the beginning | what its command reads. It holds secrets, and goes when it was opened |
+//! | `input` | from the beginning | its command's standard input. It contains secrets, and is deleted once open |
 //! | `pid` | before the job is known | the script's process, and the number of its process group |
 //! | `running` | once it has nodes | the process of its command |
 //! | `end` | at its end | the exit code, or `cancelled`, or `time limit` |
@@ -40,11 +40,11 @@ pub(super) enum State {
     Queued,
     /// It has nodes.
     Running,
-    /// It has ended: the exit code of its command, or why there is none.
+    /// It has ended: the exit code of its command, or the reason why there is none.
     Ended(String),
 }
 
-/// What a job is to do.
+/// The work of a job.
 #[derive(Debug)]
 pub(super) struct Work<'a> {
     /// On how many nodes.
@@ -55,7 +55,7 @@ pub(super) struct Work<'a> {
     pub(super) env: &'a [(OsString, OsString)],
     /// The command's directory.
     pub(super) cwd: &'a Path,
-    /// What the command reads.
+    /// The command's standard input.
     pub(super) input: Option<Zeroizing<String>>,
 }
 
@@ -197,7 +197,7 @@ impl Job {
         if let Some(end) = self.read("end", host)? {
             return Ok(State::Ended(end));
         }
-        // What was killed has left no word.
+        // A killed script has left no result.
         let pid = self.read("pid", host)?.unwrap_or_default();
         if host.read(&Path::new("/proc").join(&pid).join("stat")).is_err() {
             return Ok(State::Ended(self.read("end", host)?.unwrap_or_else(|| "killed".to_owned())));
@@ -239,7 +239,7 @@ impl Job {
         Ok(Some(EndCause { kind, message: format!("job {}: {how}", self.number) }))
     }
 
-    /// What is in one of its files, without the end of its line; none: it is not there.
+    /// The content of one of its files, without the end of its line. None: it does not exist.
     fn read(&self, file: &str, host: &dyn Host) -> Result<Option<String>> {
         let path = self.folder.join(file);
         match host.read(&path) {
@@ -261,7 +261,7 @@ impl Job {
     }
 }
 
-/// A word of a shell.
+/// Quotes a word for a shell.
 fn quote(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', "'\\''"))
 }

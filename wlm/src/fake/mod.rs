@@ -3,12 +3,12 @@
 //! It has a queue, jobs, batch scripts and a time limit. It is a driver like any other: gantry's own guard and agents run in its jobs. Tests of
 //! the launch pipeline use it, and people who port gantry can read it as an example. The feature `fake` builds it.
 //!
-//! `GANTRY_FAKE_SITE` names the folder that stands for the cluster. `site.json` in it says how the cluster behaves; each job has a folder
-//! below `jobs`.
+//! `GANTRY_FAKE_SITE` names the folder that represents the cluster. Its `site.json` configures the cluster; each job
+//! has a folder below `jobs`.
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `site` | how the cluster behaves: nodes, the time in the queue, what it refuses |
+//! | `site` | the cluster's configuration: nodes, time in the queue, refusals |
 //! | `job` | one job: its script, its files, its state |
 //! | `wlm` | the driver |
 //! | `agents` | in a job: starts agents and waits for them |

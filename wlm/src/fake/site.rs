@@ -1,4 +1,4 @@
-//! How the cluster behaves, as `site.json` says.
+//! The cluster's configuration in `site.json`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::host::Host;
 
-/// Names the folder that stands for the cluster.
+/// Names the folder that represents the cluster.
 pub(super) const SITE: &str = "GANTRY_FAKE_SITE";
 
 /// In a job: its number.
@@ -17,7 +17,7 @@ pub(super) const JOB: &str = "GANTRY_FAKE_JOB";
 /// The variable in which a process finds its job.
 pub(crate) const JOB_VARIABLES: &[&str] = &[JOB];
 
-/// The file, in the folder that stands for the cluster.
+/// The file in the cluster's folder.
 const FILE: &str = "site.json";
 
 /// How the cluster behaves. Times are in milliseconds.
@@ -28,9 +28,9 @@ pub(super) struct Site {
     pub(super) nodes: u32,
     /// How long a job waits for its nodes.
     pub(super) queue_ms: u64,
-    /// What it is said to wait for.
+    /// The reason that it reports for waiting.
     pub(super) reason: String,
-    /// No job is taken, with these words.
+    /// Refuses all jobs with this message.
     pub(super) refuse: Option<String>,
     /// How long a job may run; none: as long as it likes.
     pub(super) limit_ms: Option<u64>,
@@ -51,7 +51,7 @@ impl Default for Site {
     }
 }
 
-/// The folder that stands for the cluster.
+/// The folder that represents the cluster.
 pub(super) fn folder(host: &dyn Host) -> Result<PathBuf> {
     host.env(SITE).map(PathBuf::from).ok_or_else(|| {
         Error::invalid_with("there is no cluster to play", format!("let {SITE} name a folder with {FILE}"))
@@ -99,7 +99,7 @@ impl Site {
     }
 }
 
-/// What the cluster itself refuses.
+/// A refusal of the cluster.
 pub(super) fn refused(message: impl Into<String>) -> Error {
     Error::Refused(
         Failure::new(Kind::LauncherFailed, message).with_hint("see how the cluster is played: site.json"),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_named() {
+    fn an_error_in_the_file_is_named() {
         let site = Site { broken: vec!["fake2".to_owned()], ..Site::default() };
         assert!(site.check_hosts(&hosts(1)).is_ok());
         let text = site.check_hosts(&hosts(3)).unwrap_err().to_string();

@@ -102,7 +102,7 @@ impl Wlm for Fake {
     }
 }
 
-/// What this cluster can do besides.
+/// Optional abilities of this cluster.
 static CAPABILITIES: Capabilities = Capabilities {
     reach: Reach::ThisMachine,
     jobs: Some(&Fake),

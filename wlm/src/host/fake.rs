@@ -28,7 +28,7 @@ impl FakeHost {
         self
     }
 
-    /// What a command says on its standard output and error.
+    /// The output of a command on its standard output and error.
     pub(crate) fn with_answer(mut self, command: &str, stdout: &str, stderr: &str) -> Self {
         let answer = Asked { stdout: stdout.to_owned(), stderr: stderr.to_owned() };
         self.answers.insert(command.to_owned(), answer);
@@ -80,7 +80,7 @@ impl Host for FakeHost {
         _deadline: Duration,
     ) -> io::Result<Asked> {
         let line = command.join(OsStr::new(" ")).into_string().expect("text");
-        self.answers.get(&line).cloned().ok_or_else(|| io::Error::other(format!("nobody answers '{line}'")))
+        self.answers.get(&line).cloned().ok_or_else(|| io::Error::other(format!("no answer for '{line}'")))
     }
 
     /// Answers as without the variables.

@@ -1,8 +1,8 @@
-//! A keeper: a process above one of ours that ends what that one leaves behind when it is killed.
+//! The keeper: a parent process of guard and agent that cleans up after them when they are killed.
 //!
-//! Guard and agents are subreapers: what ranks and daemons start stays below them, wherever it goes. When one of them is killed, its
-//! children go to the next subreaper above. That is the keeper, and it has nothing to do before. It is a copy of a process that has only
-//! just begun, so it is small and quick to make.
+//! Guard and agents are subreapers: all descendants of ranks and daemons stay below them. When one of them is killed,
+//! its children go to the next subreaper above. That is the keeper; until then it is idle. It is a copy of a process
+//! that has only just begun, so it is small and starts quickly.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -27,30 +27,34 @@ const NAME: &std::ffi::CStr = c"gantry-keeper";
 /// Signals that are for the process below.
 const PASSED_ON: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Looks at what is left, while something is killed and does not end. The kernel may hold it in a system call.
+/// How often to check remaining processes while a killed one does not end. It may be in an uninterruptible system
+/// call.
 const LAST_LOOKS: u32 = 50;
 
 /// How long a killed process is waited for before the next look.
 const KILLED: Duration = Duration::from_millis(100);
 
-/// After so long a launcher that its guard's death has asked to end is asked once more: it may lose a signal that comes while it submits its job.
+/// When the guard dies, its launcher gets SIGTERM. After this time it gets another one: it may lose a signal while it
+/// submits its job.
 const ASK_AGAIN: Duration = Duration::from_millis(1500);
 
-/// How long a process that a killed one leaves may take to end by itself.
+/// How long the children of a killed process may take to end by themselves.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// How often it is seen what processes that end by themselves have left.
+/// How often to check the children of processes that end by themselves.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// Becomes two processes. In the lower one, which goes on with the work, this returns at once, with nothing. The upper one is the keeper: here it
-/// returns when the lower one has ended and nothing is left of it, with how that ended; it should then end alike.
+/// Becomes two processes. In the lower one, which continues the work, this returns None at once. The upper one is the
+/// keeper. In it, this returns the lower one's exit status when that has ended and all its descendants are gone; the
+/// keeper should then exit alike.
 ///
-/// What is left may end by itself for as long as `grace`: launchers tell their WLM in that time that their job is over. Then it is killed.
+/// Descendants may end by themselves for `grace`: launchers use that time to tell their WLM that their job is over.
+/// Then they are killed.
 ///
-/// To be called first thing in `main`, while there is one thread.
+/// Call this first in `main`, while there is one thread.
 ///
 /// # Errors
-/// There is no room for a process. The caller is as it was.
+/// No process can be started. The caller is unchanged.
 pub fn keep(grace: Duration) -> io::Result<Option<ExitStatus>> {
     let mut signals = SigSet::from_iter(PASSED_ON);
     signals.add(Signal::SIGCHLD);
@@ -63,7 +67,7 @@ pub fn keep(grace: Duration) -> io::Result<Option<ExitStatus>> {
     };
     sys::become_subreaper();
     sys::set_name(NAME);
-    // The pipes and sockets belong to the lower process: their end tells of its end.
+    // The pipes and sockets belong to the lower process: their closing signals its end.
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         (0..3).for_each(|standard| sys::put_at(&null, standard));
     }
@@ -94,10 +98,10 @@ fn watch(below: libc::pid_t, signals: &SigSet, grace: Duration) -> ExitStatus {
     status
 }
 
-/// Ends what is left, and waits for what ends by itself.
+/// Kills the remaining processes, and waits for those that end by themselves.
 ///
-/// With a `grace`, what the process below had started is asked to end once more, and is killed after that time. What a killed process leaves then has a
-/// moment of its own: it may be what tells a WLM that a job is over.
+/// With a `grace`, children of the process below get another SIGTERM, and SIGKILL after that time. The children of a
+/// killed process then have a short time of their own: one of them may be telling a WLM that a job is over.
 fn end_orphans(news: &SignalFd, grace: Duration) {
     let until = Instant::now() + grace;
     let first = read_children();

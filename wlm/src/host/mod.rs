@@ -30,19 +30,19 @@ pub fn open_pidfd(pid: gantry_types::id::Pid) -> io::Result<std::os::fd::OwnedFd
     sys::pidfd_open(pid.get())
 }
 
-/// Sends a signal to the process that a pidfd stands for, and to no other. One that has ended is fine.
+/// Sends a signal to the process of a pidfd, and to no other. An ended process is not an error.
 ///
 /// # Errors
-/// The process is somebody else's.
+/// The process belongs to another user.
 pub fn signal_process(process: &impl std::os::fd::AsFd, signal: libc::c_int) -> io::Result<()> {
     sys::signal_process(process, signal)
 }
 
-/// Closes every descriptor but the standard ones. For a program of ours that was started out of somebody else's, whose descriptors it may have
-/// inherited: to be called first thing in `main`, before anything is opened.
+/// Closes every descriptor but the standard ones. A foreign program may have started this one and leaked its
+/// descriptors. Call this first in `main`, before any file is opened.
 ///
 /// # Errors
-/// The kernel is older than 5.9; nothing was closed then.
+/// The kernel is older than 5.9; no descriptor was closed.
 pub fn close_inherited_descriptors() -> io::Result<()> {
     sys::close_from(3)
 }
@@ -58,7 +58,7 @@ pub struct FileVersion {
     pub(crate) bytes: u64,
 }
 
-/// What gantry may ask a machine. [`Machine`] is the real one.
+/// The operations on a machine. [`Machine`] is the real one.
 pub trait Host: Send + Sync + std::fmt::Debug {
     /// The environment of this process, as it is now.
     fn environment(&self) -> Vec<(OsString, OsString)>;
@@ -75,22 +75,22 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// The effective user id of this process.
     fn uid(&self) -> u32;
 
-    /// A file's content. Files of `/proc` are read whole.
+    /// A file's content. Files of `/proc` are read completely.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// The names in a directory, in no order.
+    /// The names in a directory, unsorted.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     fn list(&self, directory: &Path) -> io::Result<Vec<OsString>>;
 
     /// Whether `path` is a file that this process may execute.
@@ -98,15 +98,15 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         self.read(path).is_ok()
     }
 
-    /// Tells whether a file has changed; none where that cannot be known. Links are followed.
+    /// A version that changes with the file. None: it is unknown. Links are followed.
     fn file_version(&self, _path: &Path) -> Option<FileVersion> {
         None
     }
 
-    /// What the program `command` says when it runs in `/`. Runs as long as it does, at most until the timeout expires.
+    /// The output of the program `command`, run in `/`. Waits for its end, or until the timeout.
     ///
     /// # Errors
-    /// It cannot be executed, or goes on (`TimedOut`).
+    /// It cannot be executed, or exceeds the timeout (`TimedOut`).
     fn ask(&self, command: &[OsString], timeout: Duration) -> io::Result<Asked> {
         self.ask_in(Path::new("/"), command, timeout)
     }
@@ -119,7 +119,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         self.ask_with(dir, command, &[], timeout)
     }
 
-    /// As [`Host::ask_in`], of a program in whose environment these variables are set as well.
+    /// As [`Host::ask_in`], with additional environment variables.
     ///
     /// # Errors
     /// As [`Host::ask`].

@@ -14,9 +14,9 @@ use super::sys;
 /// Soft and hard limit that this process began with, once it has raised the soft one.
 static GIVEN: OnceLock<Option<(rlim_t, rlim_t)>> = OnceLock::new();
 
-/// Raises the soft limit of this process to the hard one. Where that is refused, it stays.
+/// Raises the soft limit of this process to the hard one. On refusal, it stays.
 ///
-/// What this process then starts through this module gets back the limit that this process was given.
+/// Programs that this module starts get the original limit back.
 /// Programs that use `select` must not inherit a limit above 1024.
 pub fn raise_open_files() {
     GIVEN.get_or_init(|| {
@@ -30,18 +30,19 @@ pub(super) fn given_open_files() -> Option<(rlim_t, rlim_t)> {
     GIVEN.get().copied().flatten()
 }
 
-/// Gives `command` the limit that this process was given, if this process has raised its own.
+/// Gives `command` the original limit of this process, if this process has raised its own.
 pub fn restore_open_files(command: &mut Command) {
     if let Some((soft, hard)) = given_open_files() {
         sys::limit_open_files(command, soft, hard);
     }
 }
 
-/// Starts `command` with the limit that this process was given, if this process has raised its own. Quicker than [`restore_open_files`], which has the
-/// whole process copied: the limit of this process is lowered for the moment of the start.
+/// Starts `command` with the original limit of this process, if this process has raised its own. This is faster than
+/// [`restore_open_files`], which needs a full fork: here this process's limit is lowered during the start.
 ///
-/// For processes none of whose other threads open anything meanwhile. `command` must have all three standard descriptors, and `stdio` be those: the C
-/// library starts nothing with a descriptor above the limit, so they decide how it is done.
+/// Other threads of the process must not open files meanwhile. `command` must have all three standard descriptors,
+/// and `stdio` must be those. The C library cannot start a program with a descriptor above the limit, so they decide
+/// which way is used.
 ///
 /// # Errors
 /// As [`Command::spawn`].

@@ -1,7 +1,8 @@
-//! Starts a helper that is nobody's child.
+//! Starts a helper that is not a child of this process.
 //!
-//! The frontend library lives in somebody else's program, which may call `waitpid(-1)`, handle SIGCHLD, or ignore it. A helper that were
-//! its child would show up there. So the helper is started as a grandchild, and the child between ends before this function returns.
+//! The frontend library runs in a foreign program, which may call `waitpid(-1)`, handle SIGCHLD, or ignore it. A
+//! helper would interfere there as a child. So the helper is started as a grandchild, and the child between ends
+//! before this function returns.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -45,7 +46,7 @@ fn to_c(text: impl AsRef<OsStr>) -> io::Result<CString> {
     Ok(CString::new(text.as_ref().as_bytes())?)
 }
 
-/// A helper that is nobody's child, as far as it can still be ended.
+/// A helper that is not a child of this process, with a handle to end it.
 #[derive(Debug)]
 pub struct Orphan {
     /// None: it had ended before it could be taken hold of.
@@ -55,10 +56,10 @@ pub struct Orphan {
 }
 
 impl Orphan {
-    /// Kills it, and what it has started in its process group. One that has ended already is fine.
+    /// Kills it, and all in its process group. An ended helper is not an error.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn kill(&self) -> io::Result<()> {
         let Some(process) = &self.process else { return Ok(()) };
         // As long as it has not ended the number is its own.
@@ -85,7 +86,7 @@ pub fn spawn_orphan_with<A: AsRef<OsStr>>(
     spawn_told(&mut command)
 }
 
-/// Starts it as a grandchild, which tells its pid.
+/// Starts it as a grandchild, which reports its pid.
 fn spawn_told(command: &mut Command) -> io::Result<Orphan> {
     let (mut told, tell) = io::pipe()?;
     restore_open_files(command);
@@ -111,7 +112,7 @@ fn reap(mut middle: Child) -> io::Result<()> {
     }
 }
 
-/// What a program has said.
+/// The output of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
     /// On its standard output.
@@ -120,14 +121,15 @@ pub struct Asked {
     pub stderr: String,
 }
 
-/// Most bytes that a pipe takes for sure before anybody reads.
+/// The most bytes that a pipe surely takes without a reader.
 const MOST_INPUT_BYTES: usize = 60 << 10;
 
-/// Runs a small program as nobody's child, in the directory `dir`, with `input` to read and these variables besides those of this process, and takes
-/// what it says. How it ended cannot be known then: what it says has to tell. One that goes on after the deadline is killed with its process group.
+/// Runs a small program in the directory `dir`, not as a child of this process, with `input` on its standard input
+/// and additional variables, and returns its output. Its exit status is unknown, so its output must show the result.
+/// After the deadline it is killed with its process group.
 ///
 /// # Errors
-/// It cannot be executed, or goes on (`TimedOut`); the input is more than a pipe takes at once (`InvalidInput`).
+/// It cannot be executed, or exceeds the timeout (`TimedOut`); the input exceeds a pipe's capacity (`InvalidInput`).
 pub(super) fn ask_with(
     dir: &Path,
     command: &[OsString],
@@ -177,7 +179,7 @@ fn read_aside(mut pipe: PipeReader) -> io::Result<Receiver<io::Result<Vec<u8>>>>
     std::thread::Builder::new().name("answer".to_owned()).spawn(move || {
         let mut bytes = Vec::new();
         let all = pipe.by_ref().take(MAX_ANSWER_BYTES).read_to_end(&mut bytes).map(|_| bytes);
-        // Nobody waits any more when the timeout has expired.
+        // The receiver is gone after the timeout.
         drop(sender.send(all));
     })?;
     Ok(read)
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_helper_ignores_no_signal_that_we_do() {
-        // SIGWINCH is of no use to a test: ignoring it disturbs nobody.
+        // SIGWINCH does not matter to tests, so ignoring it is harmless.
         // SAFETY: sets no handler.
         #[expect(unsafe_code, reason = "a test of what is inherited")]
         unsafe {
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_and_that_it_is_not_our_child() {
+    fn a_program_returns_its_output_and_is_not_our_child() {
         let run = |command: &[OsString], deadline| ask_with(Path::new("/"), command, &[], &[], deadline);
         let ask = |script: &str, deadline| run(&["/bin/sh".into(), "-c".into(), script.into()], deadline);
         let said = ask("echo $PPID; echo no >&2; exit 3", Duration::from_secs(10)).unwrap();
@@ -229,7 +231,7 @@ mod tests {
         assert_ne!(said.stdout.trim().parse::<u32>().unwrap(), std::process::id());
         let error = ask("exec sleep 1", Duration::from_millis(50)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        // With what it has started: nothing has the pipe's other end any more.
+        // Its children have ended, too: the pipe's other end is closed.
         let (mut ours, theirs) = io::pipe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), theirs.as_raw_fd());
         let script = format!("exec 3>{path}; sleep 1000 & sleep 1000");
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_reads_what_it_is_given_and_its_end() {
+    fn a_program_reads_its_input_and_the_end_of_it() {
         let cat = ["/bin/cat".into()];
         let input = vec![b'x'; MOST_INPUT_BYTES];
         let said = ask_with(Path::new("/"), &cat, &input, &[], Duration::from_secs(10)).unwrap();
@@ -264,7 +266,7 @@ mod tests {
         orphan.kill().unwrap();
         // Its ends are closed with it.
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
-        // And with what it has started, which has them too.
+        // Its children, which share them, have ended, too.
         let (mut ours, orphan) = start("/bin/sh", &["-c", "sleep 1000 & echo; wait"]);
         assert_eq!(ours.read(&mut [0]).unwrap(), 1);
         orphan.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Processes of this machine that somebody names: whether they are there, and whose they are.
+//! Processes of this machine by pid: whether they exist, and their owner.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(crate) fn check_process(pid: Pid, host: &dyn Host) -> Result<()> {
     Ok(())
 }
 
-/// Whether the process belongs to this very user. Root may look at other users' processes, but must run none of their code.
+/// Whether the process belongs to this user. Root may look at other users' processes, but must not run their code.
 pub(crate) fn is_own_process(pid: Pid, host: &dyn Host) -> bool {
     let status = host.read(&PathBuf::from(format!("/proc/{pid}/status")));
     status.is_ok_and(|status| parse_uid(&status) == Some(host.uid()))

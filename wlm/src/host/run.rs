@@ -1,4 +1,4 @@
-//! Runs a small program of this machine and takes what it prints.
+//! Runs a small program of this machine and returns its output.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -7,9 +7,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Runs `program` with nothing on its standard input and returns how it ended and what it printed on standard output. The program is a
-/// child of this process, so a library calls this only where its host program knows of it. Waits at most until the timeout expires; the program
-/// is then killed.
+/// Runs `program` with empty standard input, and returns its exit status and its standard output. The program is a
+/// child of this process, so a library may call this only if its host program expects that. Waits at most until the
+/// timeout; then the program is killed.
 ///
 /// # Errors
 /// The program cannot be executed, or has not ended within the timeout (`TimedOut`).
@@ -29,7 +29,7 @@ pub fn run<A: AsRef<OsStr>>(
         std::thread::spawn(move || {
             let mut text = Vec::new();
             let read = stdout.read_to_end(&mut text).map(|_| text);
-            // Nobody waits any more when the timeout has passed.
+            // The receiver is gone after the timeout.
             drop(sender.send(read));
         });
     }
@@ -50,7 +50,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(10);
 
     #[test]
-    fn what_a_program_prints_and_how_it_ends() {
+    fn output_and_exit_status_of_a_program() {
         let (status, text) = run(Path::new("/bin/sh"), &["-c", "echo a; exit 3"], SOON).unwrap();
         assert_eq!((status.code(), text.as_slice()), (Some(3), &b"a\n"[..]));
     }

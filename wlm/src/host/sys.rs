@@ -14,8 +14,8 @@ pub(super) fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Makes `command` start as a grandchild in a session of its own, whose parent has ended already. Its pid, as the bytes of a
-/// C `long`, is written to `tell`.
+/// Makes `command` start as a grandchild in its own session, whose parent has ended already. Its pid is written to
+/// `tell`, as the bytes of a C `long`.
 pub(super) fn fork_once_more(command: &mut Command, tell: OwnedFd) {
     let leave = move || leave_parent(tell.as_raw_fd());
     // SAFETY: `leave_parent` makes async-signal-safe system calls only, as the closure between fork and exec must.
@@ -36,15 +36,17 @@ pub(super) fn limit_open_files(command: &mut Command, soft: libc::rlim_t, hard: 
     unsafe { command.pre_exec(set) };
 }
 
-/// Lets every signal do what it does by default, and blocks none: a program inherits both. With SIGCHLD ignored a helper would never hear of its
-/// children's ends, with SIGTERM ignored its own could not be asked for. Signals of a library's own threads must not be blocked in a launcher and all its ranks.
+/// Resets all signals to their defaults and unblocks them: a program inherits both. With SIGCHLD ignored, a helper
+/// would never learn of its children's ends; with SIGTERM ignored, its own could not be requested. Signals that a
+/// library's threads block must not be blocked in a launcher and all its ranks.
 ///
 /// Async-signal-safe.
 fn default_signals() {
     // The kernel's sigaction: the default action, no flags, an empty mask. By number, as the C library refuses two signals of its own.
     let default = [0_u64; 8];
     for signal in 1..=64 {
-        // SAFETY: `default` holds a whole sigaction and the old one is not asked for; fails for SIGKILL and SIGSTOP only.
+        // SAFETY: `default` holds a whole sigaction, and the old one is not requested; fails for SIGKILL and SIGSTOP
+        // only.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -56,7 +58,7 @@ fn default_signals() {
         }
     }
     let none = 0_u64;
-    // SAFETY: the kernel's signal set is one such word; the old one is not asked for.
+    // SAFETY: the kernel's signal set is one such word; the old one is not requested.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -68,8 +70,8 @@ fn default_signals() {
     }
 }
 
-/// Runs in the child between fork and exec: forks again, by the bare system call because the C library's fork runs handlers that are not
-/// async-signal-safe. The middle process ends at once; its child goes on to exec.
+/// Runs in the child between fork and exec: forks again, by the bare system call, because the C library's fork runs
+/// handlers that are not async-signal-safe. The middle process ends at once; its child continues to exec.
 fn leave_parent(tell: libc::c_int) -> io::Result<()> {
     // SAFETY: clone with only SIGCHLD and no new stack is fork; all pointer arguments are null and unused. The child's memory is a copy.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
@@ -100,7 +102,7 @@ pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<std::os::fd::OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -111,12 +113,12 @@ pub(super) fn close_from(first: u32) -> io::Result<()> {
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// SIGKILL to the process that a pidfd stands for. One that has ended already is fine.
+/// SIGKILL to the process of a pidfd. An ended process is not an error.
 pub(super) fn kill_process(pidfd: &impl AsFd) -> io::Result<()> {
     signal_process(pidfd, libc::SIGKILL)
 }
 
-/// A signal to the process that a pidfd stands for. One that has ended already is fine.
+/// Sends a signal to the process of a pidfd. An ended process is not an error.
 pub(super) fn signal_process(pidfd: &impl AsFd, signal: libc::c_int) -> io::Result<()> {
     match send(pidfd, signal) {
         Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -124,7 +126,7 @@ pub(super) fn signal_process(pidfd: &impl AsFd, signal: libc::c_int) -> io::Resu
     }
 }
 
-/// Whether the process that a pidfd stands for has not ended.
+/// Whether the process of a pidfd has not ended.
 pub(super) fn is_there(pidfd: &impl AsFd) -> bool {
     send(pidfd, 0).is_ok()
 }
@@ -138,9 +140,10 @@ fn send(pidfd: &impl AsFd, signal: libc::c_int) -> io::Result<()> {
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Becomes two processes: gives the child's pid in the parent, and nothing in the child. To be called while there is one thread.
+/// Forks: returns the child's pid in the parent, and None in the child. Call this while there is one thread.
 pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
-    // SAFETY: with one thread no lock is held by a thread that the child does not have, so the child may go on as any program does.
+    // SAFETY: with one thread, no other thread holds a lock that would stay locked in the child. So the child may
+    // continue like any program.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
@@ -148,7 +151,7 @@ pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
     }
 }
 
-/// Makes orphans of what descends from this process its children.
+/// Makes orphaned descendants of this process its children.
 pub(super) fn become_subreaper() {
     // SAFETY: takes integers only.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
@@ -160,7 +163,7 @@ pub(super) fn set_name(name: &std::ffi::CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
-/// Puts a copy of a descriptor in the place of `target`.
+/// Duplicates a descriptor onto `target`.
 pub(super) fn put_at(fd: &impl AsFd, target: libc::c_int) {
     // SAFETY: takes integers only; that nothing else uses `target` is the caller's promise.
     unsafe { libc::dup2(fd.as_fd().as_raw_fd(), target) };

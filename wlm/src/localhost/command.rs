@@ -9,7 +9,7 @@ use crate::launch::Direct;
 use crate::slots::HostSlots;
 use crate::{Error, Result};
 
-/// Most ranks of one launch here; a bound against slips of the finger, far above what one machine holds.
+/// The most ranks of one launch here: a bound against typing errors, far above the capacity of one machine.
 const MAX_RANKS: u64 = 100_000;
 
 /// Most played nodes of one launch here.
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_and_what_it_plays_are_hosts() {
+    fn only_this_machine_and_its_simulated_nodes_are_hosts() {
         let check = |host: &str, fits: bool| {
             assert_eq!(check_hosts(&[host.to_owned()], "vm").is_ok(), fits, "{host}");
         };

@@ -86,7 +86,7 @@ impl Wlm for Localhost {
     }
 }
 
-/// What this machine can do besides.
+/// Optional abilities of this machine.
 static CAPABILITIES: Capabilities = Capabilities {
     reach: Reach::ThisMachine,
     described: Some(&Localhost),

@@ -73,7 +73,7 @@ pub(super) fn find_ranks(pids: &[Pid], host: &dyn Host) -> Result<Placement> {
     place_here(if beneath.is_empty() { pids } else { &beneath }, host)
 }
 
-/// The ranks beneath a launcher, in order; none where there are none.
+/// The ranks below a launcher, in order; empty if there are none.
 fn ranks_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Pid>> {
     let found = find_beneath(launcher, host)?;
     if found.is_empty() {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_attached_to() {
+    fn targets_that_cannot_be_attached_to() {
         check(&launcher(), "77", Err("there is no process 77 on fake"));
         check(&launcher(), "x", Err("'x' is not a pid"));
         check(&launcher(), "0", Err("'0' is not a pid"));

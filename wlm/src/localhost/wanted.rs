@@ -19,7 +19,7 @@ mod tests {
     use gantry_types::launch::JobType;
 
     #[test]
-    fn what_is_wanted_becomes_arguments_and_what_cannot_be_had_is_named() {
+    fn a_job_becomes_arguments_and_unsupported_attributes_are_named() {
         let wanted = Wanted { count: 4, program: "-odd".into(), args: vec!["x".into()], ..Wanted::default() };
         assert_eq!(build_args(&wanted).unwrap(), ["-n", "4", "--", "-odd", "x"]);
         let two = Wanted { host_count: Some(2), ..wanted.clone() };

@@ -1,4 +1,4 @@
-//! The table of a launcher that runs, read without stopping it, and what both ways of getting a table share.
+//! Reads the table of a running launcher without stopping it, and shared code for both ways of reading a table.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,17 @@ use crate::host::Host;
 /// Longest text of a variable that is taken.
 const MOST_TEXT_BYTES: usize = 4 * BLOCK_BYTES;
 
-/// Reads the table of the launcher `pid`, which goes on meanwhile. Does not wait for a launcher that has not started its ranks yet.
+/// Reads the table of the launcher `pid` while it runs. Does not wait for a launcher that has not started its ranks
+/// yet.
 ///
 /// # Errors
-/// There is no such process or it may not be looked into; it has no MPIR symbols; its table is empty, half filled or makes no sense.
+/// There is no such process, or it may not be read; it has no MPIR symbols; its table is empty, incomplete or
+/// inconsistent.
 pub fn read_running(pid: Pid, host: &dyn Host) -> Result<Table, MpirError> {
     RunningTable::find(pid, host)?.read()
 }
 
-/// Where a launcher that runs has its table: found once, and read as often as is wanted, while the launcher goes on.
+/// The place of a running launcher's table: found once, and read any number of times while the launcher runs.
 #[derive(Debug)]
 pub struct RunningTable {
     pid: Pid,
@@ -41,7 +43,8 @@ impl RunningTable {
         let image = Image::read(pid, host)?;
         let mut inspected = vec![image.path.clone()];
         let mut symbols = image.symbols();
-        // An executable may have copies of a library's variables, but not all: its own function tells which of the two it is.
+        // An executable may have copies of a library's variables, but never all. The presence of the function decides
+        // which file holds them.
         if !symbols.can_hold() {
             image.add_libraries(host, &mut symbols, &mut inspected)?;
         }
@@ -51,7 +54,7 @@ impl RunningTable {
         Ok(Self { pid, width: image.elf.width, symbols })
     }
 
-    /// As [`RunningTable::find`], of a launcher that the process `pid` has started, or that it is itself.
+    /// As [`RunningTable::find`], for a launcher that the process `pid` has started, or that it is itself.
     ///
     /// # Errors
     /// None of them has a table; the reason is that of `pid`.
@@ -63,10 +66,10 @@ impl RunningTable {
         family(pid, host).skip(1).find_map(|pid| Self::find(pid, host).ok()).map_or(own, Ok)
     }
 
-    /// Reads it as it is now. Does not wait for a launcher that has not started its ranks yet.
+    /// Reads its current state. Does not wait for a launcher that has not started its ranks yet.
     ///
     /// # Errors
-    /// The launcher is gone or may not be looked into; its table is empty, half filled or makes no sense.
+    /// The launcher is gone or may not be read; its table is empty, incomplete or inconsistent.
     pub fn read(&self) -> Result<Table, MpirError> {
         Ok(table_of(&ProcessMemory::new(self.pid), self.width, &self.symbols)?)
     }
@@ -75,12 +78,12 @@ impl RunningTable {
 /// How many processes are looked at, at most, for a launcher that another program has started.
 const MOST_WRAPPED: usize = 16;
 
-/// The WLM's job and step of the launcher `pid`, or of one that it has started, which goes on meanwhile, where it tells them.
+/// The WLM's job and step of the running launcher `pid`, or of one that it has started, if the launcher shows them.
 pub fn read_job(pid: Pid, host: &dyn Host) -> Option<(String, String)> {
     family(pid, host).find_map(|pid| read_own_job(pid, host))
 }
 
-/// A process, then what it has started, and what that has, the nearest first.
+/// A process and its descendants, the nearest first.
 fn family(pid: Pid, host: &dyn Host) -> impl Iterator<Item = Pid> {
     let mut waiting = VecDeque::from([pid]);
     let next = move || {

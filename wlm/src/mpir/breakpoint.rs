@@ -41,7 +41,7 @@ const TRAP: [u8; 4] = 0xd420_0000_u32.to_le_bytes();
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Breakpoint {
     address: u64,
-    /// What the code was before it was changed.
+    /// The original code.
     original: Option<[u8; TRAP.len()]>,
 }
 
@@ -72,7 +72,7 @@ impl Breakpoint {
         }
     }
 
-    /// Whether the trap at which the tracee stands is this one. Its next instruction is then the one at the breakpoint.
+    /// Whether the tracee is stopped at this trap. Its next instruction is then the one at the breakpoint.
     pub(super) fn is_hit(&self, tracee: &Tracee) -> Result<bool, Halt> {
         // After it has executed the changed code of x86, the program counter is behind that.
         const BEHIND: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
@@ -95,20 +95,20 @@ impl Breakpoint {
         Self::set(tracee, kind, self.address)
     }
 
-    /// Puts the code of the tracee's new child right, which stands still and has a copy of its parent's.
+    /// Restores the code of the tracee's new child, which is stopped and has a copy of its parent's memory.
     pub(super) fn spare(&self, child: i32) -> io::Result<()> {
         self.original.map_or(Ok(()), |original| write(child, self.address, &original))
     }
 }
 
-/// Tries out whether the processor's breakpoints work here. The tracee stands before its first instruction, with all signals blocked;
-/// afterwards it has executed two instructions at most.
+/// Tests whether the processor's breakpoints work here. The tracee is stopped before its first instruction, with all
+/// signals blocked; afterwards it has executed two instructions at most.
 pub(super) fn detect_kind(tracee: &mut Tracee, until: Instant) -> Result<Kind, Halt> {
     let here = Cpu::read(tracee)?.counter();
     if hardware::set(tracee.raw(), here).is_err() {
         return Ok(Kind::Software);
     }
-    // The first step may do no more than leave the system call that started the program.
+    // The first step may only leave the system call that started the program.
     let mut works = false;
     for _ in 0..2 {
         tracee.step(until)?;
@@ -121,8 +121,8 @@ pub(super) fn detect_kind(tracee: &mut Tracee, until: Instant) -> Result<Kind, H
     Ok(if works { Kind::Hardware } else { Kind::Software })
 }
 
-/// From the first instruction of a function: goes back to where it was called from, as if it had returned at once. False: there is no way back to be
-/// found, and it stands where it stood.
+/// From the first instruction of a function: returns to its caller, as if the function had returned at once. False:
+/// the return address cannot be found, and the tracee is unchanged.
 pub(super) fn leave_function(tracee: &Tracee) -> Result<bool, Halt> {
     let mut cpu = Cpu::read(tracee)?;
     if cpu.return_from_function(&ProcessMemory::new(tracee.pid())).is_err() {
@@ -233,7 +233,7 @@ mod hardware {
     const ADDRESS: usize = sys::debug_register(0);
     const STATUS: usize = sys::debug_register(6);
     const CONTROL: usize = sys::debug_register(7);
-    /// On, for this thread, when an instruction there is to be executed.
+    /// Enables it for this thread, on execution of an instruction.
     const ON: u64 = 1;
 
     pub(super) fn set(pid: i32, address: u64) -> io::Result<()> {

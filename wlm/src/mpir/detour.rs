@@ -1,8 +1,9 @@
-//! What threads that nobody traces find in the breakpoint's place: a function that tells the first thread and returns.
+//! The detour: a function for untraced threads in the breakpoint's place. It notifies the first thread and returns.
 //!
-//! A launcher that starts the parts of a launch in threads of its own calls `MPIR_Breakpoint` in each of them, and each lets the ranks of all go. A breakpoint
-//! would have to be in every thread, each of them traced from its birth. A function that does nothing but send the first thread a signal does as well, and leaves
-//! the others alone. The signal is one that means nothing to a process that does not ask for it, so a thread that comes late does no harm.
+//! A launcher that starts the parts of a launch in several threads calls `MPIR_Breakpoint` in each of them, and each
+//! call releases the ranks of all. A breakpoint would have to be in every thread, each of them traced from its birth.
+//! A function that only sends the first thread a signal is sufficient, and leaves the other threads alone. A process
+//! that does not handle this signal ignores it, so a late thread does no harm.
 
 use std::io;
 
@@ -28,7 +29,7 @@ pub(super) fn set(tracee: &Tracee, width: Width, address: u64, room_bytes: u64) 
     write(tracee.raw(), address, &code)
 }
 
-/// `tgkill(pid, pid, WORD)`, and back. No register is touched that a function has to keep.
+/// `tgkill(pid, pid, WORD)`, and a return. It preserves all callee-saved registers.
 #[cfg(target_arch = "x86_64")]
 fn build(pid: u32) -> Vec<u8> {
     const MOV_EDI: u8 = 0xbf;
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn it_is_what_an_assembler_makes_of_it() {
+    fn the_code_is_that_of_an_assembler() {
         let expected = "bf04030201 be04030201 ba17000000 b8ea000000 0f05 c3".split(' ').collect::<String>();
         let made: String = build(0x0102_0304).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(made, expected);

@@ -27,13 +27,13 @@ use crate::host::{Machine, restore_open_files};
 /// How long a killed launcher may take to be gone.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the last words of a launcher are waited for when others have its standard error, too.
+/// How long to wait for a launcher's last output if other processes share its standard error.
 const WORDS_PATIENCE: Duration = Duration::from_millis(200);
 
-/// A launcher to be started.
+/// A launcher to start.
 #[derive(Debug)]
 pub struct LauncherCommand {
-    /// Its command line; the first word is a path or is looked for in the `PATH` of `env`.
+    /// Its command line; the first word is a path, or a name in the `PATH` of `env`.
     pub argv: Vec<OsString>,
     /// Its whole environment.
     pub env: Vec<(OsString, OsString)>,
@@ -45,7 +45,7 @@ pub struct LauncherCommand {
     pub stdout: OwnedFd,
     /// Where its standard error goes, by way of the driver, which keeps the end of it.
     pub stderr: OwnedFd,
-    /// What is done at its breakpoint.
+    /// The action at its breakpoint.
     pub at_breakpoint: AtBreakpoint,
     /// How it is stopped there.
     pub breakpoints: Breakpoints,
@@ -53,19 +53,20 @@ pub struct LauncherCommand {
     pub deadline: Duration,
 }
 
-/// What a driver tells, in the order in which it may come.
+/// Events of a driver, in the order in which they may come.
 #[derive(Debug)]
 pub enum Event {
     /// The launcher runs. It leads a process group of its own.
     Started(Pid),
-    /// Its ranks are not let go.
+    /// Its ranks are held.
     Held {
         /// Where they are.
         table: Table,
-        /// The launcher's first thread stands at the breakpoint until [`Order::Release`]. Else it has gone on.
+        /// The launcher's first thread is stopped at the breakpoint until [`Order::Release`]. Otherwise the launcher has
+        /// continued.
         stands: bool,
     },
-    /// Its ranks are not held, and it was ended if it had not ended by itself.
+    /// Its ranks are not held, and the launcher has ended or was killed.
     Failed(MpirError),
     /// The launcher has ended. Nothing comes after this, nor after `Failed` for a launcher that was never started.
     Ended(ExitStatus),
@@ -81,10 +82,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts to drive a launcher. Returns at once; what becomes of it comes as events.
+    /// Starts driving a launcher. Returns at once; progress comes as events.
     ///
     /// # Errors
-    /// There is no room for a thread or a pipe.
+    /// A thread or a pipe cannot be created.
     pub fn start(command: LauncherCommand) -> io::Result<Self> {
         let (orders, inbox) = mpsc::channel();
         let (outbox, events) = mpsc::channel();
@@ -96,9 +97,9 @@ impl Driver {
         Ok(Self { orders, events, bell })
     }
 
-    /// Gives an order. One that comes too late does nothing.
+    /// Gives an order. A late one has no effect.
     pub fn order(&self, order: Order) {
-        // A driver that has ended has nothing to be ordered.
+        // The driver may have ended.
         self.orders.send(Message::Order(order)).ok();
     }
 
@@ -142,7 +143,7 @@ struct Outbox {
 
 impl Outbox {
     fn tell(&mut self, event: Event) {
-        // An owner that is gone hears nothing; it has ordered the end.
+        // The owner may be gone; it has then ordered the end.
         if self.outbox.send(event).is_ok() {
             self.rope.write_all(&[1]).ok();
         }
@@ -189,14 +190,14 @@ fn drive(command: LauncherCommand, news: Sender<Message>, inbox: Receiver<Messag
     outbox.tell(Event::Ended(status));
 }
 
-/// Ends a launcher whose ranks are not held, if it has not ended.
+/// Ends a launcher whose ranks are not held, unless it has ended.
 fn end(tracee: &mut Tracee, trouble: Trouble) -> (Trouble, ExitStatus) {
     if let Trouble::Halted(Halt::Ended(status)) = trouble {
         return (trouble, status);
     }
     tracee.kill();
     let status = tracee.wait_end(Instant::now() + END_PATIENCE);
-    // Of a launcher that somebody has killed in a stop one first hears that it is not there.
+    // If the launcher was killed during a stop, ptrace first reports that it does not exist.
     let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
     match trouble {
         Trouble::Halted(Halt::Call { source, .. }) if gone(&source) => (Halt::Ended(status).into(), status),

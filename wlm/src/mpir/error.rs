@@ -18,7 +18,7 @@ pub enum MpirError {
     /// The launcher cannot be executed.
     #[error("start the launcher {}", text(.program))]
     NotStarted {
-        /// What was to be executed.
+        /// The program.
         program: OsString,
         /// The system's reason.
         #[source]
@@ -44,7 +44,7 @@ pub enum MpirError {
         /// Executables and libraries that were looked at and have no MPIR symbols; empty when they were found.
         inspected: Vec<PathBuf>,
     },
-    /// The launcher has given up, and says so the way MPIR has for it.
+    /// The launcher has aborted, and reports so through MPIR.
     #[error("hold the ranks of {}: the launcher gave up: {}{}", command(.argv), .reason, said(.words))]
     Aborted {
         /// The launcher's command line.
@@ -68,7 +68,7 @@ pub enum MpirError {
         /// The launcher's command line.
         argv: Vec<OsString>,
     },
-    /// The launcher's table makes no sense.
+    /// The launcher's table is inconsistent.
     #[error(transparent)]
     Table(#[from] TableError),
     /// The running process has no MPIR symbols.
@@ -84,7 +84,7 @@ pub enum MpirError {
     Look {
         /// The process.
         pid: Pid,
-        /// What was to be done.
+        /// The attempted step.
         step: &'static str,
         /// The system's reason.
         #[source]
@@ -95,7 +95,7 @@ pub enum MpirError {
     Trace {
         /// The launcher's command line.
         argv: Vec<OsString>,
-        /// What was to be done.
+        /// The attempted step.
         step: &'static str,
         /// The system's reason.
         #[source]
@@ -104,7 +104,7 @@ pub enum MpirError {
 }
 
 impl MpirError {
-    /// What the caller can do about it.
+    /// The caller's remedy, as a kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -120,7 +120,7 @@ impl MpirError {
         }
     }
 
-    /// What the user can do about it.
+    /// The user's remedy.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         const OTHER_WAY: &str =

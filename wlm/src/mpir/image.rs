@@ -1,4 +1,4 @@
-//! What is loaded where in a process: `/proc/PID/maps` and `/proc/PID/auxv`.
+//! The files that a process has mapped, and their addresses: `/proc/PID/maps` and `/proc/PID/auxv`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use super::memory::Width;
 pub(super) struct Mapped {
     pub(super) path: PathBuf,
     pub(super) start: u64,
-    /// Offset in the file of what is mapped at `start`.
+    /// The file offset of the part that is mapped at `start`.
     pub(super) offset: u64,
 }
 

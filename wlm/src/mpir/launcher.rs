@@ -1,11 +1,12 @@
-//! The way of a launcher from its first instruction to its breakpoint.
+//! Runs a launcher from its first instruction to its breakpoint.
 //!
-//! What is started need not be the launcher: it may be a script, or a small program that sets something up and becomes the launcher. So
-//! every program that the process becomes is looked at. One that has the symbols in its executable is marked before its first instruction.
-//! Libraries are not there yet at that time, so it is run to where the loader hands over, and all that is loaded is looked at.
+//! The started program need not be the launcher: it may be a script, or a small program that sets up the environment
+//! and becomes the launcher. So every program that the process becomes is examined. One with the symbols in its
+//! executable gets the breakpoint before its first instruction. Its libraries are not loaded at that time. So other
+//! programs run until the loader hands over, and then all loaded files are examined.
 //!
-//! A program without symbols that is no interpreter and forks is not going to become the launcher: it starts ranks. It is ended at that
-//! point, before its child has run, because an app that was to be held must not run.
+//! A program without symbols that is not an interpreter, and forks, will not become the launcher: it starts ranks. It
+//! is killed at that point, before its child has run, because a held app must not run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,24 +31,25 @@ use crate::host::Host;
 const SPAWNED: i32 = 1;
 const ABORTING: i32 = 2;
 
-/// What is done with a launcher at its breakpoint, once its table is read.
+/// The action at a launcher's breakpoint, once its table is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AtBreakpoint {
-    /// The function returns before it has done anything, and the launcher goes on untraced. Right where that function is what
-    /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile. Where there is no way back to be found out of the function,
-    /// it is as [`AtBreakpoint::Stay`].
+    /// The function returns at once without effect, and the launcher continues untraced. This is right if that function
+    /// releases the ranks: they stay stopped, while the launcher serves its daemons. If the return address cannot be
+    /// found, this is as [`AtBreakpoint::Stay`].
     LeaveAtOnce,
-    /// The launcher's first thread stands there until [`Order::Release`](super::Order::Release).
+    /// The launcher's first thread stays there until [`Order::Release`](super::Order::Release).
     Stay,
-    /// [`AtBreakpoint::LeaveAtOnce`] where the launcher says that it stops its ranks before their first instruction, else [`AtBreakpoint::Stay`]: ranks that
-    /// only wait for the launcher somewhere go on with it.
+    /// [`AtBreakpoint::LeaveAtOnce`] if the launcher reports that it stops its ranks before their first instruction,
+    /// else [`AtBreakpoint::Stay`]: ranks that only wait for the launcher would continue with it.
     AsItHolds,
-    /// As [`AtBreakpoint::AsItHolds`], for a launcher whose threads all may call the function, of which the first alone is traced: in its place they find one
-    /// that says so to the first thread and returns. Where ranks are not stopped before their first instruction, only the first thread counts.
+    /// As [`AtBreakpoint::AsItHolds`], for a launcher whose threads may all call the function, while only the first
+    /// thread is traced. The other threads run a replacement that notifies the first thread and returns. If ranks are
+    /// not stopped before their first instruction, only the first thread counts.
     AsItHoldsInAllThreads,
 }
 
-/// Why a launcher's ranks are not held: with what it was doing, or for a reason of its own.
+/// Why a launcher's ranks are not held: an error with its step, or another reason.
 #[derive(Debug)]
 pub(super) enum Trouble {
     Halted(Halt),
@@ -87,7 +89,7 @@ pub(super) struct Launcher<'a> {
 }
 
 impl<'a> Launcher<'a> {
-    /// A tracee that stands before the first instruction of its first program, with all signals blocked.
+    /// A tracee that is stopped before the first instruction of its first program, with all signals blocked.
     pub(super) fn new(
         mut tracee: Tracee,
         host: &'a dyn Host,
@@ -105,7 +107,8 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Runs it to its breakpoint and reads its table. Then it stands there, or goes on without its ranks, as `then` says; the second value is whether it stands.
+    /// Runs it to its breakpoint and reads its table. Then it stays there, or continues without its ranks, according to
+    /// `then`; the second value tells whether it stays.
     pub(super) fn hold(&mut self, then: AtBreakpoint) -> Result<(Table, bool), Trouble> {
         loop {
             if let Some(table) = self.run_program(then)? {
@@ -114,7 +117,7 @@ impl<'a> Launcher<'a> {
                     AtBreakpoint::Stay => false,
                     AtBreakpoint::AsItHolds | AtBreakpoint::AsItHoldsInAllThreads => table.stops_before_main,
                 };
-                // Without a breakpoint it stands somewhere else, and has nothing to leave.
+                // Without a breakpoint it is stopped somewhere else, and there is no function to leave.
                 let leaves =
                     leaves && (self.breakpoint.is_none() || breakpoint::leave_function(&self.tracee)?);
                 if leaves {
@@ -125,7 +128,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// From the breakpoint: lets the launcher go on.
+    /// From the breakpoint: lets the launcher continue.
     pub(super) fn release(&mut self) -> Result<(), Halt> {
         if let Some(breakpoint) = self.breakpoint.take() {
             breakpoint.clear(&mut self.tracee)?;
@@ -138,14 +141,15 @@ impl<'a> Launcher<'a> {
         loop {
             match self.tracee.next_errand() {
                 Errand::Release => self.release_or_end(|_| Ok(true)),
-                // Where no way out of the function is to be found it stands until it is released: it would wake its ranks.
+                // If the function cannot be left, the launcher stays until it is released: continuing would release its
+                // ranks.
                 Errand::Leave => self.release_or_end(breakpoint::leave_function),
                 Errand::Ended(status) => return status,
             }
         }
     }
 
-    /// One that cannot be let go must not stand there for ever.
+    /// Ends the launcher if it cannot continue: it must not stay at the breakpoint for ever.
     fn release_or_end(&mut self, may_go: impl FnOnce(&Tracee) -> Result<bool, Halt>) {
         let gone = match may_go(&self.tracee) {
             Ok(true) => self.release(),
@@ -214,7 +218,8 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// As [`Launcher::run_to_breakpoint`], where any thread may come to the breakpoint: it tells of that and goes on.
+    /// As [`Launcher::run_to_breakpoint`], for a launcher that may reach the breakpoint in any thread: the thread
+    /// notifies this one and continues.
     fn run_to_word(&mut self, symbols: &Symbols, width: Width) -> Result<Option<Table>, Trouble> {
         let memory = ProcessMemory::new(self.tracee.pid());
         let place = |symbol| symbols.get(symbol).ok_or(Trouble::NoSymbols);
@@ -286,7 +291,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Lets a program without symbols go on until it becomes another one.
+    /// Runs a program without symbols until it becomes another one.
     fn run_to_exec(&mut self) -> Result<Option<Table>, Trouble> {
         self.tracee.go_on(0)?;
         loop {
@@ -295,7 +300,7 @@ impl<'a> Launcher<'a> {
                 Stop::Trap => self.tracee.go_on(libc::SIGTRAP)?,
                 Stop::Word => self.tracee.go_on(0)?,
                 Stop::Fork { child, .. } => {
-                    // Neither of the two goes on from here.
+                    // Neither of the two processes continues from here.
                     self.tracee.kill();
                     end_child(child);
                     return Err(Trouble::NoSymbols);
@@ -305,10 +310,10 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// A child that was stopped at its birth: its code is put right and it goes on, traced by nobody.
+/// Releases a child that was stopped at its birth: restores its code and detaches from it.
 fn let_child_go(child: i32, breakpoint: Option<Breakpoint>) -> Result<(), Halt> {
     let step = "let a child go on";
-    // Its first stop comes by itself. It may be killed at any time, and then there is nothing to be done.
+    // The first stop comes without a request. The child may be killed at any time; then there is nothing to do.
     let Some(status) = sys::collect(child, true).map_err(call(step))? else { return Ok(()) };
     if !libc::WIFSTOPPED(status) {
         return Ok(());
@@ -342,7 +347,7 @@ fn is_interpreter(path: &Path) -> bool {
     INTERPRETERS.contains(&name)
 }
 
-/// The errors of a way that did not lead to the breakpoint. `words` are asked for when they are needed.
+/// Explains why the breakpoint was not reached. `words` is read only if needed.
 pub(super) fn explain(
     trouble: Trouble,
     argv: &[OsString],

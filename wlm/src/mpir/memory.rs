@@ -47,7 +47,8 @@ pub(super) trait Memory {
     /// Some of it cannot be read.
     fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// Reads blocks, ascending and each once, into `into`, [`BLOCK_BYTES`] for each. Says which could be read.
+    /// Reads blocks, ascending and each once, into `into`, [`BLOCK_BYTES`] for each. Returns which of them were
+    /// readable.
     ///
     /// # Errors
     /// The memory as a whole cannot be read.
@@ -68,7 +69,7 @@ pub(super) trait Memory {
         width.number(used).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The bytes from `address` up to the next NUL. None when there is none within `most_bytes` (a multiple of the block).
+    /// The bytes from `address` up to the next NUL. None: there is none within `most_bytes` (a multiple of the block).
     fn string(&self, address: u64, most_bytes: usize) -> io::Result<Option<Vec<u8>>> {
         let mut text = Vec::new();
         let mut at = address;
@@ -172,14 +173,14 @@ impl Memory for ProcessMemory {
                 Err(error) => return Err(error),
             };
             readable[next..next + done].fill(true);
-            // What comes after the last one that was read cannot be read, unless all were.
+            // The block after the last one read is unreadable, unless all were read.
             next += if done < asked { done + 1 } else { done };
         }
         Ok(readable)
     }
 }
 
-/// Joins neighbouring blocks into pieces, as many as one call takes. Says how many blocks that is.
+/// Joins neighbouring blocks into pieces, as many as one call takes. Returns the number of blocks in them.
 fn runs(blocks: &[u64]) -> (Vec<(u64, usize)>, usize) {
     let mut pieces: Vec<(u64, usize)> = Vec::new();
     for (count, &block) in blocks.iter().enumerate() {
@@ -193,7 +194,7 @@ fn runs(blocks: &[u64]) -> (Vec<(u64, usize)>, usize) {
     (pieces, blocks.len())
 }
 
-/// Memory made of pieces, for tests.
+/// Memory from pieces, for tests.
 #[cfg(test)]
 pub(super) mod fake {
     use super::*;
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_read_and_what_cannot_be_is_skipped() {
+    fn blocks_are_read_and_unreadable_ones_are_skipped() {
         check_blocks(&ProcessMemory::new(own()));
         check_blocks(&ProcessMemory::by_file(own()));
     }

@@ -1,20 +1,21 @@
-//! Launchers that say where their ranks are: MPIR, the way debuggers have had since 1999.
+//! Finds the ranks of launchers by MPIR, the interface of debuggers since 1999.
 //!
-//! A launcher that finds `MPIR_being_debugged` set fills a table of its ranks, calls `MPIR_Breakpoint`, and lets the ranks go when that
-//! function has run. Here a launcher is run up to that call, or its table is read while it runs, with nothing but ptrace and a look into its
-//! memory: no debugger, no debug information, no word changed in its command line.
+//! A launcher that finds `MPIR_being_debugged` set fills a table of its ranks, calls `MPIR_Breakpoint`, and releases
+//! the ranks when that function has run. This module runs a launcher up to that call, or reads its table while it
+//! runs. It needs only ptrace and access to the launcher's memory: no debugger, no debug information, no change of
+//! its command line.
 //!
 //! | module | what is there |
 //! | --- | --- |
 //! | `drive` | [`Driver`]: a launcher from its start to its end, on threads of its own |
-//! | `launcher` | the way to the breakpoint: through wrappers, past the loader, past forks |
-//! | `attach` | [`read_running`], [`RunningTable`]: the table of a launcher that runs already |
-//! | `told` | the table of a launcher on another machine, as our agent there tells it |
+//! | `launcher` | runs it to the breakpoint: through wrappers, past the loader, past forks |
+//! | `attach` | [`read_running`], [`RunningTable`]: the table of a running launcher |
+//! | `told` | the table of a launcher on another machine, as gantry's agent there reports it |
 //! | `proctable` | the table: read in bulk, checked |
-//! | `symbols`, `image` | where the symbols are in files, and where the files are in memory |
+//! | `symbols`, `image` | the symbols' addresses in files, and the files' addresses in memory |
 //! | `tracee`, `breakpoint` | from stop to stop |
-//! | `detour` | what threads that nobody traces find in the breakpoint's place |
-//! | `memory`, `words`, `sys` | another process's memory, a launcher's last words, system calls |
+//! | `detour` | the function that untraced threads run in the breakpoint's place |
+//! | `memory`, `words`, `sys` | another process's memory, a launcher's last output, system calls |
 
 mod attach;
 mod breakpoint;
@@ -43,16 +44,16 @@ pub(crate) use told::{Heard, Telling, find_ranks};
 pub use told::{tell_below, tell_ranks};
 pub use tracee::Order;
 
-/// What a launcher says of its ranks.
+/// The table of a launcher's ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     /// Where the ranks are. Hosts are named, and executables written, as the launcher does it.
     pub placement: Placement,
-    /// The WLM's job, where the launcher tells it.
+    /// The WLM's job, if the launcher shows it.
     pub job: Option<String>,
-    /// The step of that job, where the launcher tells it.
+    /// The step of that job, if the launcher shows it.
     pub step: Option<String>,
-    /// The launcher says that ranks of a debugged start are stopped before their first instruction. Without that they run up to their
-    /// first MPI call.
+    /// The launcher reports that ranks of a debugged start are stopped before their first instruction. Otherwise they
+    /// run up to their first MPI call.
     pub stops_before_main: bool,
 }

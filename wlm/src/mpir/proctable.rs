@@ -1,8 +1,9 @@
-//! The launcher's table of ranks, turned into a [`Placement`].
+//! Converts the launcher's proctable into a [`Placement`].
 //!
-//! In memory it is an array of `struct { char *host_name; char *executable_name; int pid; }`, as wide as the launcher, and launchers like to
-//! allocate every string of it anew. So it is read in chunks: the entries in one piece, then all blocks in which strings begin, ascending
-//! and each once, and the strings are cut out of those. What is kept beside the result is as large as a chunk, whatever the table says.
+//! In memory it is an array of `struct { char *host_name; char *executable_name; int pid; }`, with the launcher's
+//! pointer width. Launchers tend to allocate every string separately. So it is read in chunks: the entries in one
+//! piece, then all blocks in which strings begin, ascending and each once. The strings are cut out of those.
+//! Temporary memory is limited to a chunk, whatever the table claims.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -20,10 +21,10 @@ pub(super) const MOST_RANKS: u32 = 1 << 24;
 /// Entries read at a time: at most two blocks of memory for each.
 const CHUNK: usize = 2048;
 
-/// Longest host name or path: four times what a path may have.
+/// The longest host name or path: four times the limit of a path.
 const MOST_STRING_BYTES: usize = 4 * BLOCK_BYTES;
 
-/// Why a table makes no sense.
+/// Why a table is inconsistent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -33,7 +34,7 @@ pub enum TableError {
     /// The size is not one.
     #[error("the launcher's table has {size} ranks, which cannot be")]
     Size {
-        /// What `MPIR_proctable_size` says.
+        /// The value of `MPIR_proctable_size`.
         size: i32,
     },
     /// The table, or a part of it, is not in the launcher's memory.
@@ -41,7 +42,7 @@ pub enum TableError {
     Unreadable {
         /// Where.
         address: u64,
-        /// The system's words.
+        /// The system's error.
         reason: String,
     },
     /// An entry is not filled in.
@@ -59,15 +60,15 @@ pub enum TableError {
         rank: u32,
         /// Host name or executable.
         what: &'static str,
-        /// Where the table says that it is.
+        /// The address of the table.
         address: u64,
     },
-    /// A host name that is none.
+    /// An invalid host name.
     #[error("rank {rank} in the launcher's table: {error}")]
     BadHost {
         /// Which.
         rank: u32,
-        /// What is wrong with the name.
+        /// The problem of the name.
         error: HostNameError,
     },
     /// A pid below 0.
@@ -75,7 +76,7 @@ pub enum TableError {
     BadPid {
         /// Which.
         rank: u32,
-        /// What the table says.
+        /// The pid in the table.
         pid: i32,
     },
     /// Two ranks cannot be one process.
@@ -176,7 +177,7 @@ fn push_chunk(
         let bad = |what, address| move || TableError::BadString { rank, what, address };
         let host = strings.get(2 * slot).filter(|host| !host.is_empty());
         let host = host.ok_or_else(bad("host name", entry.host))?;
-        // A launcher that does not know the executable says so by a null pointer.
+        // A launcher that does not know the executable has a null pointer here.
         let exe = match entry.exe {
             0 => Cow::Borrowed(""),
             address => strings.get(2 * slot + 1).ok_or_else(bad("executable", address))?,
@@ -257,7 +258,7 @@ fn cut(bytes: &[u8], from: usize, until: usize) -> Option<(usize, usize)> {
     (length <= MOST_STRING_BYTES).then_some((from, from + length))
 }
 
-/// A string that goes on where nothing else begins: read by itself and put at the end of `bytes`.
+/// A string that continues in a block where no string begins. It is read separately and appended to `bytes`.
 fn beyond(memory: &dyn Memory, pointer: u64, bytes: &mut Vec<u8>) -> Option<(usize, usize)> {
     let text = memory.string(pointer, MOST_STRING_BYTES).ok().flatten()?;
     let from = bytes.len();
@@ -382,7 +383,7 @@ mod tests {
 
     #[test]
     fn strings_that_cross_blocks_are_whole() {
-        // One that goes on in a block where another begins, and one that goes on where none does.
+        // One string that continues in a block where another begins, and one that continues where none does.
         let mut text = vec![0; 3 * BLOCK_BYTES];
         let (first, second) = (BLOCK_BYTES - 2, 2 * BLOCK_BYTES - 3);
         text[first..first + 4].copy_from_slice(b"n001");

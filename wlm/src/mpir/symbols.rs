@@ -1,7 +1,7 @@
-//! Where a launcher keeps what a debugger has to know: the `MPIR_` symbols.
+//! The `MPIR_` symbols of a launcher: their addresses.
 //!
-//! Launchers differ in where they have them: in `.symtab`, in `.dynsym` of the executable, or only in `.dynsym` of a library. So a file is
-//! asked for both tables, and the executable before the libraries.
+//! Launchers have them in different places: in `.symtab`, in `.dynsym` of the executable, or only in `.dynsym` of a
+//! library. So both tables of a file are searched, and the executable before the libraries.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(super) enum Symbol {
     DebugState,
     /// `char *`; why the launcher gave up.
     AbortString,
-    /// That it is there says that ranks are stopped before their `main`.
+    /// Its presence means that ranks are stopped before their `main`.
     AcquiredPreMain,
     /// `char *`; the WLM's job.
     JobId,
@@ -71,7 +71,7 @@ impl Symbols {
         self.get(Symbol::Proctable).is_some() && self.get(Symbol::ProctableSize).is_some()
     }
 
-    /// Adds those of `other`, moved by `bias`, that are not here.
+    /// Adds the symbols of `other` that are missing here, moved by `bias`.
     pub(super) fn add(&mut self, other: &Self, bias: u64) {
         if self.get(Symbol::Breakpoint).is_none() {
             self.breakpoint_bytes = other.breakpoint_bytes;
@@ -99,7 +99,7 @@ impl Symbols {
     }
 }
 
-/// What is to be known of an executable or library: addresses are those of the file, before it is loaded anywhere.
+/// The relevant data of an executable or library. Addresses are those of the file, before it is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Elf {
     pub(super) width: Width,
@@ -110,7 +110,7 @@ pub(super) struct Elf {
 }
 
 impl Elf {
-    /// What has to be added to this file's addresses when the part at `offset` of it is found at `start`.
+    /// The difference between memory and file addresses, if the part at `offset` is mapped at `start`.
     pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |address: u64| address & !0xfff;
         let (_, address) = self.loaded.iter().find(|(from, _)| page(*from) == offset)?;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_elf_is_nothing_and_our_own_program_has_none() {
+    fn other_files_have_no_symbols_and_neither_has_our_own_program() {
         assert_eq!(parse_elf(b"#!/bin/sh\n"), None);
         assert_eq!(parse_elf(b"\x7fELF\x02\x01\x01"), None);
         let own = read_elf(Path::new("/proc/self/exe")).unwrap().unwrap();

@@ -1,5 +1,6 @@
-//! System calls of launcher control: ptrace, waiting, another process's memory, and what a child does before it becomes the launcher.
-#![expect(unsafe_code, reason = "system calls that no safe crate wraps in the way that is needed here")]
+//! System calls of launcher control: ptrace, waiting, another process's memory, and the child's set-up before it
+//! becomes the launcher.
+#![expect(unsafe_code, reason = "system calls without a suitable safe wrapper")]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,7 +13,7 @@ use libc::{c_int, c_long, c_uint, c_void, pid_t};
 /// Most pieces that one call of [`read_pieces`] takes: the kernel's own limit.
 pub(super) const MOST_PIECES: usize = 1024;
 
-/// The general registers as the kernel gives them. Their length tells how wide the process is.
+/// The general registers in the kernel's format. Their length shows the width of the process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RegisterSet {
     pub(super) words: [u64; 34],
@@ -44,7 +45,7 @@ pub(super) fn set_options(pid: pid_t, options: c_int) -> io::Result<()> {
     trace(libc::PTRACE_SETOPTIONS, pid, 0, u64::from(options.cast_unsigned()))
 }
 
-/// Lets a stopped tracee go on, with a signal or 0.
+/// Lets a stopped tracee continue, with a signal or 0.
 pub(super) fn go_on(pid: pid_t, signal: c_int) -> io::Result<()> {
     trace(libc::PTRACE_CONT, pid, 0, u64::from(signal.cast_unsigned()))
 }
@@ -59,7 +60,7 @@ pub(super) fn listen(pid: pid_t) -> io::Result<()> {
     trace(libc::PTRACE_LISTEN, pid, 0, 0)
 }
 
-/// Ends tracing; the stopped tracee goes on.
+/// Ends tracing; the stopped tracee continues.
 pub(super) fn detach(pid: pid_t) -> io::Result<()> {
     trace(libc::PTRACE_DETACH, pid, 0, 0)
 }
@@ -73,7 +74,7 @@ pub(super) fn write_word(pid: pid_t, address: u64, word: u64) -> io::Result<()> 
 pub(super) fn read_word(pid: pid_t, address: u64) -> io::Result<u64> {
     let mut word = 0_u64;
     let place = &raw mut word;
-    // SAFETY: the bare system call stores one word at its last argument, which is a valid place for one.
+    // SAFETY: the bare system call stores one word at its last argument, which is valid for one.
     check(unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKDATA, pid, pointer(address), place) })?;
     Ok(word)
 }
@@ -89,7 +90,7 @@ pub(super) fn write_user(pid: pid_t, offset: usize, word: u64) -> io::Result<()>
 pub(super) fn read_user(pid: pid_t, offset: usize) -> io::Result<u64> {
     let mut word = 0_u64;
     let (address, place) = (pointer(offset as u64), &raw mut word);
-    // SAFETY: the bare system call stores one word at its last argument, which is a valid place for one.
+    // SAFETY: the bare system call stores one word at its last argument, which is valid for one.
     check(unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKUSER, pid, address, place) })?;
     Ok(word)
 }
@@ -100,7 +101,7 @@ pub(super) const fn debug_register(number: usize) -> usize {
     std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>()
 }
 
-/// What the present event stop tells: a new child's pid, for instance.
+/// The message of the current event stop: a new child's pid, for instance.
 pub(super) fn event_message(pid: pid_t) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     let place = &raw mut message;
@@ -124,7 +125,7 @@ pub(super) fn signal_code(pid: pid_t) -> io::Result<c_int> {
 pub(super) fn unblock_signals(pid: pid_t) -> io::Result<()> {
     const SETSIGMASK: c_uint = 0x420b;
     let none = 0_u64;
-    // SAFETY: the request reads as many bytes as its third argument says at its last one, and that many are there.
+    // SAFETY: the request reads the number of bytes in its third argument from its last one, which has that many.
     check(unsafe { libc::ptrace(SETSIGMASK, pid, size_of::<u64>(), &raw const none) }).map(drop)
 }
 
@@ -133,7 +134,7 @@ pub(super) fn registers(pid: pid_t) -> io::Result<RegisterSet> {
     let mut words = [0_u64; 34];
     let mut vector = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
     let set = pointer(u64::from(libc::NT_PRSTATUS.cast_unsigned()));
-    // SAFETY: the vector names `words` and its length; the kernel writes no more than that and corrects the length.
+    // SAFETY: the vector gives `words` and its length; the kernel writes no more than that and corrects the length.
     check(unsafe { libc::ptrace(libc::PTRACE_GETREGSET, pid, set, &raw mut vector) })?;
     Ok(RegisterSet { words, length_bytes: vector.iov_len })
 }
@@ -144,11 +145,12 @@ pub(super) fn set_registers(pid: pid_t, registers: &RegisterSet) -> io::Result<(
     let iov_len = registers.length_bytes.min(size_of_val(&words));
     let mut vector = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len };
     let set = pointer(u64::from(libc::NT_PRSTATUS.cast_unsigned()));
-    // SAFETY: the vector names `words` and no more than its length; the kernel only reads there.
+    // SAFETY: the vector gives `words` and at most its length; the kernel only reads it.
     check(unsafe { libc::ptrace(libc::PTRACE_SETREGSET, pid, set, &raw mut vector) }).map(drop)
 }
 
-/// Blocks until `pid`, a child or tracee of any thread of this process, has news, and leaves them to be collected by [`collect`].
+/// Blocks until `pid`, a child or tracee of any thread of this process, has a new status, and leaves it for
+/// [`collect`].
 pub(super) fn wait_for_news(pid: pid_t) -> io::Result<()> {
     let id = libc::id_t::try_from(pid).map_err(io::Error::other)?;
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
@@ -163,7 +165,7 @@ pub(super) fn wait_for_news(pid: pid_t) -> io::Result<()> {
     }
 }
 
-/// Collects the news of `pid` as a wait status; `None` when there are none. With `wait`, blocks until there are.
+/// Collects the wait status of `pid`; `None` if there is none. With `wait`, blocks until there is one.
 pub(super) fn collect(pid: pid_t, wait: bool) -> io::Result<Option<c_int>> {
     let options = libc::__WALL | libc::WUNTRACED | if wait { 0 } else { libc::WNOHANG };
     loop {
@@ -196,8 +198,8 @@ pub(super) fn kill_group(leader: pid_t, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(-leader, signal) }.into()).map(drop)
 }
 
-/// Reads pieces (address, length) of another process's memory, one after the other, into `into`. Stops early at what cannot be read; says
-/// how many bytes there are. At most [`MOST_PIECES`] of `pieces` are read.
+/// Reads pieces (address, length) of another process's memory into `into`, in sequence. Stops at the first unreadable
+/// byte and returns the number of bytes. At most [`MOST_PIECES`] of `pieces` are read.
 pub(super) fn read_pieces(pid: pid_t, pieces: &[(u64, usize)], into: &mut [u8]) -> io::Result<usize> {
     let mut room = into.len();
     let mut remote = Vec::with_capacity(pieces.len().min(MOST_PIECES));
@@ -207,15 +209,17 @@ pub(super) fn read_pieces(pid: pid_t, pieces: &[(u64, usize)], into: &mut [u8]) 
         remote.push(libc::iovec { iov_base: pointer(address), iov_len });
     }
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() - room };
-    // SAFETY: `local` names a part of `into`, which nobody else uses meanwhile; `remote` is only looked up in the other process.
+    // SAFETY: `local` is a part of `into`, which is borrowed exclusively; `remote` is only looked up in the other
+    // process.
     let read = unsafe {
         libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
     };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
-/// Makes `command` say its pid on `say` once it is a process, wait for a byte on `gate`, and die with the thread that starts it.
-/// Until it is executed it has every signal blocked, so that none can stop it where nobody looks; see [`unblock_signals`].
+/// Makes `command` write its pid to `say` once it is a process, wait for a byte on `gate`, and die with the thread
+/// that starts it. Until exec it has every signal blocked, so that none can stop it before it is traced; see
+/// [`unblock_signals`].
 pub(super) fn wait_at_gate(command: &mut Command, say: BorrowedFd<'_>, gate: BorrowedFd<'_>) {
     let (say, gate, parent) = (say.as_raw_fd(), gate.as_raw_fd(), std::process::id());
     // SAFETY: `pass_gate` makes async-signal-safe calls only, as the closure between fork and exec must.
@@ -246,6 +250,6 @@ fn block_signals() -> io::Result<()> {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the pointer is valid for a signal set, which this call fills.
     check(unsafe { libc::sigfillset(all.as_mut_ptr()) }.into())?;
-    // SAFETY: the set was filled above; the old one is not asked for.
+    // SAFETY: the set was filled above; the old one is not requested.
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) }.into()).map(drop)
 }

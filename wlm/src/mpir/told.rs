@@ -1,4 +1,5 @@
-//! The table of a launcher on another machine: our agent there reads it and tells it on its standard output, in frames. Pure but for the two ends.
+//! The table of a launcher on another machine: gantry's agent there reads it and reports it on its standard output,
+//! in frames. Pure, except for the two ends.
 
 use std::error::Error as _;
 use std::io::Write;
@@ -20,7 +21,7 @@ use crate::{Error, Result, pmix};
 /// Ranks in a frame: their names fit into it, unless they are longer than any machine has them.
 const PART: usize = 4096;
 
-/// What is told.
+/// The report.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
     /// The next ranks.
@@ -31,26 +32,27 @@ enum Told {
     Proxies { proxies: Proxies, host: String },
     /// The ranks of this host, below a proxy.
     Below(Vec<Beneath>),
-    /// There are none.
+    /// The ranks could not be found.
     Failed { not_yet: bool, failure: Failure },
 }
 
-/// What a host has told.
+/// The report of a host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// The ranks, and the name that the launcher's machine has for itself.
     Ranks(Placement, String),
-    /// Where the ranks are to be asked for, and the name of the launcher's machine.
+    /// The hosts with the launcher's proxies, and the name of the launcher's machine.
     Proxies(Proxies, String),
     /// The ranks of one host.
     Below(Vec<Beneath>),
 }
 
-/// Finds the ranks of the launcher `pid` of this machine, which goes on meanwhile: by its table, or else by the PMIx server that it is. `agent` is the
-/// program that asks such a server.
+/// Finds the ranks of the running launcher `pid` of this machine: by its table, or by the PMIx server in it. `agent`
+/// is the program that queries such a server.
 ///
 /// # Errors
-/// There is no such process, it is another user's, or no launcher that tells of its ranks; [`Error::NotYet`]: it has not told of them yet.
+/// There is no such process, it is another user's, or it shows no ranks; [`Error::NotYet`]: it does not show them
+/// yet.
 pub(crate) fn find_ranks(pid: Pid, agent: &Path, host: &dyn Host) -> Result<Heard> {
     check_process(pid, host)?;
     let error = match read_running(pid, host) {
@@ -100,10 +102,11 @@ fn to_failure(kind: Kind, message: String, hint: Option<String>) -> Failure {
     }
 }
 
-/// Tells `out` where the ranks of the launcher `pid` of this machine are, or why that cannot be told, in frames that the other side understands.
+/// Reports to `out` where the ranks of the launcher `pid` of this machine are, or why that is unknown, as frames for
+/// the other side.
 ///
 /// # Errors
-/// It cannot be written.
+/// Writing failed.
 pub fn tell_ranks(
     pid: Pid,
     agent: &Path,
@@ -132,10 +135,11 @@ pub fn tell_ranks(
     write_frame(out, &Told::All { host: own })
 }
 
-/// Tells `out` which ranks are below the launcher's proxy of that port on this machine, as [`tell_ranks`] does.
+/// Reports to `out` which ranks are below the launcher's proxy with that port on this machine, as [`tell_ranks`]
+/// does.
 ///
 /// # Errors
-/// It cannot be written.
+/// Writing failed.
 pub fn tell_below(port: &str, host: &dyn Host, out: &mut impl Write) -> std::result::Result<(), FrameError> {
     match find_below(port, host) {
         Ok(ranks) => write_frame(out, &Told::Below(ranks)),
@@ -149,7 +153,7 @@ fn tell_failure(error: &Error, out: &mut impl Write) -> std::result::Result<(), 
     write_frame(out, &Told::Failed { not_yet, failure })
 }
 
-/// What is understood so far of what [`tell_ranks`] says elsewhere.
+/// Decodes the report of [`tell_ranks`] from another machine.
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
     frames: FrameBuffer,
@@ -158,10 +162,10 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    /// Takes the next bytes. When all is told: what that was.
+    /// Takes the next bytes. Returns the report when it is complete.
     ///
     /// # Errors
-    /// What was told instead, as an error of this side; bytes that nobody of ours has written.
+    /// The reported failure, as an error of this side; or bytes that are not a valid report.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Option<Heard>> {
         let strange = |why: String| Error::Refused(Failure::new(Kind::Protocol, why));
         self.frames.push(bytes).map_err(|error| strange(error.to_string()))?;
@@ -206,7 +210,7 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    /// What is understood when it comes in pieces of this size.
+    /// Decodes a report in pieces of this size.
     fn take_all(bytes: &[u8], piece: usize) -> Result<Option<Heard>> {
         let mut telling = Telling::default();
         for piece in bytes.chunks(piece) {
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn why_there_are_none_is_told_too() {
+    fn the_reason_for_no_ranks_is_reported_too() {
         let foreign = FakeHost::default().with_file("/proc/5/status", "Uid:\t0\t0\t0\t0\n");
         let check = |pid: i32, kind: Kind, text: &str| {
             let mut bytes = Vec::new();
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_of_ours_has_written_is_refused() {
+    fn foreign_bytes_are_refused() {
         let error = take_all(b"Welcome to a cluster", 20).unwrap_err();
         assert_eq!(error.kind(), Kind::Protocol);
     }

@@ -1,11 +1,11 @@
-//! A launcher as a tracee: started, and from stop to stop.
+//! A launcher as a tracee: starts it, and runs it from stop to stop.
 //!
-//! Two threads share the work. The *watcher* starts the launcher, so it is the parent whose end is the launcher's, and waits for news. The
-//! *tracer* does everything else: ptrace obeys one thread only. Orders from outside and news from the watcher reach the tracer in one
-//! inbox, so it can wait for both with one deadline.
+//! Two threads share the work. The *watcher* starts the launcher, so it is its parent, and waits for status changes.
+//! The *tracer* does everything else: ptrace requests must come from one thread. Orders and the watcher's news arrive
+//! in the tracer's one inbox, so it can wait for both with one deadline.
 //!
-//! Only the launcher's first thread is traced. A launcher stopped as a whole cannot answer its daemons, and a workload manager takes that
-//! for a broken node.
+//! Only the launcher's first thread is traced. A launcher that is stopped completely cannot answer its daemons, and a
+//! workload manager takes that for a broken node.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -19,10 +19,10 @@ use gantry_types::status::ExitStatus;
 
 use super::sys;
 
-/// What comes to the tracer.
+/// A message to the tracer.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The launcher has stopped or ended; to be collected.
+    /// The launcher has stopped or ended; its status must be collected.
     News,
     /// The launcher cannot be executed.
     NotStarted(io::Error),
@@ -30,12 +30,13 @@ pub(super) enum Message {
     Order(Order),
 }
 
-/// What the owner of a launcher may ask for.
+/// An order of the launcher's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Let a launcher that stands at its breakpoint go on. Means nothing at any other time.
+    /// Let a launcher at its breakpoint continue. Has no effect at any other time.
     Release,
-    /// Let it go on without its ranks: as [`AtBreakpoint::LeaveAtOnce`](super::AtBreakpoint::LeaveAtOnce), decided later.
+    /// Let it continue without its ranks: as [`AtBreakpoint::LeaveAtOnce`](super::AtBreakpoint::LeaveAtOnce), decided
+    /// later.
     Leave,
     /// Send the launcher a signal.
     Signal(Signal),
@@ -54,7 +55,7 @@ pub(super) enum Halt {
     Ended(ExitStatus),
     /// Time is up.
     Deadline,
-    /// It is to be ended by order.
+    /// The owner has ordered its end.
     Ordered,
     /// A call failed.
     Call { step: &'static str, source: io::Error },
@@ -65,11 +66,11 @@ pub(super) enum Halt {
 pub(super) enum Stop {
     /// It has become another program.
     Exec,
-    /// It has come to a breakpoint or made a step.
+    /// It has reached a breakpoint or made a step.
     Trap,
     /// One of its threads has called the breakpoint's function: [`Tracee::hear_word`].
     Word,
-    /// It has a new child, which stands still and is traced, too.
+    /// It has a new child, which is stopped and traced, too.
     Fork {
         /// The child.
         child: i32,
@@ -78,18 +79,18 @@ pub(super) enum Stop {
     },
 }
 
-/// What there is to do for a launcher whose ranks are held.
+/// A task for a launcher whose ranks are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Errand {
-    /// It is to go on.
+    /// Let it continue.
     Release,
-    /// It is to go on without its ranks.
+    /// Let it continue without its ranks.
     Leave,
     /// It has ended.
     Ended(ExitStatus),
 }
 
-/// What a wait status says of a tracee.
+/// The meaning of a tracee's wait status.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     Ended(ExitStatus),
@@ -109,16 +110,16 @@ pub(super) struct Tracee {
     options: i32,
     /// The signal by which its threads tell the first one of something; 0: they do not.
     word: i32,
-    /// It goes on without us.
+    /// It runs untraced.
     free: bool,
 }
 
-/// What a tracee always has: it dies with its tracer, and stops when it becomes another program.
+/// Options of every tracee: it dies with its tracer, and stops at exec.
 const OPTIONS: i32 = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACEEXEC;
 
 impl Tracee {
-    /// Starts `command`, which nobody else may start, and waits until it stands in its first program, before the first instruction and with
-    /// all signals blocked. News come to `inbox` by `news`.
+    /// Starts `command`, exclusively, and waits until it is stopped in its first program, before the first instruction
+    /// and with all signals blocked. Its status changes go through `news` to `inbox`.
     pub(super) fn start(
         mut command: Command,
         news: Sender<Message>,
@@ -178,12 +179,12 @@ impl Tracee {
         Ok(())
     }
 
-    /// From here on a `signal` that it sends itself is a word to us, and does not reach it; 0: none.
+    /// From here on, a `signal` that it sends to itself is a notification for this side, and is not delivered; 0: none.
     pub(super) fn hear_word(&mut self, signal: i32) {
         self.word = signal;
     }
 
-    /// Lets it go on with `signal` or 0.
+    /// Lets it continue with `signal` or 0.
     pub(super) fn go_on(&self, signal: i32) -> Result<(), Halt> {
         unless_gone(sys::go_on(self.raw(), signal)).map_err(call("let it go on"))
     }
@@ -208,8 +209,8 @@ impl Tracee {
         Ok(())
     }
 
-    /// Waits for a stop that needs a decision. All others are dealt with: signals are passed on, and a launcher that was stopped by a user
-    /// stays stopped until that user lets it go on.
+    /// Waits for a stop that needs a decision. All others are handled here: signals are delivered, and a launcher that
+    /// a user stopped stays stopped until the user continues it.
     pub(super) fn next_stop(&mut self, until: Instant) -> Result<Stop, Halt> {
         loop {
             match self.next_event(until)? {
@@ -262,7 +263,7 @@ impl Tracee {
         status
     }
 
-    /// From a stop: ends tracing, and it goes on.
+    /// From a stop: ends tracing, and it continues.
     pub(super) fn set_free(&mut self) -> Result<(), Halt> {
         unless_gone(sys::detach(self.raw())).map_err(call("stop tracing it"))?;
         self.free = true;
@@ -313,18 +314,18 @@ impl Tracee {
         drop(sys::kill(self.raw(), libc::SIGKILL));
     }
 
-    /// Whether the SIGTRAP at which it stands comes from a breakpoint or step and not from somebody's `kill`.
+    /// Whether the current SIGTRAP comes from a breakpoint or step, not from a `kill`.
     fn made_by_kernel(&self) -> bool {
         sys::signal_code(self.raw()).is_ok_and(|code| code > 0)
     }
 
-    /// Whether the signal at which it stands was sent to this very thread, as only its own process is likely to do.
+    /// Whether the current signal was sent to this very thread, as probably only its own process does.
     fn sent_by_itself(&self) -> bool {
         sys::signal_code(self.raw()).is_ok_and(|code| code == libc::SI_TKILL)
     }
 }
 
-/// The watcher: tells of news until there can be none.
+/// The watcher: reports status changes until there can be none.
 fn watch(started: io::Result<std::process::Child>, news: &Sender<Message>, acknowledged: &Receiver<()>) {
     let child = match started {
         Ok(child) => child,
@@ -339,7 +340,7 @@ fn watch(started: io::Result<std::process::Child>, news: &Sender<Message>, ackno
     }
 }
 
-/// Why there is no process: the watcher says so.
+/// Gets the watcher's reason why there is no process.
 fn never_born(inbox: &Receiver<Message>) -> Halt {
     loop {
         match inbox.recv() {
@@ -376,7 +377,7 @@ fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Adds what was to be done to an error.
+/// Adds the attempted step to an error.
 pub(super) fn call(step: &'static str) -> impl Fn(io::Error) -> Halt {
     move |source| Halt::Call { step, source }
 }

@@ -1,5 +1,5 @@
-//! The last that a launcher wrote on standard error. Everything goes on to where it was meant to go; the end of it is kept for the error
-//! that says why a launch failed.
+//! Keeps a launcher's last output on standard error, for the error about a failed launch. All output is passed on to
+//! its destination.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,17 +17,17 @@ struct Kept {
     ended: bool,
 }
 
-/// What passes by, and the end of it.
+/// The kept end of the output.
 #[derive(Debug)]
 pub(super) struct Words {
     kept: Arc<(Mutex<Kept>, Condvar)>,
 }
 
 impl Words {
-    /// Starts a thread that hands on to `to` what is written to the descriptor that this returns, for as long as somebody has it open.
+    /// Starts a thread that passes on to `to` all output to the returned descriptor, as long as a process has it open.
     ///
     /// # Errors
-    /// There is no room for a pipe or a thread.
+    /// A pipe or a thread cannot be created.
     pub(super) fn pass_on(to: OwnedFd) -> io::Result<(OwnedFd, Self)> {
         let (reader, writer): (PipeReader, PipeWriter) = io::pipe()?;
         let kept = Arc::new((Mutex::new(Kept::default()), Condvar::new()));
@@ -38,7 +38,7 @@ impl Words {
         Ok((writer.into(), Self { kept }))
     }
 
-    /// What was kept. Waits until all who could write have ended, `patience` at most.
+    /// The kept output. Waits until all writers have ended, `patience` at most.
     pub(super) fn last(&self, patience: Duration) -> String {
         let (kept, changed) = &*self.kept;
         let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +64,7 @@ fn pump(mut reader: PipeReader, to: File, kept: &(Mutex<Kept>, Condvar)) {
             let excess = kept.tail.len().saturating_sub(KEPT_BYTES);
             kept.tail.drain(..excess);
         }
-        // When nobody reads any more, the launcher still has to be able to write.
+        // When the reader is gone, the launcher must still be able to write.
         to = to.take().filter(|to| (&mut &*to).write_all(&bytes[..count]).is_ok());
     }
     kept.0.lock().unwrap_or_else(PoisonError::into_inner).ended = true;

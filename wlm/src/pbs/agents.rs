@@ -1,7 +1,8 @@
 //! Agents as tasks of a job: one for each host, started by the mom of this host in the name of the job.
 //!
-//! What an agent has to know is in its task's variables, as a task has nothing to read: they go the way on which the job's own cookie goes, with which
-//! whoever reads it could start anything in the job. They are in no argument list, and in no log of a mom.
+//! An agent gets its ticket in its task's variables, since a task has no input. These travel like the job's own
+//! cookie, with which any reader could start programs in the job. They are in no argument list and in no log of a
+//! mom.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,10 +22,10 @@ use crate::host::Host;
 use crate::launch::AgentWatch;
 use crate::{AgentCommand, AppRef, Error, Result};
 
-/// How long a mom may take for each answer, where nobody says when all must be there.
+/// The timeout for each answer of a mom, unless the caller sets one for all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long agents that were asked to end may take for it.
+/// How long agents may take to end after a request.
 const GOODBYE: Duration = Duration::from_secs(60);
 
 /// Starts an agent on every host of `app`, and watches over them from then on.
@@ -41,7 +42,7 @@ pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn 
     Ok(())
 }
 
-/// What gives the agent to all hosts but the own one, if they may need it.
+/// Starts the program that gives the agent to all hosts but the own one, if they may need it.
 async fn start_giver(
     client: &Client,
     places: &[(String, NodeId)],
@@ -92,7 +93,7 @@ pub(super) async fn run_agents(
             }
             () = &mut stop, if !asked => {}
             () = &mut enough, if asked => {
-                // Of a mom that has died nothing is heard, for as long as this job lives.
+                // If a mom dies, its host reports nothing for as long as this job lives.
                 let unheard = || Failure::new(Kind::Lost, "its agent's end was not reported");
                 failed.extend(open.drain(..).map(|name| (name, unheard())));
                 break;
@@ -120,7 +121,7 @@ async fn connect(agent: &AgentCommand, host: &dyn Host) -> Result<Arc<Client>> {
     Ok(Arc::new(Client::connect(&environment, Framing::Packets, left(agent)).await?))
 }
 
-/// An agent that was started, or what is to fetch it.
+/// A started agent, or a program that fetches it.
 #[derive(Debug)]
 struct Started {
     host: String,
@@ -128,7 +129,8 @@ struct Started {
     program: Program,
 }
 
-/// Starts agents at these places, all or none. `giver` gives the agent to all hosts but the own one, whose name is beside it.
+/// Starts agents at these places, all or none. `giver` gives the agent to all hosts but the own one; the own host's
+/// name comes with it.
 async fn spawn_all(
     client: &Arc<Client>,
     places: Vec<(String, NodeId)>,
@@ -173,7 +175,7 @@ async fn spawn_all(
         return Ok(there);
     }
     for started in there {
-        // It has nobody to report to, and would see that by itself after a while.
+        // The agent cannot report anywhere, and would notice that only after a while.
         drop(client.kill(started.task, libc::SIGKILL, left(agent)).await);
     }
     Err(Error::Hosts { of, missing })
@@ -198,7 +200,7 @@ fn find_places(client: &Client, hosts: &[String]) -> Result<Vec<(String, NodeId)
     hosts.iter().map(find).collect()
 }
 
-/// Waits for the agents' ends, and tells of them. Of a host that has died nothing is heard.
+/// Waits for the agents' ends, and reports them. A dead host reports nothing.
 async fn look_after(
     mut waiting: JoinSet<(String, Option<Failure>)>,
     watch: AgentWatch,
@@ -206,7 +208,7 @@ async fn look_after(
 ) {
     while let Some(ended) = waiting.join_next().await {
         let Ok((name, failure)) = ended else { continue };
-        // One that was not needed any more is no news, but for who still waits for its link.
+        // The end of a superfluous agent matters only to a caller that still waits for its link.
         let left = || Failure::new(Kind::Gone, "the agent left before it had its link");
         watch.ended(name, failure.unwrap_or_else(left));
     }
@@ -227,7 +229,7 @@ fn wait_all(client: &Arc<Client>, agents: Vec<Started>) -> JoinSet<(String, Opti
     waiting
 }
 
-/// What the job's other hosts call the host of this name.
+/// The name of the host `own` as the job's other hosts use it.
 fn name_of(client: &Client, own: &str) -> String {
     let all = client.nodes().all().iter().filter_map(|node| node.host.as_deref());
     let mut same = all.filter(|name| short_name(name) == short_name(own));

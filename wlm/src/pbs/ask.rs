@@ -1,4 +1,4 @@
-//! Asks PBS's commands, and says what they have said where that is no answer.
+//! Runs PBS's commands, and reports their error messages.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,10 +16,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Where PBS's commands are that are not in PATH. Sources: pbs.conf(8B).
 const CONFIGURATION: &str = "/etc/pbs.conf";
 
-/// What the command `words` says, with the command as it was run; its first word is looked for.
+/// The output of the command `words`, with the command as it was run; its first word is looked up.
 ///
 /// # Errors
-/// It is not there, or has not answered in time.
+/// It does not exist, or has not answered in time.
 pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<(Vec<OsString>, Asked)> {
     let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
     let command: Vec<OsString> =
@@ -28,7 +28,7 @@ pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<(Vec<OsString>,
     Ok((command, said))
 }
 
-/// Where the command of that name is: in PATH, or where PBS's configuration says.
+/// The path of a command: in PATH, or according to PBS's configuration.
 ///
 /// # Errors
 /// It is in neither.
@@ -51,7 +51,7 @@ pub(super) fn not_run(command: &[OsString], error: &io::Error) -> Error {
     Error::Refused(Failure::new(error.into(), format!("cannot run {}: {error}", show(command))))
 }
 
-/// What a command has said instead of an answer.
+/// The error for a command's refusal.
 pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
     let words = said.stderr.trim();
     let words = if words.is_empty() { "it printed nothing" } else { words };

@@ -1,6 +1,6 @@
-//! Attaching to a job that runs: the server says which host is the first one, and there, by ssh, a program of ours speaks in the name of the job's script. What it
-//! needs for that, the job's cookie above all, it reads where the kernel shows it to the job's owner alone: in the script's own variables. From within the
-//! job nobody else is needed.
+//! Attaches to a running job. The server names the job's first host. There, by ssh, a program of gantry acts on
+//! behalf of the job's script. It reads the required data, above all the job's cookie, from the script's variables,
+//! which the kernel shows only to the job's owner. Inside the job no further help is needed.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ use crate::host::Host;
 use crate::ssh::remote;
 use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, StepStart};
 
-/// What is said of a job whose script is not there yet.
+/// The message for a job whose script has not started.
 const NOT_BEGUN: &str = "its script has not begun";
 
 /// How long a look may take, all hosts of the job and the way there included.
@@ -57,7 +57,7 @@ pub(super) async fn adopt(job: &JobRef, agent: &Path, host: &dyn Host) -> Result
     Ok(Adoption { job: script.job, placement, marks: None })
 }
 
-/// Starts agents for what was adopted, if it is not in the job that this process is in. False: it is.
+/// Starts agents for the adopted job, if this process is not in that job. False: it is.
 ///
 /// # Errors
 /// As [`adopt`], and the guard cannot start a process.
@@ -81,10 +81,10 @@ pub(super) async fn start_agents(
     Ok(true)
 }
 
-/// The variables by which the script of `job` speaks for it: those of the process `pid`, or of whatever process of the script is found.
+/// The variables by which the script of `job` acts: those of the process `pid`, or of any process of the script.
 ///
 /// # Errors
-/// It is another user's, has ended or has not begun, or is in another job.
+/// The process is another user's, has ended, has not begun, or is in another job.
 pub(super) fn read_variables(
     job: &JobRef,
     pid: Option<Pid>,
@@ -98,7 +98,7 @@ pub(super) fn read_variables(
     let read = host.read(&path).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => Error::NoAccess {
             message: format!("job {} belongs to another user", job.0),
-            hint: Some("only the user who submitted a job can attach to it".to_owned()),
+            hint: Some("only the submitter of a job can attach to it".to_owned()),
         },
         io::ErrorKind::NotFound => {
             Error::Refused(Failure::new(Kind::Gone, format!("the script of job {} has ended", job.0)))
@@ -144,7 +144,7 @@ fn not_yet(message: String, queued: bool) -> Error {
     Error::NotYet { message, hint: Some("wait for it with --wait".to_owned()), queued }
 }
 
-/// What is to run on the first host: our program, in the name of the job's script.
+/// The command for the first host: gantry's program, on behalf of the job's script.
 fn build_words(script: &Script, agent: &Path, what: &str) -> Result<Vec<String>> {
     let program = agent.with_file_name(STARTER);
     let program = program.to_str().ok_or_else(|| Error::invalid("the path of gantry is not UTF-8"))?;
@@ -152,8 +152,8 @@ fn build_words(script: &Script, agent: &Path, what: &str) -> Result<Vec<String>>
     Ok([program, "in", "pbs", &script.job.0, &session, what].map(str::to_owned).to_vec())
 }
 
-/// What starts agents reads: a ticket for all of them, and the hosts that are meant. Has its room from the beginning, so that no copy of the secret is left behind
-/// where it grows.
+/// The input of the program that starts agents: a ticket for all of them, and the chosen hosts. It is allocated with
+/// its final size, so that no copy of the secret is left behind.
 fn build_input(ticket: &str, hosts: &[String]) -> Zeroizing<Vec<u8>> {
     let hosts = hosts.join(",");
     let mut input = Zeroizing::new(Vec::with_capacity(ticket.len() + hosts.len() + 2));
@@ -164,7 +164,7 @@ fn build_input(ticket: &str, hosts: &[String]) -> Zeroizing<Vec<u8>> {
     input
 }
 
-/// A look that has said nothing but these words.
+/// The error of a look that printed only these lines.
 fn explain(script: &Script, words: &str) -> Error {
     let words = if words.is_empty() { "it printed nothing" } else { words };
     if words.contains(NOT_BEGUN) {
@@ -173,7 +173,7 @@ fn explain(script: &Script, words: &str) -> Error {
     let failure = match words {
         it if it.contains("belongs to another user") => {
             let what = format!("job {} is {}'s", script.job.0, script.owner);
-            Failure::new(Kind::NoAccess, what).with_hint("only the user who submitted a job can attach to it")
+            Failure::new(Kind::NoAccess, what).with_hint("only the submitter of a job can attach to it")
         }
         it if it.contains("No such file") || it.contains("not found") => Failure::new(Kind::NotFound, it)
             .with_hint("install gantry at a path that all hosts of the job see"),
@@ -182,9 +182,9 @@ fn explain(script: &Script, words: &str) -> Error {
     Error::Hosts { of: 1, missing: vec![(script.host.clone(), failure)] }
 }
 
-/// Why what was to start agents has ended. None: it was something else.
+/// Why the program that starts agents has ended. None: it was another program.
 pub(super) fn explain_end(command: &[String], status: &str, words: &str) -> Option<Failure> {
-    // What is run on the first host is the last of it.
+    // The last word is the program on the first host.
     let (said, rest) = command.split_last()?;
     said.contains(" 'in' 'pbs' ").then_some(())?;
     Some(remote::explain_end(rest.last()?, status, words))
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_of_a_ticket_was_never_copied() {
+    fn the_input_with_a_ticket_was_never_copied() {
         let input = build_input("c0ffee", &["a".to_owned(), "b".to_owned()]);
         assert_eq!((input.as_slice(), input.capacity()), (b"c0ffee\na,b\n".as_slice(), 11));
     }

@@ -1,7 +1,7 @@
-//! Why PBS ended a job: by what the server says of it last, by how it says that it ended, and by the state of its nodes.
+//! Why PBS ended a job: from the server's last comment, from the job's exit status, and from the state of its nodes.
 //!
-//! That a job is deleted stands in its comment from the beginning. Of a limit the server hears nothing until the mom has ended the job's last process: for so
-//! long the job just runs.
+//! The comment shows a deletion at once. The server learns of an exceeded limit only when the mom has ended the job's
+//! last process; until then the job counts as running.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use super::qstat::{Job, Phase, ask_job};
 use crate::host::Host;
 use crate::{EndedApp, Error, Result};
 
-/// What the server appends to a job's comment. Source: OpenPBS's server, where a job's end is recorded.
+/// Texts that the server appends to a job's comment. Source: OpenPBS's server, where a job's end is recorded.
 const COMMENTS: [(&str, CauseKind); 5] = [
     (" and exceeded resource walltime", CauseKind::TimeLimit),
     (" and exceeded resource cput", CauseKind::TimeLimit),
@@ -24,7 +24,8 @@ const COMMENTS: [(&str, CauseKind); 5] = [
     (" and terminated", CauseKind::Cancelled),
 ];
 
-/// How a job ends that its mom has killed, and in words. Sources: job.h, `JOB_EXEC_KILL_WALLTIME` and those before it.
+/// Exit statuses of a job that its mom has killed, with their meaning. Sources: job.h, `JOB_EXEC_KILL_WALLTIME` and
+/// those before it.
 const STATUSES: [(i64, CauseKind, &str); 6] = [
     (-29, CauseKind::TimeLimit, "it exceeded resource walltime"),
     (-28, CauseKind::TimeLimit, "it exceeded resource cput"),
@@ -34,10 +35,10 @@ const STATUSES: [(i64, CauseKind, &str); 6] = [
     (-14, CauseKind::NodeFailed, "one of its hosts failed"),
 ];
 
-/// Most hosts whose states are asked for.
+/// The most hosts whose states are queried.
 const MAX_HOSTS: usize = 64;
 
-/// What pbsnodes prints.
+/// The output of pbsnodes.
 #[derive(Debug, Deserialize)]
 struct Printed {
     #[serde(default)]
@@ -50,10 +51,10 @@ struct Node {
     state: String,
 }
 
-/// Why an app's job was ended. None: not by PBS, as far as it tells.
+/// Why an app's job was ended. None: PBS did not end it, as far as it shows.
 ///
 /// # Errors
-/// [`Error::NotYet`] while the job ends, or is about to; the commands' own words.
+/// [`Error::NotYet`] while the job ends, or is about to; the commands' own errors.
 pub(super) fn find_cause(ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
     let found = ask_job(&ended.job, host)?;
     if let Some(cause) = cause_of_job(&found).or_else(|| cause_of_nodes(&ended.lost, &found, host)) {
@@ -78,7 +79,7 @@ fn cause_of_job(job: &Job) -> Option<EndCause> {
     Some(EndCause { kind: *kind, message: format!("{}; {words}", job.describe()) })
 }
 
-/// That a host is gone whose agent was lost, if PBS knows that already.
+/// The loss of a host whose agent was lost, if PBS knows it already.
 fn cause_of_nodes(lost: &[String], job: &Job, host: &dyn Host) -> Option<EndCause> {
     if lost.is_empty() {
         return None;
@@ -93,7 +94,8 @@ fn cause_of_nodes(lost: &[String], job: &Job, host: &dyn Host) -> Option<EndCaus
     Some(EndCause { kind: CauseKind::NodeFailed, message })
 }
 
-/// What a launcher meant that has found no command of PBS to start its own processes with. None: it meant something else.
+/// Explains a launcher's message about a missing command of PBS for starting its own processes. None: the message is
+/// different.
 ///
 /// Intel MPI's mpiexec starts its proxies in a job by pbsdsh, from PATH or else from /usr/bin.
 pub(super) fn explain_launcher(command: &[String], status: &str, words: &str) -> Option<Failure> {
@@ -145,7 +147,7 @@ mod tests {
 
     const QSTAT: &str = "/bin/qstat -x -f -F json 7";
 
-    /// What is said of a job that stands so, when one host was lost if PBS has a state for it.
+    /// Checks the explanation for a job in this state; `torn`: a host was lost, if PBS has a state for it.
     #[track_caller]
     fn check_ended(job: &str, state: Option<&str>, torn: bool, expected: &str) {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_torn_from_a_job_that_runs_is_waited_for() {
+    fn a_host_lost_from_a_running_job_is_waited_for() {
         let runs = r#""job_state": "R", "comment": "Job run""#;
         check_ended(runs, None, false, "nothing");
         check_ended(runs, None, true, "not yet: job 7.head is running: Job run");

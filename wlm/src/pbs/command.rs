@@ -1,6 +1,7 @@
-//! The arguments of a launch: what is qsub's and what is ours, the program, its arguments.
+//! The arguments of a launch: qsub's options, gantry's options, the program, its arguments.
 //!
-//! Ours are the options by which users of `mpiexec` say how many ranks there are and where they go; none of them is one of qsub's. Source: qsub(1B).
+//! gantry's options are those of `mpiexec` for the number and placement of ranks; none of them is an option of qsub.
+//! Source: qsub(1B).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use crate::direct::{self, Dialect, Given};
 use crate::{Error, Result};
 
-/// What can stand before the program besides what all understand. `-N` is qsub's.
+/// Options before the program, beside those of all WLMs. `-N` is qsub's.
 const DIALECT: Dialect =
     Dialect { nodes: &["--nodes"], own: "--nodes HOSTS, options of qsub where a job is to be submitted, " };
 
@@ -18,7 +19,7 @@ const WITH_VALUE: &[u8] = b"aAcCeJjklmMNopPqrRSuvW";
 /// qsub's options that have none.
 const WITHOUT: &[u8] = b"fGhIVXz";
 
-/// What is to be launched, and where.
+/// The program and its placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Options {
     /// qsub's own, as they were written.
@@ -29,14 +30,14 @@ pub(super) struct Options {
 /// Parses the arguments.
 ///
 /// # Errors
-/// An option that neither qsub nor we have, a number that is none, no program.
+/// An option that neither qsub nor gantry has, an invalid number, no program.
 pub(super) fn parse_args(args: &[OsString]) -> Result<Options> {
     let mut qsub = Vec::new();
     let common = direct::parse_args(args, DIALECT, &mut |given| take_qsubs(&mut qsub, given))?;
     Ok(Options { qsub, common })
 }
 
-/// Takes an option of qsub's: a letter, its value with it or after it. False: it is none.
+/// Takes an option of qsub: a letter, with its value attached or in the next word. False: it is not one.
 fn take_qsubs(qsub: &mut Vec<OsString>, given: &mut Given<'_, '_>) -> Result<bool> {
     let (letter, attached) = match given.arg.as_bytes() {
         [b'-', letter, attached @ ..] => (*letter, attached),
@@ -64,7 +65,7 @@ fn take_qsubs(qsub: &mut Vec<OsString>, given: &mut Given<'_, '_>) -> Result<boo
 mod tests {
     use super::*;
 
-    /// What is qsub's, and the number of hosts and of ranks; or the error.
+    /// qsub's options, and the number of hosts and of ranks; or the error.
     #[track_caller]
     fn check(args: &str, expected: &str) {
         let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense() {
+    fn invalid_arguments() {
         check("-Vx a", "unknown option '-Vx' before the program");
         check("--wat a", "unknown option '--wat' before the program");
         check("-l", "qsub's option '-l' needs a value");

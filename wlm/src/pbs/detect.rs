@@ -7,21 +7,21 @@ use super::tm::environment::{COOKIE, JOB, PORT};
 use crate::Evidence;
 use crate::host::Host;
 
-/// Where the kernel lists who listens. Source: proc(5).
+/// The kernel's list of listening sockets. Source: proc(5).
 const SOCKETS: &str = "/proc/net/tcp";
 
 /// How a socket that listens is marked there.
 const LISTENS: &str = "0A";
 
-/// The variable that says where PBS's configuration is, and where it is otherwise. Source: pbs.conf(8B).
+/// The variable with the path of PBS's configuration, and the default path. Source: pbs.conf(8B).
 const CONFIGURATION: (&str, &str) = ("PBS_CONF_FILE", "/etc/pbs.conf");
 
-/// What says that launches here go through PBS. Runs no program and asks nobody.
+/// Evidence that launches here go through PBS. Runs no program and sends no request.
 pub(super) fn detect(host: &dyn Host) -> Option<Evidence> {
     inside(host).or_else(|| submits(host))
 }
 
-/// What says that this process is in a job, and can have its mom start others there.
+/// Evidence that this process is in a job whose mom can start other processes.
 fn inside(host: &dyn Host) -> Option<Evidence> {
     let job = job(host)?;
     let port: u16 = host.env(PORT)?.to_str()?.parse().ok()?;
@@ -32,13 +32,13 @@ fn inside(host: &dyn Host) -> Option<Evidence> {
     })
 }
 
-/// The job that this process is in, if it has been told how to speak to its mom.
+/// The job of this process, if its environment has what the mom requires.
 pub(super) fn job(host: &dyn Host) -> Option<OsString> {
     host.env(COOKIE)?;
     host.env(JOB)
 }
 
-/// What says that jobs can be submitted from here: the command, and where the server is.
+/// Evidence that jobs can be submitted from here: the command, and the server's address.
 fn submits(host: &dyn Host) -> Option<Evidence> {
     let qsub = host.find_in_path("qsub")?;
     let (variable, usual) = CONFIGURATION;
@@ -49,7 +49,7 @@ fn submits(host: &dyn Host) -> Option<Evidence> {
     Some(Evidence(format!("{configuration}, and qsub is {}", qsub.display())))
 }
 
-/// Whether somebody listens at a port, by what `/proc/net/tcp` says.
+/// Whether a port is in the listening state in `/proc/net/tcp`.
 fn is_listened_to(sockets: &str, port: u16) -> bool {
     let local = format!(":{port:04X}");
     sockets.lines().skip(1).any(|line| {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_job_with_a_mom_is_one() {
         check(&in_job("15003"), Some("PBS_JOBID is '7.head', and a mom listens at port 15003"));
-        // Connected, but nobody listens.
+        // Connected, but not listening.
         check(&in_job("15004"), None);
         check(&FakeHost::default().with_env(JOB, "7.head"), None);
     }

@@ -1,4 +1,4 @@
-//! What makes sense with PBS only, for tools that know that they run under it.
+//! Calls that exist only with PBS, for tools that know this WLM.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -11,24 +11,25 @@ use super::tm::{Client, Environment, Framing, Task};
 use crate::host::Host;
 use crate::{Error, JobRef, Result};
 
-/// Calls that make sense with PBS only: `gantry_wlm::extras::<PbsExtras>(wlm)` gives them where PBS is used. The name of an app's job is in what the frontend
-/// tells of the app.
+/// Calls that exist only with PBS: `gantry_wlm::extras::<PbsExtras>(wlm)` returns them if PBS is used. The frontend's
+/// information about an app contains its job's name.
 #[derive(Debug, Clone, Copy)]
 pub struct PbsExtras;
 
 impl PbsExtras {
-    /// What PBS knows of a job, also of one that has ended if it remembers those.
+    /// PBS's record of a job, even of an ended one if PBS keeps it.
     ///
     /// # Errors
-    /// It knows none of that name; its commands do not answer: their words.
+    /// PBS does not know the job, or its commands fail: their errors.
     pub fn job(&self, job: &JobRef, host: &dyn Host) -> Result<Job> {
         ask_job(job, host)
     }
 
-    /// Has PBS send a signal to a job's script, by its name or number as qsig has it; the ranks of an app that agents have started are the app's own to signal.
+    /// Makes PBS send a signal to a job's script, by name or number as in qsig. Signal an app's ranks through the app
+    /// instead: its agents have started them.
     ///
     /// # Errors
-    /// PBS refuses: its words.
+    /// PBS refuses; its message.
     pub fn signal(&self, job: &JobRef, signal: &str, host: &dyn Host) -> Result<()> {
         let command: Vec<OsString> = ["qsig", "-s", signal, &job.0].into_iter().map(OsString::from).collect();
         let (command, said) = ask(&command, host)?;
@@ -53,7 +54,7 @@ impl PbsExtras {
         for node in client.nodes().all().to_vec() {
             let name = node.host.clone().unwrap_or_default();
             for task in client.task_info(node.id, timeout).await? {
-                // A mom lists those of its own host for each of the host's nodes.
+                // A mom lists the tasks of its own host once for each of the host's nodes.
                 if all.iter().all(|(_, known)| known.id != task.id) {
                     all.push((name.clone(), task));
                 }

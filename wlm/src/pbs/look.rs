@@ -1,9 +1,10 @@
-//! Where the ranks of a job are that runs: looked for in the job, on its first host, and from there by tasks on all others.
+//! Finds the ranks of a running job, from inside the job: on its first host directly, and on all others by tasks.
 //!
-//! PBS knows hosts and sessions, and no ranks. So it is, in this order: what an `mpiexec` of the script's says that it has started; what a launcher or an agent of
-//! ours has given a rank's number; the job's tasks other than its script, as `pbsdsh` starts them; what the script itself runs now.
+//! PBS knows hosts and sessions, but no ranks. So this tries, in this order: the table of an `mpiexec` of the script;
+//! processes to which a launcher or agent gave a rank number; the job's tasks other than its script, as `pbsdsh`
+//! starts them; the script's current child processes.
 //!
-//! Another host is looked at by a task of its own, which leaves what it finds as a text with its mom, where it is read from here.
+//! A task on each other host looks there, and leaves its result as a text with its mom, where this process reads it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +27,7 @@ use crate::{Error, Result, line, pmix};
 /// How long a mom may take for each answer, and a task to look.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The name under which a task leaves what it has found.
+/// The name under which a task leaves its result.
 const LEFT: &[u8] = b"gantry-found";
 
 /// Most bytes that a task leaves.
@@ -38,7 +39,7 @@ const AGENT: &str = "gantry-agent";
 /// Beginnings of names of launchers that may say where their ranks are.
 const LAUNCHERS: [&str; 5] = ["mpiexec", "mpirun", "orterun", "prterun", "prun"];
 
-/// What is told of a look.
+/// The report of a look.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
     Found(Placement),
@@ -46,7 +47,7 @@ enum Told {
     Failed(Failure),
 }
 
-/// What was found as a line for [`parse_told`].
+/// The result as a line for [`parse_told`].
 pub(super) fn tell(found: Result<Placement>) -> String {
     let told = match found {
         Ok(placement) => Told::Found(placement),
@@ -62,10 +63,10 @@ pub(super) fn tell(found: Result<Placement>) -> String {
     line::write(&told).unwrap_or_default()
 }
 
-/// What was found, in what a login shell and then a look have written. None: no word of a look is there.
+/// The result in the output of a login shell and a look. None: there is no report.
 ///
 /// # Errors
-/// What the look could not find.
+/// Why the look found nothing.
 pub(super) fn parse_told(text: &str) -> Option<Result<Placement>> {
     Some(match line::parse(text)? {
         Ok(Told::Found(placement)) => Ok(placement),
@@ -75,7 +76,7 @@ pub(super) fn parse_told(text: &str) -> Option<Result<Placement>> {
     })
 }
 
-/// Where the ranks of the job are that this process speaks for; `program` is what looks on its other hosts, by [`leave`].
+/// The ranks of this process's job; `program` looks on its other hosts, by [`leave`].
 ///
 /// # Errors
 /// [`Error::NotYet`]: the job runs nothing yet; no mom answers; ranks of two apps.
@@ -110,7 +111,7 @@ pub(super) async fn look(program: &Path, host: &dyn Host) -> Result<Placement> {
 /// Looks on this host for [`look`] on another one.
 ///
 /// # Errors
-/// There is more than can be told; no mom answers.
+/// The result is too large; or no mom answers.
 pub(super) async fn leave(host: &dyn Host) -> Result<()> {
     let environment = read_environment(host)?;
     let lines =
@@ -149,7 +150,7 @@ fn sort_out(all: &[Process]) -> Vec<Found> {
     let parent = |of: &Process| all.iter().find(|it| it.pid.get() == of.parent);
     let find = |it: &Process| {
         let parent = parent(it);
-        // What a rank has started inherits its number.
+        // Children of a rank inherit its number.
         if let Some((order, of)) = it.rank.filter(|_| parent.is_none_or(|parent| parent.rank.is_none())) {
             return Some(Found { pid: it.pid, order, is: Is::Rank { of } });
         }
@@ -166,7 +167,8 @@ fn is_launcher(name: &str) -> bool {
     LAUNCHERS.iter().any(|launcher| name.starts_with(launcher))
 }
 
-/// What the script's `mpiexec` says of its ranks: by its table, or by `agent` as a PMIx server. None: there is no such launcher.
+/// The ranks of the script's `mpiexec`: by its table, or by `agent` from its PMIx server. None: there is no such
+/// launcher.
 fn ask_launchers(
     all: &[Process],
     environment: &Environment,
@@ -203,7 +205,8 @@ fn ask_launchers(
     }
 }
 
-/// What a launcher says that is a PMIx server. Its ranks on other hosts may have no variable of the job. None: it is a script of a launcher's name, or tells nothing.
+/// The ranks of a launcher with a PMIx server. Its ranks on other hosts may lack the job's variables. None: it is a
+/// script with a launcher's name, or does not answer.
 ///
 /// # Errors
 /// It has not started its ranks yet.
@@ -229,7 +232,7 @@ fn on_node_file(environment: &Environment, name: &str) -> String {
     known.map_or(name, String::as_str).to_owned()
 }
 
-/// What is found on hosts of the job other than `own`, in their order.
+/// The results from the job's hosts other than `own`, in their order.
 async fn look_elsewhere(
     environment: &Environment,
     own: &str,
@@ -286,7 +289,7 @@ async fn look_at(client: &Client, node: NodeId, name: &str, program: &Path) -> R
     text.lines().map(|line| parse(line).ok_or_else(strange)).collect()
 }
 
-/// Those of a kind, with their hosts.
+/// Processes of a kind, with their hosts.
 fn of_kind<'a>(
     found: &'a [(String, Vec<Found>)],
     is: impl Fn(&Found) -> bool + Copy + 'a,
@@ -297,10 +300,10 @@ fn of_kind<'a>(
     found.iter().flat_map(of)
 }
 
-/// The ranks, if there are processes that were given numbers.
+/// The ranks, if there are processes with rank numbers.
 ///
 /// # Errors
-/// They are those of two apps; [`Error::NotYet`]: not all are there.
+/// They belong to two apps; [`Error::NotYet`]: some are missing.
 fn place_numbered(found: &[(String, Vec<Found>)]) -> Result<Option<Placement>> {
     let those = found.iter().flat_map(|(name, those)| those.iter().map(move |it| (name, it)));
     let mut ranks = Vec::new();
@@ -329,7 +332,7 @@ fn place_numbered(found: &[(String, Vec<Found>)]) -> Result<Option<Placement>> {
     place(ranks.into_iter().map(|(_, name, pid)| (name, pid)).collect()).map(Some)
 }
 
-/// What the script runs: the children of the innermost shell that does nothing but wait for them.
+/// The script's programs: the children of the innermost shell that only waits for them.
 fn run_by_script(all: &[Process], own: i32) -> Vec<Pid> {
     let inside: BTreeSet<i32> = all.iter().map(|it| it.pid.get()).collect();
     let outermost = |it: &&Process| it.task == SCRIPT && !inside.contains(&it.parent) && !it.is_ours();
@@ -362,7 +365,8 @@ fn has_children(all: &[Process], of: &Process) -> bool {
     all.iter().any(|it| it.parent == of.pid.get())
 }
 
-/// Whether it is a program that PBS has put beside the script, or that starts tasks and is none of the job's own.
+/// Whether it is a program that PBS runs beside the script, or one that starts tasks, and so no part of the job's own
+/// work.
 fn is_of_pbs(name: &str) -> bool {
     name.starts_with("pbs_") || name == "pbsdsh"
 }
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_neither_the_script_nor_agents_nor_what_tasks_start() {
+    fn tasks_exclude_the_script_agents_and_children_of_tasks() {
         let all = script(&[
             (12, 11, 10, "pbsdsh", 1, ""),
             (31, 1, 31, "app", 3, ""),
@@ -432,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_runs_what_is_below_its_innermost_shell() {
+    fn a_scripts_programs_are_below_its_innermost_shell() {
         let run = |rest: &[_], own| -> Vec<i32> {
             run_by_script(&script(rest), own).into_iter().map(Pid::get).collect()
         };
@@ -440,7 +444,7 @@ mod tests {
         assert_eq!(run(&[(12, 11, 10, "app", 1, ""), (13, 12, 10, "part", 1, "")], 0), [12]);
         assert_eq!(run(&[(12, 11, 10, "sh", 1, ""), (13, 12, 10, "app", 1, "")], 0), [13]);
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "b", 1, "")], 0), [12, 13]);
-        // The tool itself, run by the script, and what it has started.
+        // The tool itself, run by the script, and its children.
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "tool", 1, "")], 13), [12]);
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "gantry", 1, "")], 0), [12]);
         let waits = [(12, 11, 10, "a", 1, ""), (13, 11, 10, "bash", 1, ""), (14, 13, 10, "gantry", 1, "")];
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_heard_after_any_banner() {
+    fn a_report_is_found_after_any_banner() {
         let placement = place(vec![("n1", Pid::new(3).unwrap())]).unwrap();
         let text = format!("Welcome{}", tell(Ok(placement.clone())));
         assert_eq!(parse_told(&text).unwrap().unwrap(), placement);

@@ -1,19 +1,19 @@
-//! PBS: jobs in which agents start the ranks. Agents are tasks of the job, started by [`tm`], a client of PBS's task management that needs neither
-//! a library nor a command of PBS.
+//! PBS: agents start the ranks in its jobs. Agents are tasks of the job, started by [`tm`], a client of PBS's task
+//! management without any library or command of PBS.
 //!
 //! | module | what is there |
 //! | --- | --- |
-//! | `detect` | whether this is inside of a job, or where jobs can be submitted from |
-//! | `command`, `wanted` | the options of a launch; jobs that are described by what they need; pure |
-//! | `place` | the hosts of the job that this process is in, and how many ranks each takes |
-//! | `ask`, `qstat`, `submit` | PBS's commands; what the server knows of a job; the job of a launch from outside |
-//! | `cause`, `extras` | why PBS ended a job; what makes sense with PBS only |
-//! | `agents`, `word` | agents as tasks of a job; why one has ended that never had its link |
-//! | `attach`, `look`, `processes` | jobs that run already: the way into them, and where their ranks are |
+//! | `detect` | whether this process is in a job, or where jobs can be submitted from |
+//! | `command`, `wanted` | the options of a launch; jobs described by their requirements; pure |
+//! | `place` | the hosts of this process's job, and their number of ranks |
+//! | `ask`, `qstat`, `submit` | PBS's commands; the server's record of a job; the job of a launch from outside |
+//! | `cause`, `extras` | why PBS ended a job; calls that exist only with PBS |
+//! | `agents`, `word` | agents as tasks of a job; why an agent ended before it had a link |
+//! | `attach`, `look`, `processes` | running jobs: the way into them, and the places of their ranks |
 //! | `wlm` | `Pbs`, which acts |
 //! | [`tm`] | task management |
 //!
-//! Facts were measured with OpenPBS, its master branch after version 23.06.06; what the tests read are recordings of it.
+//! All facts were measured with OpenPBS, its master branch after version 23.06.06; the tests read recordings of it.
 
 mod detect;
 mod command;

@@ -22,10 +22,11 @@ pub(super) fn read_environment(host: &dyn Host) -> Result<Environment> {
     Ok(environment.with_node_file(&String::from_utf8_lossy(&text)).on_host(host.hostname()))
 }
 
-/// The hosts of a job in the order of its nodes: as many ranks for each as it has nodes, which are places for processes of MPI.
+/// The hosts of a job in the order of its nodes. A host gets one rank for each of its nodes, which are places for MPI
+/// processes.
 ///
 /// # Errors
-/// There is none.
+/// There is no host.
 pub(super) fn build_slots(environment: &Environment) -> Result<Vec<HostSlots>> {
     let mut slots: Vec<HostSlots> = Vec::new();
     for name in environment.hosts.iter().flatten() {
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_a_job_it_is_said_what_is_missing() {
+    fn outside_of_a_job_the_error_names_the_missing_variables() {
         let error = read_environment(&FakeHost::default()).unwrap_err();
         assert!(error.to_string().contains("PBS_JOBID is not set"), "{error}");
         let error = read_environment(&job()).unwrap_err();

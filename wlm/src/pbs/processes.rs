@@ -1,4 +1,5 @@
-//! The processes of a job on this machine, as `/proc` has them: whose they are is known by the variables that PBS gives to every process of a job.
+//! The processes of a job on this machine, from `/proc`. The variables that PBS gives to every process of a job
+//! identify them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use gantry_types::id::Pid;
 use super::tm::environment::{JOB, TASK};
 use crate::host::Host;
 
-/// Variables by which a rank knows its number and how many there are: of ranks that we have started, and of those of launchers.
+/// Variables with a rank's number and the number of ranks: those of gantry's agents, and those of launchers.
 const RANKS: [(&str, &str); 4] = [
     ("GANTRY_RANK", "GANTRY_SIZE"),
     ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -31,12 +32,12 @@ pub(super) struct Process {
     pub(super) name: String,
     /// The task of the job that it belongs to.
     pub(super) task: u32,
-    /// Its number, if a launcher or an agent of ours has started it or what has, and of how many if that is known.
+    /// Its rank number, if a launcher or an agent has started it or an ancestor, and the number of ranks if known.
     pub(super) rank: Option<(u32, Option<u32>)>,
 }
 
 impl Process {
-    /// Whether it is one of ours, and no part of what the job is for.
+    /// Whether it is a process of gantry, and so no part of the job's own work.
     pub(super) fn is_ours(&self) -> bool {
         self.name.starts_with("gantry")
     }
@@ -52,7 +53,7 @@ pub(super) fn find(job: &[u8], host: &dyn Host) -> Vec<Process> {
 }
 
 fn read(pid: Pid, job: &[u8], host: &dyn Host) -> Option<Process> {
-    // It may have ended meanwhile, or be somebody else's.
+    // It may have ended meanwhile, or belong to another user.
     let variables = host.read(&PathBuf::from(format!("/proc/{pid}/environ"))).ok()?;
     if value(&variables, JOB)? != job {
         return None;
@@ -74,7 +75,7 @@ fn read(pid: Pid, job: &[u8], host: &dyn Host) -> Option<Process> {
     (state != "Z").then_some(Process { pid, parent, session, started, name, task, rank })
 }
 
-/// What a variable is in an environment as `/proc/PID/environ` gives it.
+/// The value of a variable in an environment with the format of `/proc/PID/environ`.
 pub(super) fn value<'a>(variables: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut entries = variables.split(|byte| *byte == 0);
     entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))

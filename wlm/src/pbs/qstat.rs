@@ -1,4 +1,4 @@
-//! What the server knows of jobs: `qstat -f -F json`. Source: qstat(1B), pbs_job_attributes(7B).
+//! The server's records of jobs: `qstat -f -F json`. Source: qstat(1B), pbs_job_attributes(7B).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,14 +11,14 @@ use crate::host::Host;
 use crate::slots::HostSlots;
 use crate::{Error, JobRef, Result};
 
-/// What qstat prints.
+/// The output of qstat.
 #[derive(Debug, Deserialize)]
 struct Printed {
     #[serde(rename = "Jobs", default)]
     jobs: BTreeMap<String, Job>,
 }
 
-/// A job, as far as anybody here needs to know.
+/// A job, with the fields that gantry needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Job {
@@ -27,10 +27,10 @@ pub struct Job {
     pub id: String,
     /// A letter, by which PBS shows its state.
     pub job_state: String,
-    /// Who has submitted it: `user@host`.
+    /// Its submitter: `user@host`.
     #[serde(rename = "Job_Owner", default)]
     pub owner: String,
-    /// What the scheduler or the server says of it last.
+    /// The last comment of the scheduler or the server.
     #[serde(default)]
     pub comment: Option<String>,
     /// Its hosts, a piece of each for every chunk: `n001/0*2+n002/0*2`.
@@ -42,7 +42,7 @@ pub struct Job {
     /// The session of its script, on its first host.
     #[serde(default)]
     pub session_id: Option<i32>,
-    /// What it has asked for.
+    /// The requested resources.
     #[serde(rename = "Resource_List", default)]
     pub(super) resources: Resources,
 }
@@ -53,7 +53,7 @@ pub(super) struct Resources {
     select: Option<String>,
 }
 
-/// What a state means for whoever waits for a job.
+/// The meaning of a state for a waiting caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// It has no nodes yet, or none at the moment.
@@ -67,7 +67,7 @@ pub enum Phase {
 }
 
 impl Job {
-    /// What its state means.
+    /// The phase of its state.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.job_state.as_str() {
@@ -78,7 +78,7 @@ impl Job {
         }
     }
 
-    /// Its state in a word, and what PBS says of it.
+    /// Its state in a word, with PBS's comment.
     #[must_use]
     pub fn describe(&self) -> String {
         let state = match self.job_state.as_str() {
@@ -104,7 +104,7 @@ impl Job {
     pub(super) fn slots(&self) -> Vec<HostSlots> {
         let pieces: Vec<&str> = self.exec_host.iter().flat_map(|text| text.split('+')).map(host_of).collect();
         let wanted = self.resources.select.as_deref().map(parse_select).unwrap_or_default();
-        // Where chunks and pieces cannot be told apart each piece is for one.
+        // If chunks and pieces cannot be matched, each piece is for one process.
         let fits = wanted.len() == pieces.len();
         let mut slots: Vec<HostSlots> = Vec::new();
         for (index, name) in pieces.into_iter().enumerate() {
@@ -139,7 +139,8 @@ fn host_of(piece: &str) -> &str {
 /// Most chunks of a job.
 const MAX_CHUNKS: usize = 100_000;
 
-/// For every chunk of `2:ncpus=2:mpiprocs=2+1` how many processes of MPI it is for, and whether that was said. Source: pbs_resources(7B), "mpiprocs".
+/// For every chunk of `2:ncpus=2:mpiprocs=2+1` its number of MPI processes, and whether that was explicit. Source:
+/// pbs_resources(7B), "mpiprocs".
 fn parse_select(text: &str) -> Vec<(u32, bool)> {
     let mut chunks = Vec::new();
     for part in text.split('+') {
@@ -165,10 +166,10 @@ fn parse_select(text: &str) -> Vec<(u32, bool)> {
     chunks
 }
 
-/// What the server knows of a job, also of one that has ended, if it remembers those.
+/// The server's record of a job, even of an ended one if the server keeps it.
 ///
 /// # Errors
-/// It knows none of that name; qstat does not answer: its words.
+/// The server does not know the job; qstat fails: its message.
 pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
     let command: Vec<OsString> =
         ["qstat", "-x", "-f", "-F", "json", &job.0].into_iter().map(OsString::from).collect();

@@ -1,7 +1,8 @@
-//! Batch jobs of the user's own, and jobs of launches from outside: a script that starts the agents, given to qsub on its standard input.
+//! The user's own batch jobs, and jobs of launches from outside: a script that starts the agents, given to qsub on
+//! its standard input.
 //!
-//! The script holds the app's secret. PBS keeps scripts for root and the job's owner alone, and shows them to nobody; what it does show to everybody, the
-//! arguments of qsub and the job's variables, has nothing of it. It is in no file that we make.
+//! The script contains the app's secret. Only root and the job's owner can read PBS's copy of a script. All users can
+//! see the arguments of qsub and the job's variables, which do not contain the secret. gantry writes it to no file.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -23,13 +24,13 @@ const END: &str = "GANTRY_END";
 /// The longest name of a job that PBS takes. Source: pbs_ifl.h, `PBS_MAXJOBNAME`.
 const MAX_JOB_NAME: usize = 230;
 
-/// The name of a job whose program's name has no character that PBS takes as a job's first.
+/// The name of a job if no character of the program's name is allowed at the beginning of a job's name.
 const NAMELESS: &str = "gantry";
 
-/// What to do about programs that are not there.
+/// The remedy for missing programs.
 const SHARED: &str = "install gantry at a path that all hosts of the job see; with '-o FILE' the script's output goes to a file";
 
-/// qsub's options with which there is no job of one script that begins by itself, and why.
+/// qsub's options that do not submit a single script that starts by itself, with the reason.
 const REFUSED: [(&str, &str); 7] = [
     ("-I", "an interactive job has no script"),
     ("-X", "an interactive job has no script"),
@@ -40,10 +41,10 @@ const REFUSED: [(&str, &str); 7] = [
     ("-G", "an interactive job has no script"),
 ];
 
-/// Submits a batch job as the user has it.
+/// Submits a user's batch job.
 ///
 /// # Errors
-/// There is no qsub; it refuses; nothing would be submitted that runs by itself.
+/// There is no qsub; it refuses; the options would not submit a job that runs by itself.
 pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
     let mut command = vec![find_command(OsStr::new("qsub"), host)?, "-f".into()];
     if submission.args.first().is_some_and(|first| first == "-I") {
@@ -94,7 +95,7 @@ fn name_variables(submission: &Submission) -> Result<Vec<OsString>> {
 /// Submits the job of a launch.
 ///
 /// # Errors
-/// An option that makes no sense here; there is no qsub, or it refuses.
+/// An invalid option; there is no qsub, or it refuses.
 pub(super) async fn submit_starter(
     options: &Options,
     starter: &JobStarter,
@@ -121,7 +122,8 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
     Ok(vec![find_command(OsStr::new("qdel"), host)?, job.0.clone().into()])
 }
 
-/// qsub's arguments: the user's, with what the user does not say. The job has the name of the program unless the user gives it another.
+/// qsub's arguments: the user's, with defaults for missing ones. The job has the name of the program unless the user
+/// names it.
 fn build_options(options: &[OsString], program: &OsStr) -> Result<Vec<OsString>> {
     for (option, why) in REFUSED {
         if options.iter().any(|it| it == option) {
@@ -154,7 +156,7 @@ fn build_job_name(program: &OsStr) -> String {
     if name.is_empty() { NAMELESS.to_owned() } else { name }
 }
 
-/// Refuses what would have qsub wait for the job's end.
+/// Refuses options that make qsub wait for the job's end.
 fn refuse_block(options: &[OsString]) -> Result<()> {
     let blocks = |pair: &[OsString]| pair[0] == "-W" && pair[1].to_string_lossy().contains("block=");
     if options.windows(2).any(blocks) {
@@ -195,7 +197,7 @@ pub(super) fn ended_early(job: &Job) -> Error {
             Failure::new(failure.kind(), message).with_hint(failure.hint().unwrap_or(SHARED)),
         );
     }
-    // What a shell says of a program that it cannot execute, and what ours says.
+    // Exit codes: a shell's for a program that it cannot execute, and those of gantry's program.
     let (why, hint) = match job.exit_status {
         Some(126) => ("gantry may not be executed on its first host", SHARED),
         Some(127) => ("gantry is not where it is here on its first host", SHARED),
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_stands() {
+    fn the_users_options_take_precedence() {
         let options: Vec<OsString> = ["-o", "out", "-N", "mine"].map(OsString::from).to_vec();
         let all = build_options(&options, OsStr::new("app")).unwrap();
         assert_eq!(all, ["-f", "-S", "/bin/sh", "-o", "out", "-N", "mine"]);

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use crate::{Error, Result};
 use gantry_types::launch::{JobType, Wanted};
 
-/// The arguments of a launch for `wanted`. Memory is that of a chunk on each host: both what is set aside and what may be used.
+/// The arguments of a launch for `wanted`. Its memory is that of a chunk on each host: both the reservation and the
+/// limit.
 ///
 /// # Errors
-/// What cannot be had of PBS is named; nothing is left out in silence.
+/// A requirement that PBS does not support; none is ignored silently.
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     if let (Some(place), Some(queue)) = (&wanted.place, &wanted.queue)
         && place != queue
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_becomes_options() {
+    fn a_job_becomes_options() {
         check(&wanted(), "-l select=5:ncpus=1:mpiprocs=1 -n 5 -- app -x");
         let all = Wanted {
             place: Some("short".into()),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_named() {
+    fn unsupported_attributes_are_named() {
         let two = Wanted { place: Some("a".into()), queue: Some("b".into()), ..wanted() };
         check(&two, "both the queue a of the contact and the queue b are asked for");
         let mpi = Wanted { job_type: JobType::Mpi, ..wanted() };

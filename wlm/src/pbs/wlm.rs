@@ -1,4 +1,4 @@
-//! PBS at the seam: what acts.
+//! PBS as an implementation of the seam.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -32,10 +32,10 @@ use crate::launcher::{plan_driven, plan_launcher};
 use crate::seam::{Capabilities, Evidence, Wlm};
 use crate::slots::HostSlots;
 
-/// What to do about too few places.
+/// The remedy for too few places.
 const MORE_PLACES: &str = "ask for fewer ranks, give --ppn RANKS, or ask for more places in the job: -l select=2:ncpus=8:mpiprocs=8";
 
-/// What to do about hosts that do not see gantry.
+/// The remedy for hosts without gantry.
 const SEND_INSIDE: &str = "have gantry where the job's first host sees it, and launch with --send-agent in the job's script or in 'qsub -I'";
 
 /// PBS.
@@ -103,7 +103,7 @@ impl Wlm for Pbs {
     }
 }
 
-/// What PBS can do besides.
+/// Optional abilities of PBS.
 static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&Pbs),
     batch: Some(&Pbs),
@@ -123,12 +123,12 @@ impl Jobs for Pbs {
     }
 
     fn node_variables(&self) -> &'static [&'static str] {
-        // Who had another task's could not speak to its mom.
+        // A process with another task's variables could not use its mom.
         &["PBS_"]
     }
 
     fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
-        // Who is in the job ends with it, and need not be told; and qstat leaves a file of its own wherever it is run.
+        // A process inside the job ends with it, and needs no cause; and qstat would create a file in its directory.
         if super::detect::job(host).is_some_and(|own| own == *ended.job.0) {
             return Ok(None);
         }
@@ -180,7 +180,7 @@ impl Queue for Pbs {
                 let hint = Some("'qstat -s' shows the reason".to_owned());
                 Err(Error::NotYet { message: found.describe(), hint, queued: true })
             }
-            // Its exit status, which tells the cause, comes a little later than its state.
+            // The exit status shows the cause. It comes a little later than the state.
             Phase::Ending if found.exit_status.is_none() => {
                 Err(Error::NotYet { message: found.describe(), hint: None, queued: false })
             }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_job_this_is_says_more_than_what_is_installed() {
+    fn the_current_job_outweighs_installed_programs() {
         let listens = "  sl\n   0: 00000000:3A9B 00000000:0000 0A\n";
         let both = inside().with_file("/proc/net/tcp", listens).with_env("PATH", "/bin");
         let both = both.with_file("/bin/srun", "").with_file("/etc/slurm/slurm.conf", "");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_planned() {
+    fn requests_that_cannot_be_planned() {
         check("-l select=1 ./app", &inside(), "'-l' is for qsub, and in a job nothing is submitted");
         check("./app", &FakeHost::default(), "there is no qsub in PATH");
         let login = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");

@@ -1,5 +1,6 @@
-//! Why an agent has ended that never had its link. Nobody reads what a task writes, so such an agent leaves its last word with its mom, under the name of its own task, where it is read
-//! when the task is known to have ended. Of a program that could not even be executed another task finds out what is wrong.
+//! Why an agent ended before it had a link. PBS discards a task's output, so such an agent leaves its error message
+//! with its mom, under its own task. It is read when the task has ended. If the program could not be executed,
+//! another task finds the reason.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,23 +18,24 @@ use crate::host::Host;
 /// How long a mom may take for each answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The name under which an agent leaves its last word.
+/// The name under which an agent leaves its error.
 const WORD: &[u8] = b"gantry-last-word";
 
-/// What a mom says of a program that could not be executed; of one that was killed it says so much and the signal.
+/// The exit status for a program that could not be executed. For a killed one the mom reports this limit plus the
+/// signal.
 const NOT_EXECUTED: i32 = 254;
 const KILLED: i32 = 256;
 
-/// Says by its exit code why a program cannot be executed.
+/// Shows by its exit code why a program cannot be executed.
 const FIND_OUT: &str = r#"[ -e "$0" ] || exit 11; [ -f "$0" ] && [ -x "$0" ] || exit 12; exit 13"#;
 
 /// How a task has ended.
 pub(super) type Obit = std::result::Result<i32, TmError>;
 
-/// Leaves word of why this process, a task of a job, is about to end.
+/// Leaves the reason why this process, a task of a job, is about to end.
 ///
 /// # Errors
-/// It is in no job; its mom does not answer.
+/// It is not in a job; its mom does not answer.
 pub(super) async fn leave(word: &Failure, host: &dyn Host) -> Result<()> {
     let bytes = frame::encode_body(word).unwrap_or_default();
     let client = Client::connect(&read_environment(host)?, Framing::Packets, PATIENCE).await?;
@@ -41,7 +43,7 @@ pub(super) async fn leave(word: &Failure, host: &dyn Host) -> Result<()> {
     Ok(())
 }
 
-/// What a task executes that is to be an agent.
+/// The program of a task that becomes an agent.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
@@ -49,7 +51,7 @@ pub(super) struct Program {
     pub(super) fetches: bool,
 }
 
-/// What the end of the task means that was to be an agent.
+/// The meaning of the end of an agent's task.
 pub(super) async fn explain_end(client: &Client, task: Task, program: &Program, obit: Obit) -> Failure {
     match obit {
         Ok(NOT_EXECUTED) => explain_not_executed(&program.path, find_out(client, task, &program.path).await),
@@ -63,7 +65,7 @@ pub(super) async fn explain_end(client: &Client, task: Task, program: &Program, 
     }
 }
 
-/// The word that a task has left.
+/// The error that a task has left.
 async fn read(client: &Client, task: Task) -> Option<Failure> {
     let word = client.subscribe(task, WORD, PATIENCE).await.ok()?;
     frame::decode(&word).ok()
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_finds_out_names_the_cause() {
+    fn a_shells_exit_code_names_the_cause() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("agent");
         let check = |expected: &str| {

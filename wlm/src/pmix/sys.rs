@@ -154,12 +154,12 @@ impl Library {
         }
         // SAFETY: a value of this kind points to an array.
         let array = unsafe { table.data.array };
-        // SAFETY: the library has set it to null or to an array that nobody frees.
+        // SAFETY: the library has set it to null or to an array that is never freed.
         let array = unsafe { array.as_ref() };
         let Some(array) = array.filter(|array| array.kind == PROC_INFO && !array.items.is_null()) else {
             return Ok(Vec::new());
         };
-        // SAFETY: an array of this kind has so many items of that structure, which the library allocated and nobody frees.
+        // SAFETY: an array of this kind has so many items of that structure, which the library allocated and never frees.
         let processes = unsafe { std::slice::from_raw_parts(array.items.cast::<ProcInfo>(), array.count) };
         let ranks: Vec<Told> = processes.iter().map(told_of).collect();
         // When the job has ended, what is left are tools.
@@ -204,6 +204,6 @@ fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: whoever calls this has it from the library, which ends every text with a zero and frees none of these.
+    // SAFETY: the caller has it from the library, which ends every text with a zero and frees none of these.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

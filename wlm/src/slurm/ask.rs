@@ -1,4 +1,4 @@
-//! Asks Slurm's commands, and says what they have said where that is no answer.
+//! Runs Slurm's commands, and reports their error messages.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::{Error, Result};
 /// How long a command of Slurm may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the command `words` says; its first word is looked for in PATH.
+/// The output of the command `words`; its first word is looked up in PATH.
 ///
 /// # Errors
-/// It is not there, or has not answered in time.
+/// It does not exist, or has not answered in time.
 pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
     let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
     let path = find_command(&program.to_string_lossy(), host)?;
@@ -40,16 +40,16 @@ pub(super) fn find_command(name: &str, host: &dyn Host) -> Result<OsString> {
     Ok(path.into_os_string())
 }
 
-/// What a command has said instead of an answer, if anything.
+/// The error of a command that printed no answer, if any.
 pub(super) fn refused(words: &[OsString], said: &Asked) -> Option<Error> {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     (!said.stderr.trim().is_empty()).then(|| Error::Refused(parse_failure(&words, "an error", &said.stderr)))
 }
 
-/// The jobs that a name stands for: all tasks of an array, all components of a heterogeneous job where its first is named.
+/// The jobs of a name: all tasks of an array, and all components of a heterogeneous job if its first one is named.
 ///
 /// # Errors
-/// Slurm knows none, or does not answer: its words.
+/// Slurm knows none, or does not answer: its message.
 pub(super) fn ask_jobs(name: JobName, host: &dyn Host) -> Result<Vec<Job>> {
     let words = build_job(name);
     let said = ask(&words, host)?;
@@ -60,7 +60,7 @@ pub(super) fn ask_jobs(name: JobName, host: &dyn Host) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// The steps that Slurm lists, and its words.
+/// The steps that Slurm lists, and its messages.
 pub(super) fn ask_steps(target: &Target, host: &dyn Host) -> Result<(Vec<StepInfo>, Asked)> {
     let said = ask(&build_step(target), host)?;
     Ok((parse_steps(&said.stdout)?, said))

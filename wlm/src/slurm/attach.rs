@@ -1,10 +1,11 @@
-//! Finds a step that runs already: by its name, by its job's, or by the pid of the srun that has made it.
+//! Finds a running step: by its name, by its job's, or by the pid of its srun.
 //!
-//! Slurm tells which tasks are on which node, and their pids only on the node itself. So agents find them there, by what Slurm has put into
-//! their environment: no program has to be run on the nodes for that, and a task's children are told apart.
+//! Slurm reports the tasks of each node, but their pids only on the node itself. So agents find them there, by
+//! Slurm's variables in their environment. No program has to run on the nodes for that, and a task's children are
+//! distinguished.
 //!
-//! What one srun has started in a heterogeneous job is a step in each of its components, and one app: its tasks are numbered through, in the
-//! order of the components, and all of them have the number of the first component's job in their environment.
+//! The app of one srun in a heterogeneous job consists of a step in each component. Its tasks are numbered through,
+//! in the order of the components, and all of them have the number of the first component's job in their environment.
 
 use std::path::Path;
 
@@ -22,10 +23,10 @@ use crate::host::{Asked, Host};
 use crate::mpir::read_running;
 use crate::{Adoption, Error, JobRef, Result};
 
-/// Finds the step that `text` names.
+/// Finds the step with the name `text`.
 ///
 /// # Errors
-/// [`Error::NotYet`] for a job that waits or runs no step yet; otherwise what Slurm says.
+/// [`Error::NotYet`] for a job that waits or has no step yet; otherwise Slurm's error.
 pub(super) fn adopt(text: &str, host: &dyn Host) -> Result<Adoption> {
     let (target, of_srun) = match find_srun(text, host) {
         Some(pid) => (ask_srun(pid, host)?, true),
@@ -63,7 +64,7 @@ pub(super) fn adopt(text: &str, host: &dyn Host) -> Result<Adoption> {
     Ok(Adoption { job: adopted, placement: placement.build(), marks: Some(build_marks(job, first.number)) })
 }
 
-/// What of an app one job has: all of it, or of a heterogeneous job one component's share.
+/// One job's share of an app: the whole app, or one component of a heterogeneous job.
 #[derive(Debug)]
 struct Share<'a> {
     job: &'a Job,
@@ -71,7 +72,7 @@ struct Share<'a> {
     step: StepInfo,
 }
 
-/// The pid, if `text` is that of an srun. A job of the same number is named by its step.
+/// The pid, if `text` is that of an srun. To name a job of the same number, use its step.
 fn find_srun(text: &str, host: &dyn Host) -> Option<Pid> {
     let pid = text.parse().ok().and_then(Pid::new)?;
     let name = host.read(Path::new(&format!("/proc/{pid}/comm"))).ok()?;
@@ -141,7 +142,7 @@ fn explain_state(job: &Job) -> Error {
             hint: Some("wait for it with --wait".to_owned()),
             queued: true,
         },
-        // How it ended is known in a moment.
+        // Its exit status is known in a moment.
         JobPhase::Ending => {
             let message = format!("job {} is ending: Slurm reports {state}", job.id);
             Error::NotYet { message, hint: None, queued: false }
@@ -153,7 +154,7 @@ fn explain_state(job: &Job) -> Error {
     }
 }
 
-/// What of the meant step each job has: of those that one srun has made the newest, unless a number is named.
+/// The share of each job in the step: of the newest one of one srun, unless a number is given.
 fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<Vec<Share<'a>>> {
     let not_yet = || Error::NotYet {
         message: format!("{target}: no such step runs in the job"),
@@ -163,8 +164,8 @@ fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<
     let (mut all, mut waiting) = (Vec::new(), Vec::new());
     let mut last = Asked::default();
     for job in jobs {
-        // The number of an array is that of one of its tasks, too: all their steps are told apart by their names alone. One step that is named so is not found
-        // by newer versions; its number with the task's own is always that task's.
+        // The number of an array is also that of one of its tasks, so only names distinguish their steps. Newer versions
+        // do not find a single step by that name; its number with the task's own number is always unique.
         let name = match job.name {
             JobName::ArrayTask(..) if target.step.is_none() => job.name,
             _ => JobName::Plain(job.id),
@@ -230,7 +231,7 @@ fn place(placement: &mut PlacementBuilder, share: &Share<'_>, nodes: &[NodeTasks
     Ok(())
 }
 
-/// What a task has in its environment.
+/// The variables in a task's environment.
 fn build_marks(job: JobId, step: u32) -> RankMarks {
     RankMarks {
         variables: vec![

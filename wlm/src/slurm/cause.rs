@@ -1,10 +1,10 @@
-//! Why Slurm ended something: from the lines that srun passes on, and from what Slurm remembers of a job.
+//! Why Slurm ended something: from the lines that srun prints, and from Slurm's record of a job.
 
 use super::words::is_slurms;
 use super::{Job, JobPhase};
 use gantry_types::status::{CauseKind, EndCause};
 
-/// Words that stand in one line and name a cause. The first row that fits counts.
+/// Texts within one line that identify a cause. The first matching row counts.
 const CAUSES: &[(&[&str], CauseKind)] = &[
     (&["DUE TO TIME LIMIT"], CauseKind::TimeLimit),
     (&["DUE TO NODE FAILURE"], CauseKind::NodeFailed),
@@ -17,7 +17,7 @@ const CAUSES: &[(&[&str], CauseKind)] = &[
     (&["srun: Job allocation ", " has been revoked"], CauseKind::Cancelled),
 ];
 
-/// What a line on srun's standard error says of why its tasks were ended. What a task has written is no such line.
+/// The reason in a line of srun's standard error for ending its tasks. Lines of tasks do not match.
 pub(super) fn parse_cause(line: &str) -> Option<EndCause> {
     let line = line.trim();
     // A task's own end, for which srun was to end the others.

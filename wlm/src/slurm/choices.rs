@@ -1,4 +1,4 @@
-//! How ranks would be held where there is an srun, as people are told before they launch.
+//! How ranks would be held with srun, as shown before a launch.
 
 use std::ffi::OsString;
 
@@ -48,7 +48,7 @@ fn check_on(
 }
 
 #[test]
-fn what_is_understood_is_held_by_the_agent_in_the_programs_place() {
+fn understood_options_are_held_by_exec() {
     let detect = HoldMethod::Detect;
     check("localhost", None, detect, Ok(("direct", "no launcher")));
     check("localhost", Some("mpiexec.hydra"), detect, Ok(("exec", "/bin/mpiexec.hydra")));

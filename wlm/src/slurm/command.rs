@@ -1,4 +1,4 @@
-//! Requests to Slurm as argument vectors. Nothing secret ever stands in one.
+//! Requests to Slurm as argument vectors. They never contain secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::srun::SRUN;
 use crate::launcher::{Part, rewrite};
 use crate::{Error, Result};
 
-/// What turns the user's `srun` into one whose ranks our agents hold.
+/// The changes that turn the user's `srun` into one whose ranks agents hold.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holding<'a> {
-    /// What is put in front of each program: the agent's path on the nodes and its arguments.
+    /// The words in front of each program: the agent's path on the nodes and its arguments.
     pub shim: &'a [OsString],
     /// Names of variables that the tasks must get. Their values are in srun's environment.
     pub variables: &'a [&'a str],
@@ -24,7 +24,7 @@ pub(super) struct Holding<'a> {
     pub programs: &'a [OsString],
 }
 
-/// The arguments of an srun with held ranks, and what was taken over from the user.
+/// The arguments of an srun with held ranks, and the user's options among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Held {
     /// The arguments, without `srun`.
@@ -33,11 +33,11 @@ pub(super) struct Held {
     pub user_epilog: Option<OsString>,
 }
 
-/// The arguments of the user's srun with `holding` put into each part. `environment` is what srun will get.
+/// The arguments of the user's srun with `holding` inserted into each part. `environment` is that of the srun.
 ///
 /// # Errors
-/// The user has srun put the program on the nodes (`--bcast`), which would put ours there. Parts with different task epilogs. A list of variables
-/// that is no text.
+/// The user makes srun copy the program to the nodes (`--bcast`), which would copy the agent instead. Parts have
+/// different task epilogs. A list of variables is not valid text.
 pub(super) fn build_held(
     args: &[OsString],
     parts: &[Part],
@@ -97,10 +97,10 @@ fn option(name: &str, path: &Path) -> OsString {
     option
 }
 
-/// A step of our own beside what runs in a job: one agent on each of some of its nodes.
+/// A step of gantry inside a running job: one agent on each of some of its nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AgentStep<'a> {
-    /// The job; of a heterogeneous job the leader, whose number alone srun takes.
+    /// The job. For a heterogeneous job the leader: srun accepts only its number.
     pub job: JobId,
     /// The nodes: one group, or one for each component of a heterogeneous job that has some.
     pub groups: &'a [AgentGroup<'a>],

@@ -1,7 +1,7 @@
-//! What a launch must know of Slurm's own configuration: whether processes that a step leaves behind are killed at its end.
+//! The relevant part of Slurm's configuration: whether processes that a step leaves behind are killed at its end.
 //!
-//! Read, not asked for: `scontrol show config` would cost a program and an answer of the controller on the way of every launch. Where files leave
-//! a doubt, the answer is that they are killed, which is right everywhere and slower. Source: slurm.conf(5).
+//! The files are read: `scontrol show config` would cost a program and a request to the controller in every launch.
+//! In doubt, the answer is that they are killed, which is always correct and slower. Source: slurm.conf(5).
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,17 @@ use crate::host::Host;
 /// Ways to track processes that only find those that hang on a task: by parents, and by process groups.
 const LOOSE: [&str; 2] = ["linuxproc", "pgid"];
 
-/// Parameters that can put tasks into control groups of their step, whatever tracks them.
+/// Parameters that can put tasks into control groups of their step, independent of the tracking plugin.
 const BY_CGROUP: [&str; 2] = ["TaskPlugin", "JobAcctGatherType"];
 
 /// Most files that are read: a configuration may include others, which may include it.
 const MOST_FILES: usize = 64;
 
-/// Whether what a step leaves behind surely survives it, so that an agent in the app's step may clean up after the step's end.
+/// Whether processes that a step leaves behind surely survive it, so that an agent in the app's step may clean up
+/// after the step's end.
 ///
-/// `srun` is the launcher's path: its configuration may lie beside it. Where several configurations are there, all have to say so, as only the
-/// launcher knows which one it was built for.
+/// `srun` is the launcher's path: its configuration may lie beside it. If there are several configurations, all must
+/// agree, since only the launcher knows the one that it was built for.
 pub(super) fn leftovers_survive(srun: &Path, host: &dyn Host) -> bool {
     let told = host.env("SLURM_CONF").map(PathBuf::from);
     let beside = srun.parent().and_then(Path::parent).into_iter();
@@ -53,7 +54,7 @@ fn is_loose(path: &Path, text: Vec<u8>, host: &dyn Host) -> bool {
     found.loose && !found.strict
 }
 
-/// What the lines read so far say.
+/// The parameters found so far.
 #[derive(Debug, Default)]
 struct Found {
     loose: bool,
@@ -61,7 +62,7 @@ struct Found {
 }
 
 impl Found {
-    /// Takes the lines of one file, and gives the names of those that it includes.
+    /// Takes the lines of one file, and returns the names of included files.
     fn take(&mut self, text: &str) -> Vec<String> {
         let mut included = Vec::new();
         for line in join_continued(text).lines() {
@@ -110,7 +111,7 @@ fn join_continued(text: &str) -> String {
     joined
 }
 
-/// A number sign begins a comment, unless a backslash stands before it.
+/// A number sign begins a comment, unless a backslash precedes it.
 fn without_comment(line: &str) -> &str {
     let begins = line.match_indices('#').find(|(at, _)| !line[..*at].ends_with('\\'));
     begins.map_or(line, |(at, _)| &line[..at])
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_surely_leaves_processes_alone_does() {
+    fn only_a_certain_configuration_leaves_processes_alone() {
         check_text("ProctrackType=proctrack/linuxproc\n", true);
         check_text("ClusterName=a  proctracktype = \"proctrack/pgid\" # by group\n", true);
         check_text("ProctrackType=linuxproc\nTaskPlugin=task/none\n", true);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_decides_and_else_all_must_agree() {
+    fn a_named_file_decides_and_otherwise_all_must_agree() {
         let (loose, strict) = ("ProctrackType=proctrack/linuxproc", "ProctrackType=proctrack/cgroup");
         let two = |second| {
             FakeHost::default()

@@ -1,11 +1,11 @@
-//! Whether a machine is ruled by Slurm: it has `srun`, and it is told where the cluster is.
+//! Whether a machine uses Slurm: it has `srun`, and a configuration of a cluster.
 
 use std::path::PathBuf;
 
 use crate::Evidence;
 use crate::host::Host;
 
-/// Where a configuration may be: that of a package, of Debian before 11, and what a node without one of its own gets from the controller.
+/// Possible configurations: a package's, that of Debian before 11, and the one that a node gets from the controller.
 pub(super) const CONFIGURATIONS: [&str; 4] = [
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
@@ -13,7 +13,7 @@ pub(super) const CONFIGURATIONS: [&str; 4] = [
     "/run/slurm/conf/slurm.conf",
 ];
 
-/// What says that this machine can launch through Slurm. Runs no program, and does not ask whether the controller answers.
+/// Evidence that this machine can launch through Slurm. Runs no program, and does not contact the controller.
 pub(super) fn detect(host: &dyn Host) -> Option<Evidence> {
     let srun = host.find_in_path("srun")?;
     let told_by = allocation(host).or_else(|| configuration(host))?;

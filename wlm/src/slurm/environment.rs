@@ -1,9 +1,9 @@
-//! What srun reads from its environment, and which of its variables reach the tasks.
+//! The variables that srun reads, and those that reach its tasks.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Variables that say where the cluster is and who asks; without them a command may reach another controller or none.
+/// Variables that identify the cluster and the user. Without them a command may reach another controller or none.
 const KEPT: [&str; 6] = [
     "SLURM_CLUSTERS",
     "SLURM_CONF",
@@ -13,12 +13,13 @@ const KEPT: [&str; 6] = [
     "SLURM_SACK_SOCKET",
 ];
 
-/// Whether a variable is to be taken out of the environment of an `srun` of ours that starts agents in somebody's job.
+/// Whether a variable must be removed from the environment of an `srun` that starts agents in a user's job.
 ///
-/// srun takes about eighty variables for options, and `salloc`, `sbatch` and an outer `srun` set many of them for the user's own launches. Of
-/// those tried with an overlapping step, SLURM_CPU_BIND, SLURM_EXCLUSIVE, SLURM_HET_SIZE, SLURM_JOB_NODELIST and SLURM_SRUN_MULTI made it fail,
-/// SLURM_TASK_PROLOG, SLURM_REMOTE_CWD, SLURM_STDOUTMODE and SLURM_LABELIO changed what the agents do or print. New ones come with each release,
-/// so all go but those that say where the cluster is. The variables of process managers go too: agents are no ranks.
+/// srun takes about eighty variables as options, and `salloc`, `sbatch` and an outer `srun` set many of them for the
+/// user's own launches. With an overlapping step, SLURM_CPU_BIND, SLURM_EXCLUSIVE, SLURM_HET_SIZE, SLURM_JOB_NODELIST
+/// and SLURM_SRUN_MULTI made it fail in tests. SLURM_TASK_PROLOG, SLURM_REMOTE_CWD, SLURM_STDOUTMODE and
+/// SLURM_LABELIO changed the agents' behaviour or output. Each release adds new ones, so all are removed except those
+/// that identify the cluster. The variables of process managers are removed, too: agents are no ranks.
 pub(super) fn is_for_srun(name: &OsStr) -> bool {
     const PREFIXES: [&[u8]; 10] = [
         b"SLURM_", b"SLURMD_", b"SRUN_", b"SALLOC_", b"SBATCH_", b"SPANK_", b"PMI_", b"PMI2_", b"PMIX_",
@@ -29,8 +30,9 @@ pub(super) fn is_for_srun(name: &OsStr) -> bool {
         && PREFIXES.iter().any(|prefix| bytes.starts_with(prefix))
 }
 
-/// The value that `--export` must have so that the variables `names` reach the tasks beside what `current` says (the user's `--export`, else
-/// SRUN_EXPORT_ENV, else SLURM_EXPORT_ENV). `None`: all variables go, nothing has to be said. Only names are written, never values.
+/// The value of `--export` with which the variables `names` reach the tasks, in addition to `current` (the user's
+/// `--export`, else SRUN_EXPORT_ENV, else SLURM_EXPORT_ENV). `None`: all variables are exported anyway. The list
+/// contains names only, never values.
 ///
 /// srun reads the list up to the first `NONE`; `ALL` anywhere before it means everything. SLURM_* variables always go.
 pub(super) fn build_export(current: Option<&str>, names: &[&str]) -> Option<String> {
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_srun_of_ours_must_not_see() {
+    fn variables_that_our_srun_must_not_see() {
         let gone = |name: &str| is_for_srun(name.as_ref());
         assert!(
             ["SLURM_NTASKS", "SLURM_CPU_BIND", "SRUN_CPUS_PER_TASK", "PMI_RANK", "SLURM_JOB_ID"]

@@ -1,4 +1,4 @@
-//! What makes sense with Slurm only, for tools that know that they run under it.
+//! Calls that exist only with Slurm, for tools that know this WLM.
 
 use gantry_types::id::Pid;
 
@@ -6,9 +6,9 @@ use super::{Job, JobName, StepName, Target, ask, attach};
 use crate::host::Host;
 use crate::{Error, JobRef, Result};
 
-/// Calls that make sense with Slurm only: `gantry_wlm::extras::<SlurmExtras>(wlm)` gives them where Slurm is used.
+/// Calls that exist only with Slurm: `gantry_wlm::extras::<SlurmExtras>(wlm)` returns them if Slurm is used.
 ///
-/// To attach to a step, with or without waiting for it, name it to the frontend as anything else: `JOB.STEP`.
+/// To attach to a step, with or without waiting for it, give its name to the frontend as usual: `JOB.STEP`.
 #[derive(Debug, Clone, Copy)]
 pub struct SlurmExtras;
 
@@ -30,11 +30,11 @@ impl SlurmExtras {
         numbers_of(&attach::ask_srun(pid, host)?)
     }
 
-    /// The numbers of the step that an app's name for its job stands for, as the frontend's `AppInfo` has it. Asks Slurm only where the name is one
-    /// of an array's task or of a component.
+    /// The numbers of the step that belongs to an app's job name in the frontend's `AppInfo`. Queries Slurm only for
+    /// the name of an array's task or of a component.
     ///
     /// # Errors
-    /// It names no step; Slurm knows it no more.
+    /// The name is not that of a step; Slurm does not know it any more.
     pub fn step_of_job(&self, job: &str, host: &dyn Host) -> Result<SrunStep> {
         let target: Target = job.parse()?;
         let own = match target.job {
@@ -47,10 +47,10 @@ impl SlurmExtras {
         numbers_of(&Target { job: JobName::Plain(own), ..target })
     }
 
-    /// What Slurm knows of a job: one for a plain name, several for an array or a heterogeneous job.
+    /// Slurm's records of a job: one for a plain name, several for an array or a heterogeneous job.
     ///
     /// # Errors
-    /// Slurm knows none of that name: its words.
+    /// Slurm knows no job of that name: its message.
     pub fn jobs(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<Job>> {
         ask::ask_jobs(job.0.parse::<Target>()?.job, host)
     }
@@ -69,7 +69,7 @@ mod tests {
     use crate::host::fake::FakeHost;
 
     #[test]
-    fn numbers_of_what_an_app_is_called() {
+    fn numbers_of_an_apps_job_name() {
         let line = "JobId=6 ArrayJobId=5 ArrayTaskId=3 JobName=x UserId=me(1) JobState=RUNNING Reason=None NodeList=n1\n";
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/scontrol", "").with_answer(
             "/bin/scontrol --oneliner show job 5_3",

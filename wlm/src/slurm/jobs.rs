@@ -1,4 +1,4 @@
-//! What Slurm's jobs can do besides launching and attaching.
+//! Optional abilities of Slurm's jobs, besides launching and attaching.
 
 use std::ffi::OsString;
 
@@ -20,7 +20,7 @@ use crate::job::{EndedApp, JobRef, Submission};
 /// The variables in which a process finds its job and its step.
 pub(crate) const JOB_VARIABLES: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];
 
-/// Slurm's jobs: their names, their ends, batch scripts, and what `srun` writes.
+/// Slurm's jobs: their names, their ends, batch scripts, and messages of `srun`.
 #[derive(Debug)]
 pub(super) struct SlurmJobs;
 

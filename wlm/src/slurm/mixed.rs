@@ -1,5 +1,6 @@
-//! Ranks that are not all the same as one srun: their programs in a file (`--multi-prog`), their hosts in another (an arbitrary distribution), and in the ticket what
-//! one step has for all of its tasks alike: directory and variables.
+//! Ranks of different programs as one srun: their programs in a file (`--multi-prog`), their hosts in another (an
+//! arbitrary distribution). A step has one directory and one environment for all tasks; the ticket carries the
+//! differences.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,11 @@ use crate::{Error, Result};
 /// The variable with the file of the hosts of an arbitrary distribution, one a task. Source: srun(1), `--distribution`.
 const HOST_FILE: &str = "SLURM_HOSTFILE";
 
-/// The most that tasks are told of their own: the kernel takes 128 KiB for one variable, in which a byte is two digits, and the rest of the ticket is there too.
+/// The most bytes of per-task settings: the kernel allows 128 KiB for one variable, where a byte takes two digits,
+/// and the rest of the ticket is there, too.
 const MAX_OWN_BYTES: usize = 48 * 1024;
 
-/// A file and what is in it.
+/// A file and its content.
 type Written = (PathBuf, Vec<u8>);
 
 /// A launch for srun.
@@ -26,7 +28,7 @@ pub(super) struct Described {
     pub(super) args: Vec<OsString>,
     /// Variables for srun and for its tasks.
     pub(super) env: Vec<(OsString, OsString)>,
-    /// What tasks have of their own: one step has one environment and one directory.
+    /// Settings that differ between tasks: one step has one environment and one directory.
     pub(super) own: Vec<Own>,
     /// The file with the programs.
     pub(super) programs: Written,
@@ -34,10 +36,10 @@ pub(super) struct Described {
     pub(super) hosts: Option<Written>,
 }
 
-/// Describes a launch to srun, whose files are to be in `scratch`.
+/// Describes a launch for srun. Its files will be in `scratch`.
 ///
 /// # Errors
-/// A word that the file with programs cannot hold; more of their own than tasks can be told.
+/// A word that the program file cannot represent; or too many per-task settings.
 pub(super) fn describe(mixed: &Mixed, scratch: &Path) -> Result<Described> {
     let first = mixed.parts.first().ok_or_else(|| Error::invalid("nothing to launch: no part"))?;
     let mut text = Vec::new();
@@ -82,7 +84,7 @@ fn has_same_variables(part: &MixedPart, other: &MixedPart) -> bool {
     sorted(part) == sorted(other)
 }
 
-/// What every part has of its own. It travels in a variable.
+/// The settings of every part. They travel in a variable.
 fn build_own(mixed: &Mixed) -> Result<Vec<Own>> {
     let bytes = |part: &MixedPart| {
         let env = part.env.iter().map(|(name, value)| name.len() + value.len());
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_step_cannot_have_is_told_to_each_rank() {
+    fn settings_beyond_one_step_reach_each_rank() {
         let mut mixed = Mixed { parts: vec![part("0", "a", &[]), part("1", "b", &[])], hosts: Vec::new() };
         mixed.parts.iter_mut().for_each(|part| {
             part.cwd = Some("/d".into());

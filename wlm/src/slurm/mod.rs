@@ -1,7 +1,7 @@
-//! Slurm. How it is detected, the commands to run, and what they print, all of which needs no cluster; and `Slurm`, which acts.
+//! Slurm: detection, commands and their output, all without a cluster; and `Slurm`, which acts.
 //!
-//! Facts were measured with Slurm 22.05.8 and 25.05.8; what the tests read are recordings of both. Sources: the manual pages of srun, scontrol, sattach,
-//! sbatch and scancel.
+//! All facts were measured with Slurm 22.05.8 and 25.05.8; the tests read recordings of both. Sources: the manual
+//! pages of srun, scontrol, sattach, sbatch and scancel.
 
 mod ask;
 mod attach;

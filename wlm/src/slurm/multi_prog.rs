@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The most bytes of such a file that srun reads.
 pub(super) const MAX_BYTES: usize = 60_000;
 
-/// The most words that srun gives a program from such a file.
+/// The most words of a program that srun accepts in such a file.
 const MAX_WORDS: usize = 127;
 
 /// Puts `shim` in front of the program of a line.
@@ -28,7 +28,7 @@ pub(super) fn rewrite_line(line: &[u8], shim: &[OsString]) -> Result<Vec<u8>> {
     Ok(insert_words(line, program.start, &escaped))
 }
 
-/// A word as srun's format writes it. A blank inside it needs a backslash, and `%` would be a rank's number.
+/// A word in srun's format. A blank needs a backslash, and `%` would be a rank's number.
 pub(super) fn escape(word: &OsStr) -> Result<Vec<u8>> {
     let bytes = word.as_bytes();
     if bytes.is_empty() || bytes.contains(&b'\n') || bytes.contains(&0) {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_beyond_what_srun_reads_is_refused() {
+    fn a_file_beyond_sruns_limit_is_refused() {
         let text = "0 program\n".repeat(3_000);
         check(&text, &["/g"], Ok(&"0 /g program\n".repeat(3_000)));
         check(&text, &SHIM, Err("the file with programs gets 81000 bytes, of which srun reads 60000"));

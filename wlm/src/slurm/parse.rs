@@ -1,4 +1,4 @@
-//! What Slurm's commands print.
+//! The output of Slurm's commands.
 
 use gantry_types::host_set::parse_host_list;
 use gantry_types::id::Pid;
@@ -16,9 +16,9 @@ pub struct Job {
     pub id: JobId,
     /// How its name is written: array tasks and components of heterogeneous jobs have another than their number.
     pub name: JobName,
-    /// Whose it is.
+    /// Its owner.
     pub user_id: u32,
-    /// Slurm's word for its state: `RUNNING`.
+    /// Slurm's name of its state: `RUNNING`.
     pub state: String,
     /// Why it waits, or why it ended: `Resources`, `None`.
     pub reason: String,
@@ -65,9 +65,9 @@ impl Job {
 pub(super) struct StepInfo {
     /// Its name, with the job's own number. One that waits for room in its job has no number yet.
     pub step: Target,
-    /// What its srun calls it: the first word, where it has several.
+    /// The name of its srun: the first word, if there are several.
     pub label: String,
-    /// Slurm's word for its state: `RUNNING`.
+    /// Slurm's name of its state: `RUNNING`.
     pub state: String,
     /// How many tasks it has.
     pub tasks: u32,
@@ -78,7 +78,7 @@ pub(super) struct StepInfo {
 /// Parses `scontrol --oneliner show step`.
 ///
 /// # Errors
-/// A line is not of that form. That there is no such step is said on a line of its own, and is no error here: the list is empty.
+/// A line has another form. A line about a missing step is no error here: the list is empty.
 pub(super) fn parse_steps(text: &str) -> Result<Vec<StepInfo>> {
     bounded(text.as_bytes())?;
     text.lines().filter(|line| line.starts_with("StepId=")).map(parse_step).collect()
@@ -98,7 +98,7 @@ fn parse_step(line: &str) -> Result<StepInfo> {
     };
     let srun = field("SrunHost:Pid").ok().and_then(|value| value.rsplit_once(':'));
     let name = field("StepId")?;
-    // "to be determined", in one spelling or the other
+    // Some versions write it TBD, others TDB.
     let name = name.strip_suffix(".TDB").or_else(|| name.strip_suffix(".TBD")).unwrap_or(name);
     Ok(StepInfo {
         step: name.parse()?,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_output_of_theirs() {
+    fn other_output_is_refused() {
         let texts = [
             parse_steps("StepId=1.0 State=RUNNING Tasks=x").map(|_| ()).unwrap_err(),
             parse_layout("no\n").map(|_| ()).unwrap_err(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a command prints: an answer or an error, no panic.
+        /// Any output of a command is an answer or an error, never a panic.
         #[test]
         fn any_text_is_an_answer_or_an_error(text in "(StepId=|Node |[0-9]{1,3}|[(){}=:., |\\n\"-]|[a-z]{1,4}){0,40}") {
             let _ = parse_steps(&text).is_ok() || parse_layout(&text).is_ok();

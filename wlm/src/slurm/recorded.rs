@@ -1,5 +1,6 @@
-//! Every recording of Slurm's commands, read as gantry reads it. A case is a folder under `tests/fixtures/slurm/VERSION/` with `argv`, `stdout`,
-//! `stderr` and `status` as they were, and `expected`: what is made of them.
+//! Every recording of Slurm's commands, read as gantry reads it. A case is a folder under
+//! `tests/fixtures/slurm/VERSION/` with the original `argv`, `stdout`, `stderr` and `status`, and the `expected`
+//! result.
 
 use std::fmt::Write;
 use std::fs;
@@ -35,7 +36,7 @@ impl Case {
         words.iter().all(|word| self.argv.iter().any(|arg| arg == word))
     }
 
-    /// What gantry makes of it, a fact a line.
+    /// gantry's result, one fact per line.
     fn made_of_it(&self) -> String {
         let mut text = String::new();
         if self.status != 0 || (self.stdout.is_empty() && !self.stderr.is_empty()) {

@@ -10,11 +10,12 @@ const ACCEPTED: &str = "write JOB, JOB.STEP, ARRAY_TASK.STEP or JOB+COMPONENT.ST
 /// The number of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(
-    /// As `squeue` prints it; 0 is none.
+    /// The number as in `squeue`; 0 is none.
     pub u32,
 );
 
-/// A job as it is named. An array's task and a heterogeneous job's component have job numbers of their own too, which `squeue` tells.
+/// The name of a job. An array's task and a heterogeneous job's component also have job numbers of their own, which
+/// `squeue` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobName {
     /// `12`
@@ -32,7 +33,7 @@ pub(super) enum StepName {
     Number(u32),
     /// The batch script.
     Batch,
-    /// What processes from outside are put into.
+    /// The step for processes from outside.
     Extern,
     /// The shell of `salloc`.
     Interactive,
@@ -82,7 +83,7 @@ impl FromStr for Target {
             Some("batch") => Some(StepName::Batch),
             Some("extern") => Some(StepName::Extern),
             Some("interactive") => Some(StepName::Interactive),
-            // What `scontrol` calls a component's step: 12.0+1.
+            // The form in which `scontrol` names a component's step: 12.0+1.
             Some(step) if step.contains('+') => {
                 return Err(bad("the component belongs to the job: JOB+COMPONENT.STEP"));
             }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_job() {
+    fn texts_that_name_no_job() {
         for (text, why) in [
             ("", "'' is not a number"),
             ("0", "0 is not a job"),

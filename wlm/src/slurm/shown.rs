@@ -1,5 +1,5 @@
-//! What `scontrol` prints of jobs: quicker than `squeue --json`, which prints every job of the cluster, and with the numbers of array tasks' and
-//! components' own jobs.
+//! `scontrol`'s output about jobs. It is faster than `squeue --json`, which prints every job of the cluster, and
+//! contains the job numbers of array tasks and components.
 
 use super::parse::{bounded, hosts};
 use super::{Job, JobId, JobName};
@@ -8,14 +8,15 @@ use crate::{Error, Result};
 /// Parses `scontrol --oneliner show job`.
 ///
 /// # Errors
-/// A line is not of that form. That there is no such job is said on standard error, and is no error here: the list is empty.
+/// A line has another form. A missing job is reported on standard error, and is no error here: the list is empty.
 pub(super) fn parse_shown_jobs(text: &str) -> Result<Vec<Job>> {
     bounded(text.as_bytes())?;
     text.lines().filter(|line| line.starts_with("JobId=")).map(parse_shown_job).collect()
 }
 
 fn parse_shown_job(line: &str) -> Result<Job> {
-    // A job's own name and what it is to run may have blanks and anything else in them: what counts stands before the one and not behind the other.
+    // A job's name and its command may contain blanks and anything else. The needed fields stand before the name and
+    // after the command.
     let (numbers, rest) = line.split_once(" JobName=").unwrap_or((line, ""));
     let rest = rest.split_once(" Command=").map_or(rest, |(rest, _)| rest);
     let number = |name: &str| {

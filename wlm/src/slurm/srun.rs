@@ -27,7 +27,7 @@ pub(crate) static SRUN: Dialect = Dialect {
     ranks: &SRUN_RANKS,
 };
 
-/// What its ranks see of it.
+/// The environment of its ranks.
 pub(crate) static SRUN_RANKS: RankSide = RankSide {
     word: "srun",
     // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, but is no step that srun has started.
@@ -38,7 +38,7 @@ pub(crate) static SRUN_RANKS: RankSide = RankSide {
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         local_rank: "SLURM_LOCALID",
         local_size,
-        // Slurm's PMIx server gives its steps such names.
+        // Slurm's PMIx server names its steps this way.
         serves: |variables| variables.get("PMIX_NAMESPACE").is_none_or(|name| name.starts_with("slurm.")),
     }],
     hides: &[],
@@ -67,7 +67,7 @@ fn local_size(variables: &Variables) -> Result<Option<u32>, NoRank> {
     parse_tasks_on(text, node).map(Some).ok_or_else(nonsense)
 }
 
-/// How many tasks `2(x3),1` says for the node with that number.
+/// The number of tasks in `2(x3),1` for the node with that number.
 fn parse_tasks_on(text: &str, node: u32) -> Option<u32> {
     let mut first = 0_u32;
     for item in text.split(',') {

@@ -1,4 +1,4 @@
-//! Batch jobs: submitted by sbatch, in its own words where it refuses.
+//! Batch jobs, submitted by sbatch; its message on refusal.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
     Ok(command)
 }
 
-/// The job's number in what `sbatch --parsable` prints: `7`, or with a cluster's name `7;cluster`.
+/// The job's number in the output of `sbatch --parsable`: `7`, or with a cluster's name `7;cluster`.
 fn parse_submitted(stdout: &str) -> Option<&str> {
     let line = stdout.lines().last()?.trim();
     let job = line.split_once(';').map_or(line, |(job, _)| job);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_script_comes_after_what_lets_it_find_our_programs() {
+    fn a_held_script_comes_after_its_search_path() {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
         let host = host.with_answer("/bin/sbatch --parsable --export=NONE --export=ALL job.sh", "7\n", "");
         let held = HeldScript { script: "job.sh".into(), launchers: "/p/held".into() };

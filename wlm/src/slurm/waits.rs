@@ -1,4 +1,4 @@
-//! srun's waits, for nodes and for its step, by what it says of them.
+//! srun's waits for nodes and for its step, from its messages.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::beneath::is_below;
 use crate::host::Host;
 use crate::{Error, JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
 
-/// The lines that srun prints unless it is told `--quiet`.
+/// Messages of srun without `--quiet`.
 #[derive(Debug)]
 pub(super) struct SrunWaits;
 
@@ -55,7 +55,7 @@ impl LauncherWaits for SrunWaits {
         let (steps, _) = ask_steps(&job.0.parse()?, host)?;
         let here = host.hostname();
         let is_here = |name: &str| name.split('.').next() == here.split('.').next();
-        // Such a step has no number yet. srun says that it waits after a minute.
+        // Such a step has no number yet. srun reports the wait after a minute.
         let waits = |step: &StepInfo| {
             let srun = step.srun.as_ref().filter(|(name, _)| step.step.step.is_none() && is_here(name));
             srun.is_some_and(|(_, pid)| is_below(*pid, above, host))

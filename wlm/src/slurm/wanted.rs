@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use crate::{Error, Result};
 use gantry_types::launch::{JobType, Wanted};
 
-/// The arguments of an srun for `wanted`. Memory is that of `--mem`: per node, both what is set aside and what may be used.
+/// The arguments of an srun for `wanted`. Its memory is that of `--mem`: per node, both the reservation and the
+/// limit.
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     if let (Some(place), Some(queue)) = (&wanted.place, &wanted.queue)
         && place != queue
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_becomes_options() {
+    fn a_job_becomes_options() {
         let wanted = Wanted { count: 4, program: "app".into(), args: vec!["x".into()], ..Wanted::default() };
         assert_eq!(build_args(&wanted).unwrap(), ["--ntasks=4", "--", "app", "x"]);
         let all = Wanted {

@@ -1,4 +1,4 @@
-//! Slurm at the seam: what acts.
+//! Slurm as an implementation of the seam.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ use crate::seam::{Capabilities, Evidence, Wlm};
 /// Time limit for nodes that fetch the agent, where there is no deadline for agents.
 const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
-/// A little less than the five seconds that Slurm gives a task epilog.
+/// A little less than Slurm's limit of five seconds for a task epilog.
 const EPILOG_WITHIN: Duration = Duration::from_millis(4500);
 
 /// Slurm.
@@ -62,7 +62,7 @@ impl Wlm for Slurm {
         check_linger(launch, method, known, &path, host)?;
         match method {
             HoldMethod::Mpir | HoldMethod::MpirStop => plan_as_it_is(&name, known, launch, host),
-            // Says what is wrong with one that is not known.
+            // Reports the problem of an unknown one.
             _ if is_srun(known) => plan_srun(&name, launch, host).map(Plan::Brought),
             _ => plan_launcher(&name, launch, host).map(Plan::Brought),
         }
@@ -102,7 +102,7 @@ impl Wlm for Slurm {
     }
 }
 
-/// What Slurm can do besides.
+/// Optional abilities of Slurm.
 static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&SlurmJobs),
     batch: Some(&SlurmJobs),
@@ -131,12 +131,13 @@ impl MixedJobs for Slurm {
     }
 }
 
-/// How ranks are held. Agents that srun brings with the ranks are the fastest way, where they outlive the step for as long as they need. Where they are killed
-/// with it, every task's end would have to wait a second for them: there srun holds the ranks itself, and agents get a step of their own, if that can be. What is
-/// behind the rank's program is then held by an agent that must trace what it has not started.
+/// Chooses the hold method. Agents that srun brings with the ranks are the fastest way, if they may outlive the step
+/// for their clean-up. If they are killed with the step, every task's end would have to wait a second for them. Then
+/// srun holds the ranks itself, and agents get a step of their own, if possible. An agent of a step of its own must
+/// be allowed to trace ranks that it has not started: it needs that to follow a rank through a wrapper.
 ///
 /// # Errors
-/// The agent is to be sent, and cannot be: it goes to the nodes in a step of its own.
+/// The agent must be sent, but cannot be: that needs a step of its own.
 fn choose_method(
     launch: &Launch,
     known: Option<&'static Dialect>,
@@ -210,8 +211,8 @@ fn check_linger(
     Ok(())
 }
 
-/// The user's own launcher, which says where its ranks are: srun, which stops them as for a debugger, a script that may run it, or another one, whose ranks wait
-/// for it somewhere.
+/// The user's own launcher, which reports where its ranks are. It is srun, which stops them as for a debugger, a
+/// script that may run it, or another launcher, whose ranks wait for it at some later point.
 fn plan_as_it_is(
     name: &OsStr,
     known: Option<&'static Dialect>,
@@ -253,8 +254,9 @@ struct Called<'a> {
     programs: &'a [OsString],
 }
 
-/// One srun brings ranks and agents. Where agents would be killed with the step, what it runs after each task waits until the node's agent has
-/// cleaned up. That has its price: Slurm looks once a second whether it has ended, task after task. So it is left out where agents surely survive.
+/// One srun brings ranks and agents. If agents would be killed with the step, a task epilog waits until the node's
+/// agent has cleaned up. That is slow: Slurm polls epilogs once a second, task after task. So it is left out if
+/// agents surely survive.
 fn bring(
     path: PathBuf,
     args: &[OsString],
@@ -277,8 +279,8 @@ fn bring(
     Ok(Brought { argv, env: Vec::new(), files: Vec::new(), own: Vec::new(), after_rank })
 }
 
-/// One srun starts all agents in a step of their own, beside what runs in the job; in a heterogeneous job one for each component that has nodes of
-/// the app, as of several programs only one would be given the ticket.
+/// One srun starts all agents in a step of their own, inside the running job. A heterogeneous job needs one srun for
+/// each component with nodes of the app: only one of several groups would get the ticket.
 fn plan_agents(
     app: &AppRef,
     agent: &AgentCommand,
@@ -291,7 +293,7 @@ fn plan_agents(
     let job = job.ok_or_else(|| Error::invalid("agents need a job of Slurm to run in"))?;
     let name = job.0.parse::<Target>()?.job;
     let jobs = match (ask_jobs(name, host), name) {
-        // A job's number says enough where it has no components.
+        // A plain job number is sufficient without components.
         (Err(error), JobName::Plain(_)) => {
             tracing::debug!(%error, "Slurm has no record of the job");
             Vec::new()
@@ -389,7 +391,7 @@ mod tests {
             .with_file("/bin/mpiexec.hydra", "")
     }
 
-    /// A host whose Slurm leaves alone what a step leaves behind.
+    /// A host whose Slurm does not kill processes that a step leaves behind.
     fn loose() -> FakeHost {
         host().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/linuxproc")
     }
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_program_is_followed_by_agents_of_their_own_step_only_where_they_may_trace() {
+    fn agents_of_their_own_step_follow_wrappers_only_if_they_may_trace() {
         let plan = |scope: &str| {
             let host = host().with_file("/proc/sys/kernel/yama/ptrace_scope", scope);
             let args = ["-n2", "./app"].map(OsString::from).to_vec();

@@ -1,4 +1,4 @@
-//! What srun and its kin say when something fails, sorted by what the user can do about it. Their own words are quoted, never replaced.
+//! Error messages of srun and its kin, sorted by the user's remedy. The messages are quoted, never replaced.
 
 use gantry_types::error::{Failure, Kind};
 
@@ -10,7 +10,7 @@ const MAX_LINES: usize = 6;
 /// The most characters of a command that are quoted.
 const MAX_COMMAND_CHARS: usize = 400;
 
-/// Words that stand in one line and name a cause, the kind of it, and what to do. The first row that fits counts.
+/// Texts within one line that identify a cause, its kind, and the remedy. The first matching row counts.
 const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     (
         &["Unable to contact slurm controller"],
@@ -101,7 +101,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     (&["No command given to execute"], Kind::Invalid, Some("write a program behind the options")),
     (&["onfiguration file"], Kind::Invalid, None),
     (&["Failed to broadcast"], Kind::LauncherFailed, Some("the folder must be there on every node")),
-    // Where it was sent its name goes on.
+    // The name of a sent agent continues here.
     (
         &["execve(): ", "gantry-agent: No such file"],
         Kind::NotFound,
@@ -122,11 +122,12 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     ),
 ];
 
-/// The failure that a command's end means, with the command, its status and its own last words. `stderr` may hold the tasks' own lines too.
+/// The failure of a command, with its command line, its status and its own last messages. `stderr` may contain the
+/// tasks' lines, too.
 pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
     let all: Vec<&str> = stderr.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
     let slurms: Vec<&str> = all.iter().copied().filter(|line| is_slurms(line)).collect();
-    // What the tasks say of files that are not found is no reason of Slurm's. Where the tasks are agents, their reason is what matters.
+    // A task's message about a missing file is not Slurm's reason. If the tasks are agents, their reason matters.
     let are_agents = command.iter().any(|word| word.strip_prefix("--job-name=") == Some(AGENTS_LABEL));
     let said = if slurms.is_empty() || are_agents { all } else { slurms };
     let fits = |words: &[&str]| {
@@ -148,7 +149,7 @@ pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> F
     }
 }
 
-/// Whether tasks that were to be our agent could not be, as their nodes do not have it, or have that of another release.
+/// Whether agents could not start because their nodes lack the agent, or have another release.
 pub(super) fn lacks_agent(stderr: &str) -> bool {
     let missing = |line: &str| {
         is_slurms(line) && line.contains("execve(): ") && line.contains("gantry-agent: No such file")
@@ -159,7 +160,7 @@ pub(super) fn lacks_agent(stderr: &str) -> bool {
 /// What our agent says that is not of the frontend's release.
 const OTHER_RELEASE: &str = ", this agent is ";
 
-/// Whether Slurm and not a task has written a line; with `--label` a task's number stands before it.
+/// Whether Slurm and not a task has written a line; with `--label` a task's number precedes a task's line.
 pub(super) fn is_slurms(line: &str) -> bool {
     const WRITERS: [&str; 9] = [
         "srun: ",
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_says_is_no_cause() {
+    fn a_tasks_message_is_no_cause() {
         check(
             "srun a",
             "exit code 7",

@@ -18,7 +18,7 @@ const IDENTITY_DEADLINE: Duration = Duration::from_secs(20);
 pub(super) struct AgentFile {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// What it says of itself.
+    /// Its own identification.
     pub(super) identity: String,
     /// Its length.
     pub(super) bytes: u64,
@@ -45,7 +45,7 @@ impl AgentFile {
         }
     }
 
-    /// The agent at `path`, which says `identity` of itself.
+    /// The agent at `path` with this identification.
     pub(super) fn new(path: PathBuf, identity: String, bytes: u64) -> Self {
         Self { path, identity, bytes, content: OnceCell::new() }
     }

@@ -1,8 +1,10 @@
-//! What runs already: the launcher that is named, on this machine or on another one, tells where its ranks are, and agents follow there by ssh.
+//! Attaches to running launchers: the named launcher, on this machine or on another one, reports where its ranks are,
+//! and agents follow there by ssh.
 //!
-//! On another machine the launcher's table is read by our agent, which is brought as for a launch and ends when it has told. A launcher without a table may have
-//! proxies: then each of their hosts is asked in the same way. Its host may have another name for itself than
-//! the user has for it: ranks beside the launcher are on the host that the user has named, as that is the name by which ssh gets there.
+//! On another machine, gantry's agent reads the launcher's table; it is sent as for a launch, and ends after its
+//! report. A launcher without a table may have proxies: then the agent runs on each of their hosts. A host may have
+//! another name for itself than the user has. So ranks beside the launcher are on the host that the user named: ssh
+//! reaches it by that name.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -30,7 +32,7 @@ use crate::launcher::proxies::{Proxies, find_below};
 use crate::mpir::{Heard, Telling, find_ranks};
 use crate::{AgentLinks, AgentWatch, Error, JobRef, Result};
 
-/// How long a host may take to tell what it knows of a launcher, once an agent is there.
+/// How long a host may take to report about a launcher, once an agent is there.
 const TELLING_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Bytes that are read at a time.
@@ -66,10 +68,10 @@ impl Named {
         Ok(Self { login, host: Some(host), pid })
     }
 
-    /// How its hosts are reached, where the options have told that.
+    /// How its hosts are reached, as far as the options say.
     ///
     /// # Errors
-    /// They name another user than it does.
+    /// They name another user than the target does.
     pub(super) fn reaching(&self, wlm_data: &[String]) -> Result<Reaching> {
         let reaching = Reaching::from_words(wlm_data);
         match (&self.login, &reaching.login) {
@@ -83,10 +85,10 @@ impl Named {
     }
 }
 
-/// Where the ranks of a launcher are. `agent` is the agent's path on this machine.
+/// Finds the ranks of a launcher. `agent` is the agent's path on this machine.
 ///
 /// # Errors
-/// A host cannot be reached; what [`find_ranks`] says there.
+/// A host cannot be reached; the errors of [`find_ranks`] there.
 pub(super) async fn find(
     job: &JobRef,
     wlm_data: &[String],
@@ -143,7 +145,7 @@ async fn gather(proxies: Proxies, beside: &Beside, common: FanOut, host: &dyn Ho
         };
         let (common, window) = (Arc::clone(&common), Arc::clone(&window));
         asking.spawn(async move {
-            // Nobody closes it.
+            // The semaphore is never closed.
             let _turn = window.acquire().await;
             (ask(&common, &there).await, there)
         });
@@ -176,7 +178,7 @@ fn strange() -> Error {
     Error::Refused(Failure::new(Kind::Protocol, "the agent on the launcher's host reports something else"))
 }
 
-/// What all hosts have in common that are asked something by an agent.
+/// The shared settings of all hosts on which an agent reports.
 fn prepare(errand: [String; 2], reaching: Reaching, agent: &Path, host: &dyn Host) -> Result<FanOut> {
     let client = find_client(host, agent)?;
     tracing::info!("hosts are reached by {client}");
@@ -194,7 +196,7 @@ fn prepare(errand: [String; 2], reaching: Reaching, agent: &Path, host: &dyn Hos
     })
 }
 
-/// Has an agent on that host tell what its errand is.
+/// Runs an agent with the errand on that host.
 async fn ask(common: &FanOut, there: &HostName) -> Result<Heard> {
     let reached = reach_one(common, there).await;
     let mut connection = reached.map_err(|failure| on_host(there, Error::Refused(failure)))?;
@@ -242,7 +244,7 @@ fn on_host(host: &str, error: Error) -> Error {
     }
 }
 
-/// Ranks that are beside the launcher, whose machine calls itself `own`, are on the host `named`.
+/// Moves ranks beside the launcher, whose machine calls itself `own`, to the host `named`.
 fn rename_own(placement: &Placement, own: &str, named: &str) -> Placement {
     let mut renamed = PlacementBuilder::with_capacity(placement.rank_count() as usize);
     for place in placement.iter() {

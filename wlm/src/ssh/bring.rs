@@ -19,16 +19,16 @@ use super::script::{MAX_SAID_BYTES, Said, Wanted, build_script, parse_said};
 /// How long a host that has let us in may take for each step.
 const STEP: Duration = Duration::from_secs(30);
 
-/// How long after the end of its output the last words of a connection are waited for.
+/// How long to wait for a connection's last messages after the end of its output.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The client gets this much less time than we wait, so that its own words for what was too slow come first.
+/// The client's timeout is this much shorter than ours, so that its own message about a timeout comes first.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Bytes that are written at a time: each has [`STEP`] to be taken.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// What one host is to get.
+/// The delivery for one host.
 #[derive(Debug)]
 pub(super) struct Delivery<'a> {
     pub(super) host: &'a HostName,
@@ -42,10 +42,11 @@ pub(super) struct Delivery<'a> {
     pub(super) connected_until: Instant,
 }
 
-/// Makes one connection and has the agent start with its ticket. The connection is dropped when that fails, and what was put on the host is removed there.
+/// Makes one connection and starts the agent with its ticket. On failure the connection is dropped, and the files on
+/// the host are removed.
 ///
 /// # Errors
-/// What stood in the way, and whether it is worth another try.
+/// The reason, and whether a retry is useful.
 pub(super) async fn bring(delivery: &Delivery<'_>) -> Result<Connection, Missed> {
     let never = |failure| Missed { failure, again: Again::Never };
     let call = Call::new(delivery.host, delivery.reaching);
@@ -81,7 +82,7 @@ enum Ended {
 
 struct Dialogue<'a> {
     connection: Connection,
-    /// What the host has said and was not looked at yet.
+    /// Received bytes that are not parsed yet.
     said: Vec<u8>,
     delivery: &'a Delivery<'a>,
 }
@@ -103,7 +104,7 @@ impl Dialogue<'_> {
                         format!("cannot read {}: {e}", agent.path.display()),
                     ))
                 })?;
-                // A host whose disk is full says so and reads no further: its words count, not that.
+                // A host with a full disk reports that and stops reading. Its message counts, not the write error.
                 let written = self.write(content).await;
                 match (self.next_word(Instant::now() + STEP).await, written) {
                     (Ok(Said::Got), Ok(())) => {}
@@ -119,7 +120,7 @@ impl Dialogue<'_> {
         self.write(ticket).await
     }
 
-    /// The host's first word: that it comes at all takes a connection, and a login shell.
+    /// The host's first message. It takes a connection and a login shell.
     async fn first_word(&mut self) -> Result<Said, Ended> {
         let until = self.delivery.connected_until;
         match self.next_word(until + SLACK).await {
@@ -152,7 +153,7 @@ impl Dialogue<'_> {
                 return Ok(said);
             }
             if self.said.len() > MAX_SAID_BYTES {
-                // What has come last is looked at; nobody writes a banner of that length.
+                // Keep the latest bytes; no real banner is that long.
                 self.said.drain(..MAX_SAID_BYTES / 2);
             }
             let mut bytes = [0; 4096];

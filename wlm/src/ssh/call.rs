@@ -1,4 +1,4 @@
-//! A command that is to run on a host: what every client of ssh is told, in words of its own.
+//! The call of an ssh client to run a command on a host, independent of the client.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::command::Reaching;
 use super::script::COMMAND;
 use crate::{Error, Result};
 
-/// What `gantry-ssh` is told.
+/// The usage of `gantry-ssh`.
 const USAGE: &str = "gantry-ssh [--login NAME] [--accept-new] [--connect-timeout SECONDS] -- HOST COMMAND";
 
 /// A command that is to run on a host.
@@ -23,7 +23,7 @@ pub struct Call {
     pub accept_new: bool,
     /// Within this time the host must have let us in.
     pub connect: Duration,
-    /// What the login shell there is given.
+    /// The command for the login shell there.
     pub command: OsString,
 }
 
@@ -53,10 +53,10 @@ impl Call {
         args
     }
 
-    /// What [`Call::to_args`] has said.
+    /// Parses the arguments of [`Call::to_args`].
     ///
     /// # Errors
-    /// Anything else.
+    /// The arguments are different.
     pub fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self> {
         let unfit = || Error::invalid_with("gantry-ssh does not know these arguments", USAGE);
         let mut args = args.into_iter();
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn arguments_are_parsed_back() {
         let check = |reaching: &Reaching| {
             let call = Call::new(&"n1".parse().unwrap(), reaching);
             assert_eq!(Call::parse_args(call.to_args()).unwrap(), call);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_refused() {
+    fn other_arguments_are_refused() {
         let check = |line: &str| {
             let error = Call::parse_args(line.split_whitespace().map(OsString::from)).unwrap_err();
             assert_eq!(error.to_string(), "gantry-ssh does not know these arguments", "{line}");

@@ -1,6 +1,8 @@
-//! Which client of ssh reaches hosts: the user's OpenSSH client, or `gantry-ssh`, our program on libssh2, where it is installed beside the agent.
+//! Chooses the ssh client: the user's OpenSSH client, or `gantry-ssh`, gantry's program with libssh2, if it is
+//! installed beside the agent.
 //!
-//! Both are programs: neither libssh2 nor the OpenSSL that it needs is ever in a tool's own process. They are told the same and answer in the same words (`openssh`).
+//! Both are programs: neither libssh2 nor its OpenSSL is ever loaded into a tool's process. They take the same call
+//! and print the same messages (`openssh`).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -38,7 +40,7 @@ impl Client {
         &self.program
     }
 
-    /// What it is told, without its own name.
+    /// Its arguments, without its own name.
     pub(super) fn build_args(&self, call: &Call) -> Vec<OsString> {
         match self.kind {
             Kind::OpenSsh => openssh::build_args(call),
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_decides_and_else_what_is_installed() {
+    fn the_variable_decides_and_otherwise_the_installation() {
         let check = |asked, own, expected: &str| {
             let found = find(asked, own).unwrap_or_else(|error| format!("error: {error}"));
             assert_eq!(found, expected, "{asked} {own}");

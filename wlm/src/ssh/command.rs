@@ -16,14 +16,14 @@ use crate::{Error, Result};
 /// Most connections that are being made at a time.
 const MAX_WINDOW: u32 = 512;
 
-/// What can stand before the program besides what all understand.
+/// Options before the program, beside those of all WLMs.
 const DIALECT: Dialect = Dialect {
     nodes: &["-N", "--nodes"],
     own: "--hosts n[1-4]:2,m1 or --hostfile FILE, -N HOSTS, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, \
           --transport auto|tcp|ssh, --accept-new-host-keys, ",
 };
 
-/// What says how hosts are reached.
+/// Options for reaching hosts.
 const REACHING: &str = "--login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --transport auto|tcp|ssh and --accept-new-host-keys say how hosts are reached";
 
 /// The options that say where ranks go.
@@ -56,7 +56,7 @@ impl Transport {
         }
     }
 
-    /// As it stands in an option.
+    /// Its name in an option.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -71,7 +71,7 @@ impl Transport {
     }
 }
 
-/// How hosts are reached. Travels from the plan to the start of agents as words.
+/// How hosts are reached. It travels from the plan to the start of agents as strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reaching {
     /// The user's name on all hosts, where ssh's configuration is not to say it.
@@ -114,7 +114,7 @@ impl Reaching {
         Ok(reaching)
     }
 
-    /// Takes an option; false: it is none of these.
+    /// Takes an option. False: it is not one of these.
     fn set(&mut self, name: &str, value: impl FnOnce(&str) -> Result<OsString>) -> Result<bool> {
         match name {
             "--accept-new-host-keys" => self.accept_new = true,
@@ -139,7 +139,7 @@ impl Reaching {
         Ok(true)
     }
 
-    /// As words for [`Reaching::from_words`].
+    /// Formats it for [`Reaching::from_words`].
     pub(super) fn to_words(&self) -> Vec<String> {
         let login = self.login.iter().map(|login| format!("login={login}"));
         let accept = self.accept_new.then(|| "accept-new".to_owned());
@@ -151,7 +151,7 @@ impl Reaching {
         login.chain(accept).chain(rest).collect()
     }
 
-    /// What [`Reaching::to_words`] said; what is missing is as by default.
+    /// Parses the strings of [`Reaching::to_words`]; missing ones get defaults.
     pub(super) fn from_words(words: &[String]) -> Self {
         let mut reaching = Self::default();
         for word in words {
@@ -172,7 +172,7 @@ impl Reaching {
     }
 }
 
-/// What is to be launched, and where.
+/// The program and its placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Options {
     hosts: Option<Vec<HostSlots>>,
@@ -180,7 +180,7 @@ pub(super) struct Options {
     pub(super) common: direct::Options,
 }
 
-/// Whether the arguments name hosts: then they are meant for ssh, where nobody said otherwise.
+/// The hosts in the arguments, if there are any: then the launch goes over ssh unless another WLM is named.
 pub(super) fn names_hosts(args: &[OsString]) -> Option<String> {
     let mut rest = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
     while let Some(option) = rest.next().filter(|arg| arg.starts_with('-')) {

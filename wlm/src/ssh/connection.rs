@@ -1,6 +1,8 @@
-//! A host that a command runs on: the ends of its standard input and output as one stream of bytes, and what is said beside them.
+//! A host with a running command: the command's standard input and output as one stream of bytes, and its messages
+//! beside them.
 //!
-//! What stands behind it is a process of its own that is nobody's child. As long as nobody has let go of a connection, dropping it ends that process.
+//! Behind it is a process that is not a child of this one. Dropping a connection ends that process, unless it was
+//! detached.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +26,7 @@ const MAX_LINE_BYTES: usize = 8 * 1024;
 pub(super) struct Connection {
     /// Its standard input and output. Shutting down the writing side ends its input.
     pub(super) stream: UnixStream,
-    /// What has come before on that stream, and was not for who has read it.
+    /// Bytes that the stream's last reader has read and not used.
     pub(super) unread: Vec<u8>,
     words: watch::Receiver<Words>,
     client: Running,
@@ -47,7 +49,7 @@ impl Drop for Running {
 }
 
 impl Connection {
-    /// Starts the client. Returns when it is executed: that the host was reached is seen by what comes.
+    /// Starts the client. Returns when it is executed; its output shows whether the host was reached.
     ///
     /// # Errors
     /// It cannot be executed.
@@ -71,29 +73,29 @@ impl Connection {
         Ok(Self { stream, unread: Vec::new(), words, client })
     }
 
-    /// What is known from what was said so far.
+    /// The messages so far.
     pub(super) fn words(&self) -> Words {
         self.words.borrow().clone()
     }
 
-    /// Waits until nothing more will be said.
+    /// Waits until there are no more messages.
     pub(super) async fn all_said(&mut self) -> Words {
         while self.words.changed().await.is_ok() {}
         self.words()
     }
 
-    /// Its stream alone. What is said beside it is dropped from now on.
+    /// The stream alone. Messages are dropped from now on.
     pub(super) fn into_stream(self) -> UnixStream {
         self.stream
     }
 
-    /// From now on the client goes on when this is dropped; it ends when the command on the host does.
+    /// From now on dropping this leaves the client running; it ends with the command on the host.
     pub(super) fn let_go(&mut self) {
         drop(self.client.orphan.take());
     }
 }
 
-/// Takes what is written on standard error until its end.
+/// Reads the messages on standard error until their end.
 async fn listen(host: String, mut errors: UnixStream, words: watch::Sender<Words>) {
     let mut line = Vec::new();
     let mut bytes = vec![0; 4096];

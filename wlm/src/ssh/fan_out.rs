@@ -30,13 +30,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long after the end of an agent's output its last words are waited for.
+/// How long to wait for an agent's last messages after the end of its output.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// What all hosts have in common.
+/// The shared settings of all hosts.
 #[derive(Debug)]
 pub(super) struct FanOut {
-    /// Begins every line that a host says to us.
+    /// The prefix of every line that a host sends to this side.
     pub(super) mark: String,
     /// The client.
     pub(super) client: Arc<Client>,
@@ -44,23 +44,24 @@ pub(super) struct FanOut {
     pub(super) reaching: Reaching,
     /// The agent on this machine.
     pub(super) agent: AgentFile,
-    /// What the agent is told in its arguments.
+    /// The agent's arguments.
     pub(super) errand: Vec<String>,
-    /// When all must be there, if somebody said so.
+    /// The deadline for all hosts, if the caller has one.
     pub(super) until: Option<Instant>,
     /// How many hosts must be there.
     pub(super) policy: HostsPolicy,
-    /// Who is told of agents that end.
+    /// Gets the ends of agents.
     pub(super) watch: AgentWatch,
-    /// Who takes the links of agents that cannot dial.
+    /// Gets the links of agents that cannot dial.
     pub(super) links: AgentLinks,
 }
 
-/// Starts the agent on every host, each with its ticket. When that works for all of them the connections are left to their agents: they last as long as these, and
-/// nothing depends on them any more. Gives those on which there is no agent, where the policy allows that there are some.
+/// Starts the agent on every host, each with its ticket. On success the connections are left to their agents: they
+/// last as long as these, and nothing depends on them any more. Returns the hosts without an agent, if the policy
+/// allows some.
 ///
 /// # Errors
-/// [`Error::Hosts`] with every host on which there is no agent, and why. Agents of other hosts have been told to go.
+/// [`Error::Hosts`] with every host without an agent, and the reason. Agents of other hosts have been told to end.
 pub(super) async fn start_all(
     common: FanOut,
     hosts: Vec<(HostName, Vec<u8>)>,
@@ -94,7 +95,7 @@ pub(super) async fn start_all(
         }
     };
     match common.until {
-        // Whoever is late is found by having no outcome.
+        // A late host is identified by its missing outcome.
         Some(until) => drop(timeout_at(until, all).await),
         None => all.await,
     }
@@ -121,7 +122,7 @@ pub(super) async fn start_all(
     Ok(missing)
 }
 
-/// As [`start_all`], for one host whose agent needs no ticket; the connection ends it when it is dropped.
+/// As [`start_all`], for one host whose agent needs no ticket. Dropping the connection ends the agent.
 pub(super) async fn reach_one(common: &FanOut, host: &HostName) -> std::result::Result<Connection, Failure> {
     start_one(common, host, &[], &Semaphore::new(1)).await
 }
@@ -137,9 +138,9 @@ async fn start_one(
     let mut tries = 0;
     let mut until = None;
     loop {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let turn = window.acquire().await;
-        // Time begins with the first turn: to wait for one is nobody's fault.
+        // The timeout begins with the first turn: waiting for a turn does not count.
         let connected_until = *until.get_or_insert_with(|| Instant::now() + common.reaching.connect);
         let delivery = Delivery {
             host,
@@ -173,7 +174,7 @@ async fn start_one(
     }
 }
 
-/// Waits for the agent's end, or until it asks for its link, as long as somebody is there to wait.
+/// Waits for the agent's end, or until it asks for its link, as long as the caller waits.
 async fn look_after(host: String, mut connection: Connection, common: Arc<FanOut>) {
     if asks_for_link(&mut connection.stream, &common.mark).await {
         tracing::info!(host, "has its link over ssh");
@@ -188,10 +189,10 @@ async fn look_after(host: String, mut connection: Connection, common: Arc<FanOut
     common.watch.ended(host, Failure::new(Kind::LauncherFailed, message));
 }
 
-/// Whether what comes is a link, before the end has come. Not a byte of the link is taken.
+/// Whether a link comes before the end. Reads no byte of the link.
 async fn asks_for_link(stream: &mut UnixStream, mark: &str) -> bool {
     let mut line = Vec::new();
-    // A word of the agent's is short and comes once.
+    // The agent's message is short and comes once.
     while let Ok(byte) = stream.read_u8().await {
         line.push(byte);
         if byte == b'\n' {

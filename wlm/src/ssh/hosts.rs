@@ -13,10 +13,10 @@ use crate::{Error, Result};
 /// Most hosts of a launch: each is a connection of this machine's.
 const MAX_HOSTS: usize = 10_000;
 
-/// Reads `n[1-4]:2,m1`: names with brackets, each with a number of slots if one likes. A host that is named again has that many more.
+/// Parses `n[1-4]:2,m1`: names with brackets, each with an optional number of slots. Slots of repeated hosts add up.
 ///
 /// # Errors
-/// What is wrong, and how it is written.
+/// The error, and the correct form.
 pub(super) fn parse_hosts(text: &str) -> Result<Vec<HostSlots>> {
     let mut hosts = Hosts::default();
     for item in split_outside_brackets(text) {
@@ -35,10 +35,11 @@ pub(super) fn parse_hosts(text: &str) -> Result<Vec<HostSlots>> {
     Ok(hosts.into_vec())
 }
 
-/// Reads a file of hosts, one a line: `NAME`, `NAME:4`, `NAME slots=4 max_slots=8`; `#` begins a comment. `file` is its name, for errors.
+/// Parses a file of hosts, one per line: `NAME`, `NAME:4`, `NAME slots=4 max_slots=8`; `#` begins a comment. `file`
+/// is its name, for errors.
 ///
 /// # Errors
-/// The line that makes no sense, or that there is no host.
+/// The malformed line, or there is no host.
 pub(super) fn parse_host_file(text: &str, file: &str) -> Result<Vec<HostSlots>> {
     let mut hosts = Hosts::default();
     for (number, line) in text.lines().enumerate() {

@@ -3,15 +3,15 @@
 //! | module | what is there |
 //! | --- | --- |
 //! | `hosts`, `command` | lists and files of hosts, the options of a launch, which rank goes where; all pure |
-//! | `wanted` | jobs that are described by what they need |
-//! | `script` | what is run on a host to have the agent there, and what it says; pure |
-//! | `call`, `client` | what a client of ssh is told; which one it is |
-//! | `openssh` | the OpenSSH client's arguments, and what its words mean; pure |
-//! | `libssh2` | no module: the program `gantry-ssh`, another client with the same words |
-//! | `connection` | a host that a command runs on, as a stream of bytes |
+//! | `wanted` | jobs described by their requirements |
+//! | `script` | the script that starts the agent on a host, and its messages; pure |
+//! | `call`, `client` | the call of an ssh client; the choice of the client |
+//! | `openssh` | the OpenSSH client's arguments and messages; pure |
+//! | `libssh2` | no module: the program `gantry-ssh`, another client with the same messages |
+//! | `connection` | a host with a running command, as a stream of bytes |
 //! | `bring`, `fan_out` | one host's agent; all of them |
-//! | `attach` | launchers that run on a host already |
-//! | `remote` | a command on a host, for WLMs that have none of their own for that |
+//! | `attach` | running launchers on a host |
+//! | `remote` | a command on a host, for WLMs without a command of their own |
 //! | `wlm` | `Ssh`, which acts |
 
 mod hosts;

@@ -1,8 +1,9 @@
-//! The OpenSSH client as the way to a host: whatever it takes to get there (ProxyJump, Kerberos, certificates, security keys, shared connections) is what the
-//! user's own ssh does, and is set where the user sets it.
+//! The OpenSSH client as the way to a host. The user's own ssh configuration handles everything on the way
+//! (ProxyJump, Kerberos, certificates, security keys, shared connections).
 //!
-//! The client never asks anybody (BatchMode). It tells what it does on standard error (`LogLevel=DEBUG1`), which is where its words for errors and the keys of hosts
-//! are found. Its words are in English in every release. Source: ssh(1), ssh_config(5), and recordings of OpenSSH 9.2.
+//! The client never prompts (BatchMode). It logs to standard error (`LogLevel=DEBUG1`); gantry finds its errors and
+//! the hosts' keys there. Its messages are in English in every release. Source: ssh(1), ssh_config(5), and recordings
+//! of OpenSSH 9.2.
 
 use std::ffi::{OsStr, OsString};
 
@@ -10,13 +11,13 @@ use gantry_types::error::{Failure, Kind};
 
 use super::call::Call;
 
-/// Most lines that are kept of what a host says beside our own words.
+/// The most lines of a host that are kept, beside the client's own.
 const MAX_LINES: usize = 12;
 
 /// Most characters that are kept of one.
 const MAX_CHARS: usize = 400;
 
-/// Begins the line by which `gantry-ssh` says, after `debug1: `, why it leaves a host to this client.
+/// The beginning of the line by which `gantry-ssh` reports, after `debug1: `, why it leaves a host to this client.
 pub const TAKEOVER: &str = "gantry-ssh: the OpenSSH client takes over: ";
 
 /// The client's arguments, without its own name.
@@ -26,7 +27,7 @@ pub fn build_args(call: &Call) -> Vec<OsString> {
         "BatchMode=yes".to_owned(),
         "LogLevel=DEBUG1".to_owned(),
         format!("ConnectTimeout={seconds}"),
-        // What is tried again, and when, is decided here.
+        // gantry decides about retries itself.
         "ConnectionAttempts=1".to_owned(),
         // Forwarded ports of the user's would be taken on the first host and fail on the second.
         "ClearAllForwardings=yes".to_owned(),
@@ -53,18 +54,18 @@ pub fn build_args(call: &Call) -> Vec<OsString> {
     args
 }
 
-/// What was learnt from the client's words so far.
+/// The facts in the client's messages so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Words {
     /// The host has let us in.
     pub(super) authenticated: bool,
     /// The host's key: type and fingerprint.
     host_key: Option<String>,
-    /// Why the OpenSSH client is used though another one was asked.
+    /// Why the OpenSSH client replaced another one.
     pub(super) instead: Option<String>,
     /// The ways of logging in that the host takes.
     methods: Option<String>,
-    /// What is no word of the client's about itself: its errors, and what the host's programs write.
+    /// Lines that are not about the client's progress: its errors, and output of the host's programs.
     lines: Vec<String>,
 }
 
@@ -72,9 +73,9 @@ impl Words {
     /// Takes a line of the client's standard error.
     pub(super) fn take(&mut self, line: &str) {
         let line = line.trim_end();
-        // What a host says before it speaks the protocol, such as that it is full.
+        // A host's output before the protocol, such as that it is full.
         let spoken = line.strip_prefix("debug1: kex_exchange_identification: banner line ");
-        // Said by the client at its end, and by some releases when it has begun.
+        // The client prints this at its end, and some releases at the beginning.
         if line.starts_with("Transferred: sent ") || line.starts_with("Bytes per second: sent ") {
             return;
         }
@@ -82,7 +83,7 @@ impl Words {
             return self.begin();
         }
         let Some(word) = line.strip_prefix("debug1: ").filter(|_| spoken.is_none()) else {
-            // Later words say more than earlier ones; a banner comes first.
+            // Later lines are more specific than earlier ones; a banner comes first.
             if !line.trim().is_empty() {
                 if self.lines.len() == MAX_LINES {
                     self.lines.remove(0);
@@ -106,19 +107,19 @@ impl Words {
         }
     }
 
-    /// The host has let us in: what was said before is a banner.
+    /// The login succeeded: earlier lines were a banner.
     fn begin(&mut self) {
         self.authenticated = true;
         self.lines.clear();
     }
 
-    /// The last lines that were no word of the client's about itself.
+    /// The last lines that are not about the client's progress.
     pub(super) fn last_lines(&self) -> String {
         self.lines.join("\n")
     }
 }
 
-/// What is to be made of a connection that has ended before the host could be asked for anything.
+/// The interpretation of a connection that ended before the host could answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Missed {
     /// Why.
@@ -134,7 +135,7 @@ pub(super) enum Again {
     Never,
     /// Until the time for it is up.
     Often,
-    /// Twice: somebody may be just about to listen.
+    /// Twice: the server may be just starting.
     Twice,
 }
 
@@ -177,7 +178,7 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
         return never(Kind::NoAccess, format!("it refuses the login{takes}: {last}"), hint);
     }
     if has("Could not resolve hostname") {
-        // It may be the host in between whose name is wrong: then more is said after that.
+        // The name of a jump host may be wrong: then more lines follow.
         let line = words.lines.iter().rev().find(|line| line.contains("Could not resolve hostname"));
         return never(
             Kind::NotFound,
@@ -230,7 +231,7 @@ mod tests {
         words
     }
 
-    /// Every recording of the client's words has beside it what we make of them.
+    /// Every recording of the client's messages comes with gantry's interpretation.
     #[test]
     fn recorded_words() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/ssh/openssh-9.2p1/client");

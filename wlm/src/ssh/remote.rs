@@ -17,10 +17,11 @@ use crate::{Error, Result};
 /// The client's own code where it has not come to run the command. Source: ssh(1).
 const NOT_REACHED: &str = "255";
 
-/// The command line that runs a program with these arguments on the host `there`; `agent` is the agent on this machine.
+/// The command line that runs a program with these arguments on the host `there`; `agent` is the agent on this
+/// machine.
 ///
 /// # Errors
-/// There is no client; a word cannot be written so that every login shell reads it alike.
+/// There is no client; a word cannot be quoted for all login shells alike.
 pub(crate) fn build_command(
     there: &str,
     words: &[impl AsRef<str>],
@@ -42,10 +43,10 @@ pub(crate) fn build_command(
     Ok(argv)
 }
 
-/// What a command says that runs on the host `there`.
+/// The output of a command on the host `there`.
 ///
 /// # Errors
-/// As [`build_command`]; the host does not let us in or does not answer.
+/// As [`build_command`]; the host refuses the login or does not answer.
 pub(crate) fn ask(
     there: &str,
     words: &[impl AsRef<str>],
@@ -67,7 +68,7 @@ pub(crate) fn ask(
     Ok((said.stdout, words.last_lines()))
 }
 
-/// Why a command of [`build_command`] has ended, by its status and the last of what it has said.
+/// Why a command of [`build_command`] has ended, from its status and its last output.
 pub(crate) fn explain_end(there: &str, status: &str, said: &str) -> Failure {
     let words = read_words(said);
     if status.contains(NOT_REACHED) && !words.authenticated {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_let_in_is_told_by_whom() {
+    fn a_refused_login_names_the_host() {
         let ask = |stdout: &str, stderr: &str| {
             let host = host().with_answer(&line(&["x"]), stdout, stderr);
             ask("n1", &["x"], Path::new("/g/gantry-agent"), Duration::from_secs(1), &host)

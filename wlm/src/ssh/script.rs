@@ -1,7 +1,8 @@
-//! What is run on a host to bring the agent there: a script for any `sh`, and what it says.
+//! The script that starts the agent on a host, for any `sh`, and its messages.
 //!
-//! The command that ssh is given is always the same and has no word in it that any login shell would touch: csh, fish and sh all read it alike. It has `sh` read one line from
-//! its standard input, the script, and run it. So nothing of an app is in any argument list, and nothing has to be quoted for a shell that is not known.
+//! The ssh command is always the same, and has no character that any login shell interprets: csh, fish and sh all
+//! read it alike. It makes `sh` read one line from its standard input, the script, and run it. So an app's data is in
+//! no argument list, and nothing has to be quoted for an unknown shell.
 //!
 //! ```text
 //!  this side                       the host
@@ -15,26 +16,27 @@
 //!                        <-------  MARK link                it cannot dial: from here on this connection is its link
 //! ```
 //!
-//! The mark is the app's id: login shells print what they like before. Bytes are sent in turns, so no program may read what is meant for the next one.
+//! The mark is the app's id: login shells may print anything before. Each side waits for the other's message before
+//! it sends, so that no program reads input for the next one.
 
 use std::path::Path;
 
 use crate::safe::SAFE;
 
-/// What ssh is to run.
+/// The ssh command.
 pub(super) const COMMAND: &str = r#"exec /bin/sh -c 'IFS= read -r gantry; eval "$gantry"'"#;
 
-/// Most bytes that are read until the host has said something.
+/// The most bytes that are read until the host's first message.
 pub(super) const MAX_SAID_BYTES: usize = 256 * 1024;
 
 /// The agent that is to be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted<'a> {
-    /// Begins every line that is said to us.
+    /// The prefix of every message of the script.
     pub(super) mark: &'a str,
     /// Where it is on this machine, and may be there.
     pub(super) path: &'a Path,
-    /// What it says of itself: its release and the hash of its bytes.
+    /// Its identification: its release and the hash of its bytes.
     pub(super) identity: &'a str,
     /// Its length.
     pub(super) bytes: u64,
@@ -46,7 +48,7 @@ pub(super) struct Wanted<'a> {
 const STEPS: [&str; 8] = [
     SAFE,
     r#"say() { printf '\n%s %s\n' "$mark" "$*"; }; same() { [ "$("$1" id 2>/dev/null </dev/null)" = "$identity" ]; }; cd / || :"#,
-    // What was judged is executed: the path without links. One that others can change is not even asked for its name.
+    // Execute the checked path, with links resolved. An agent that others can change is not even run for its name.
     r#"if [ -n "$path" ] && real=$(cd "${path%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${path##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && same "$real"; then say have; exec "$real" "$@"; fi"#,
     r#"old=$(umask); umask 077; why=; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" 2>/dev/null && pwd -P) || continue; if ! safe "$real" 2; then why="$why; others can change $place"; continue; fi; place=${real%/}"#,
     r#"if into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX" 2>/dev/null) && [ -d "$into" ]; then trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15; printf '#!/bin/sh\nexit 0\n' >"$into/try" 2>/dev/null && chmod 700 "$into/try"; if [ ! -s "$into/try" ]; then why="$why; $place is full"; elif ! "$into/try" 2>/dev/null; then why="$why; $place is mounted noexec"; else free=$(df -Pk "$into" 2>/dev/null | tail -n 1 | sed 's/  */ /g' | cut -d ' ' -f 4); if [ "${free:-$blocks}" -ge "$blocks" ] 2>/dev/null; then break; fi; why="$why; $place has $free KiB left, $blocks are needed"; fi; rm -rf "$into"; else why="$why; $place may not be written"; fi; into=; done"#,
@@ -79,7 +81,7 @@ pub(super) fn build_script(wanted: &Wanted<'_>) -> Vec<u8> {
     script
 }
 
-/// One word of `sh`.
+/// Quotes one word for `sh`.
 fn quote(word: &[u8], into: &mut Vec<u8>) {
     into.push(b'\'');
     for byte in word {
@@ -91,14 +93,14 @@ fn quote(word: &[u8], into: &mut Vec<u8>) {
     into.push(b'\'');
 }
 
-/// What the host says.
+/// A message of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
     /// The agent is there.
     Have,
     /// It is not, and has this place.
     Need(String),
-    /// It has come.
+    /// The agent's bytes have arrived.
     Got,
     /// It will not be there.
     No(String),
@@ -106,7 +108,7 @@ pub(super) enum Said {
     Link,
 }
 
-/// The first line that is said to us, and how many bytes it and all before it take.
+/// The first message, and the number of bytes up to its end.
 pub(super) fn parse_said(bytes: &[u8], mark: &str) -> Option<(Said, usize)> {
     let mut start = 0;
     while let Some(length) = bytes.get(start..)?.iter().position(|byte| *byte == b'\n') {

@@ -1,4 +1,5 @@
-//! The script is run by the shells of this machine, with a small stand-in for the agent: what it does with a real one is tested on the testbed.
+//! The script runs in the shells of this machine, with a small stand-in for the agent. Tests on the testbed run it
+//! with a real one.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// A program that says who it is, and on `serve` what it reads and where it stands.
+/// A program that identifies itself, and on `serve` prints its input and its path.
 const AGENT: &str = "#!/bin/sh\nif [ \"$1\" = id ]; then echo 'r h'; else read -r t; echo \"served $t $3 $GANTRY_SENT_AGENT\"; fi\n";
 
 fn make(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
@@ -16,7 +17,7 @@ fn make(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
     path
 }
 
-/// What a host says that has the places of `folder` alone; the agent is sent when it is asked for.
+/// The messages of a host with only the places in `folder`; the agent is sent when the script asks for it.
 fn bring(shell: &str, folder: &Path, there: &Path, identity: &str) -> String {
     #[expect(clippy::disallowed_methods, reason = "a test runs the script")]
     let mut command = Command::new(shell);
@@ -133,7 +134,7 @@ fn a_connection_that_is_cut_leaves_nothing() {
 }
 
 #[test]
-fn what_is_said_is_found_behind_what_login_shells_print() {
+fn messages_are_found_after_the_output_of_login_shells() {
     let check = |text: &str, expected: Option<(Said, usize)>| {
         assert_eq!(parse_said(text.as_bytes(), "m1"), expected, "{text:?}");
     };

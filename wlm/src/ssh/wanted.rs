@@ -1,4 +1,4 @@
-//! What is wanted of a job, as the arguments of a launch over ssh. The place behind `ssh://` is a list of hosts.
+//! The requirements of a job as the arguments of a launch over ssh. The place after `ssh://` is a list of hosts.
 
 use std::ffi::OsString;
 
@@ -6,10 +6,10 @@ use crate::wanted::build_plain_args;
 use crate::{Error, Result};
 use gantry_types::launch::Wanted;
 
-/// The arguments that fulfil `wanted`.
+/// The arguments for `wanted`.
 ///
 /// # Errors
-/// What cannot be had over ssh is named; nothing is left out in silence.
+/// A requirement that ssh does not support; none is ignored silently.
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     let Some(place) = &wanted.place else {
         return Err(Error::invalid_with("no hosts are named", "write ssh://n[1-4] where the job is to run"));
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_hosts_and_what_cannot_be_had_is_named() {
+    fn a_place_is_hosts_and_unsupported_attributes_are_named() {
         let wanted = Wanted { count: 4, program: "-odd".into(), args: vec!["x".into()], ..Wanted::default() };
         assert_eq!(build_args(&wanted).unwrap_err().to_string(), "no hosts are named");
         let there = Wanted { place: Some("n[1-2]:2".into()), host_count: Some(2), ..wanted };

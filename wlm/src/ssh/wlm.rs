@@ -1,4 +1,4 @@
-//! Hosts reached by ssh, at the seam: what acts.
+//! ssh as an implementation of the seam.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -121,7 +121,7 @@ impl Wlm for Ssh {
     }
 }
 
-/// What ssh can do besides.
+/// Optional abilities of ssh.
 static CAPABILITIES: Capabilities =
     Capabilities { described: Some(&Ssh), mixed: Some(&Ssh), host_lists: Some(&Ssh), ..Capabilities::NONE };
 

@@ -1,7 +1,8 @@
-//! A grandchild that is started without a copy of this process.
+//! Starts a grandchild without copying this process.
 //!
-//! Our own child and its child borrow the memory of this thread, which stands still until the program is executed. A `fork` copies the page
-//! tables of a tool twice, and every page that it writes next. For a debugger with gigabytes of symbols that is longer than all the rest of a launch.
+//! The child and the grandchild borrow the memory of this thread, which is stopped until the program is executed. A
+//! `fork` copies a tool's page tables twice, and later every page that it writes. For a debugger with gigabytes of
+//! symbols that takes longer than the rest of a launch.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,7 +13,8 @@ use std::ptr;
 
 use super::default_signals;
 
-/// What the program is given. Descriptors are 3 or above, so that putting one in its place covers no other.
+/// The program's start parameters. All descriptors are 3 or above, so that moving one to its place does not overwrite
+/// another.
 #[derive(Debug)]
 pub(in crate::host) struct Grandchild {
     /// A path.
@@ -45,7 +47,7 @@ impl Stack {
     }
 }
 
-/// What both processes read while they have our memory.
+/// Data that both processes read while they share this memory.
 struct Lent<'a> {
     what: &'a Grandchild,
     argv: Vec<*const c_char>,
@@ -76,9 +78,10 @@ pub(in crate::host) fn spawn(what: &Grandchild) -> io::Result<()> {
     let lent = (&raw const lent).cast_mut().cast::<c_void>();
     // No handler of the tool may run in a process that has its memory.
     let before = block_signals()?;
-    // SAFETY: the child gets a stack of its own, whose end is aligned to 16 bytes, and has our memory until it ends, which is after its own child has
-    // executed a program or ended. Till then this thread is stopped, so that the stacks, `lent` and what they point to outlive both. They write to their
-    // stacks and errno alone, and make only async-signal-safe calls.
+    // SAFETY: the child gets its own stack, whose end is aligned to 16 bytes. It shares this memory until it ends,
+    // which is after its own child has executed a program or ended. Until then this thread is stopped, so the stacks,
+    // `lent` and all its pointers outlive both. They write only to their stacks and errno, and make only
+    // async-signal-safe calls.
     let middle = unsafe { libc::clone(run_middle, upper.top(), FLAGS, lent) };
     let cloned = if middle == -1 { Err(io::Error::last_os_error()) } else { Ok(()) };
     restore_signals(&before);
@@ -93,7 +96,7 @@ pub(in crate::host) fn spawn(what: &Grandchild) -> io::Result<()> {
     }
 }
 
-/// Clear of 0, 1 and 2, whatever the tool has closed.
+/// A descriptor above 0, 1 and 2, even if the tool has closed those.
 pub(in crate::host) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     // The standard library duplicates to 3 or above, always.
     if fd.as_raw_fd() > 2 { Ok(fd) } else { fd.try_clone() }
@@ -124,7 +127,7 @@ fn block_signals() -> io::Result<libc::sigset_t> {
 }
 
 fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: a set that the kernel gave us; no old set is asked for. It cannot fail for a valid set.
+    // SAFETY: the set came from the kernel; no old set is requested. It cannot fail for a valid set.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
@@ -133,7 +136,7 @@ fn restore_signals(before: &libc::sigset_t) {
 extern "C" fn run_middle(lent: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes a pointer to this, which it keeps until both processes have left its memory.
     let it = unsafe { &*lent.cast::<Lent<'_>>() };
-    // SAFETY: as in `spawn`; this process stands still until its child has left the memory.
+    // SAFETY: as in `spawn`; this process is stopped until its child has left the memory.
     if unsafe { libc::clone(run_lower, it.stack, FLAGS, lent) } == -1 {
         tell(it.report, errno());
     }

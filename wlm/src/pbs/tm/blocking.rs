@@ -1,5 +1,6 @@
-//! The session for programs that wait: no thread, no runtime, nothing is read but when somebody asks. The functions of C stand on it, so it
-//! behaves as tm_poll(3) has it: requests are begun, and their ends are taken one by one in the order in which they come.
+//! The session for blocking programs: no thread, no runtime, and it reads only on request. The C functions use it, so
+//! it behaves as tm_poll(3): requests are started, and their results are taken one by one in the order in which they
+//! come.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -17,13 +18,13 @@ use super::packet::Framing;
 use super::reply::{Answer, Roots};
 use super::request::{Caller, Command, Cookie, Verb};
 
-/// How long a mom may take to read what was sent, while more waits to be sent.
+/// How long a mom may take to read sent data while more waits.
 const READING: Duration = Duration::from_secs(60);
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Nobody waits in particular: whoever polls gets it.
+/// No particular waiter: the next poll gets the result.
 #[derive(Debug)]
 struct Anybody;
 
@@ -34,24 +35,24 @@ impl Waiter for Anybody {}
 pub struct Ended {
     /// Its name.
     pub event: EventId,
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
     /// How it ended.
     pub outcome: Result<Answer>,
 }
 
-/// What a look for ended requests finds.
+/// The result of a poll for ended requests.
 #[derive(Debug)]
 pub enum Polled {
     /// One that has ended.
     Ended(Ended),
-    /// None so far: none has ended yet, or a signal has come while waiting.
+    /// None so far: no request has ended, or a signal interrupted the wait.
     NotYet,
     /// None, and none is under way.
     Idle,
 }
 
-/// A place in a job, from which the job's mom is asked.
+/// A connection to the job's mom.
 #[derive(Debug)]
 pub struct Session {
     environment: Environment,
@@ -65,11 +66,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects and says who asks.
+    /// Connects and authenticates.
     ///
     /// # Errors
-    /// [`TmError::Connect`] where no mom is; [`TmError::Lost`] where it does not trust the caller; [`TmError::Refused`] where the calling task is
-    /// not known; [`TmError::TimedOut`].
+    /// [`TmError::Connect`] without a mom; [`TmError::Lost`] if it does not trust the caller; [`TmError::Refused`] if
+    /// the calling task is unknown; [`TmError::TimedOut`].
     pub fn start(environment: Environment, framing: Framing, timeout: Duration) -> Result<Self> {
         let mut session = Self::new(environment, framing);
         if let Answer::Init(roots) = session.ask(&Command::Init, timeout)? {
@@ -85,7 +86,7 @@ impl Session {
         if session.roots.is_attached() {
             session.engine.restrict(own);
         }
-        // Where hosts have several nodes the host's number is not that of its node; the node file knows better.
+        // If hosts have several nodes, the host's number differs from that of its node. Then use the node file.
         let hosts = session.nodes.one_per_host().unwrap_or_default();
         let index = usize::try_from(environment.host_index).unwrap_or(usize::MAX);
         let number = i32::try_from(environment.host_index).unwrap_or(NodeId::NONE.0);
@@ -119,7 +120,7 @@ impl Session {
         &self.environment.caller.job
     }
 
-    /// Who the caller is in its job.
+    /// The caller's place in its job.
     #[must_use]
     pub fn roots(&self) -> &Roots {
         &self.roots
@@ -131,17 +132,17 @@ impl Session {
         &self.nodes
     }
 
-    /// A node of a task's host, for tasks that this session has heard of.
+    /// A node of a task's host, for tasks that this session knows.
     #[must_use]
     pub fn node_of(&self, task: TaskId) -> Option<NodeId> {
         self.tasks.get(&task).copied()
     }
 
-    /// Sends a request; its end comes with [`poll`](Self::poll). May wait for the mom to read what was sent before. Connects anew when the
-    /// connection was lost.
+    /// Sends a request; its result comes with [`poll`](Self::poll). May wait for the mom to read earlier data.
+    /// Reconnects if the connection was lost.
     ///
     /// # Errors
-    /// It cannot be sent.
+    /// Sending failed.
     pub fn begin(&mut self, command: &Command) -> Result<EventId> {
         let asked = Asked { verb: command.verb(), node: command.node() };
         if self.stream.is_none() {
@@ -187,7 +188,8 @@ impl Session {
         }
     }
 
-    /// What becomes readable when a request may have ended: to be waited for without this session. None: nothing is under way.
+    /// A descriptor that becomes readable when a request may have ended. Waiting on it does not need this session.
+    /// None: no request is pending.
     ///
     /// # Errors
     /// No descriptors are left.
@@ -231,7 +233,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes what may be written. False when there is no connection any more.
+    /// Writes as much as possible. False: there is no connection any more.
     fn write(&mut self) -> Result<bool> {
         while let Some(packet) = self.engine.next_packet()? {
             let Some(stream) = &mut self.stream else { return Ok(false) };
@@ -244,7 +246,7 @@ impl Session {
         Ok(self.stream.is_some())
     }
 
-    /// Reads once. Whether anything has come, be it the end.
+    /// Reads once. Returns whether anything has come, including the end.
     fn read(&mut self, wait: Wait) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let mut buffer = [0; READ_BYTES];
@@ -267,7 +269,7 @@ impl Session {
         true
     }
 
-    /// What a mom said before it hung up is still to be read, though nothing can be written any more.
+    /// When writing fails, the mom's last message can still be read.
     fn last_words(&mut self, error: io::Error) {
         while self.stream.is_some() && self.read(Wait::For(READING)) {}
         if self.stream.is_some() {

@@ -1,5 +1,5 @@
-//! The client for programs that do many things at a time. One task of tokio owns the connection; requests go to it and answers come back, each to
-//! who asked, in whatever order.
+//! The client for concurrent programs. One tokio task owns the connection. Requests go to it, and each answer goes to
+//! its requester, in any order.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ pub struct Task {
     pub node: NodeId,
 }
 
-/// A program to be started.
+/// A program to start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Spawn {
     argv: Vec<Vec<u8>>,
@@ -45,14 +45,15 @@ impl Spawn {
         Self { argv, variables: Vec::new() }
     }
 
-    /// From an argument list and an environment as C has them. What is no `NAME=value` is left out, as moms would drop it.
+    /// Converts an argument list and an environment from C. Entries other than `NAME=value` are left out, as moms would
+    /// drop them.
     #[must_use]
     pub fn from_texts(argv: Vec<Vec<u8>>, mut environment: Vec<Vec<u8>>) -> Self {
         environment.retain(|text| text.iter().position(|byte| *byte == b'=').is_some_and(|at| at > 0));
         Self { argv, variables: environment }
     }
 
-    /// Sets a variable, over what the mom gives. `TMPDIR` and `PBS_JOBDIR` cannot be set.
+    /// Sets a variable, in place of the mom's value. `TMPDIR` and `PBS_JOBDIR` cannot be set.
     #[must_use]
     pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.variables.push([name.as_ref().as_bytes(), b"=", value.as_ref().as_bytes()].concat());
@@ -82,8 +83,9 @@ impl Spawn {
 
 /// A connection to the mom of this host.
 ///
-/// All that waits is safe to be dropped. A task that comes although nobody waits for it any more (its timeout has expired, its future was
-/// dropped) is killed. Dropping the client hangs up; tasks go on and end with their job at the latest.
+/// All waits are cancel-safe. If a task starts although its requester is gone (its timeout has expired, its future
+/// was dropped), it is killed. Dropping the client closes the connection; tasks continue, and end with their job at
+/// the latest.
 #[derive(Debug)]
 pub struct Client {
     orders: mpsc::UnboundedSender<Order>,
@@ -94,11 +96,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and says who asks. Needs a runtime of tokio that has time and network.
+    /// Connects and authenticates. Needs a tokio runtime with time and network.
     ///
     /// # Errors
-    /// [`TmError::Connect`] where no mom is; [`TmError::Lost`] where it does not trust the caller; [`TmError::Refused`] where the calling task is
-    /// not known; [`TmError::TimedOut`].
+    /// [`TmError::Connect`] without a mom; [`TmError::Lost`] if it does not trust the caller; [`TmError::Refused`] if
+    /// the calling task is unknown; [`TmError::TimedOut`].
     pub async fn connect(environment: &Environment, framing: Framing, timeout: Duration) -> Result<Self> {
         let until = Instant::now() + timeout;
         let asked = Asked { verb: Verb::Init, node: None };
@@ -129,19 +131,19 @@ impl Client {
         Ok(client)
     }
 
-    /// Who the caller is in its job, as the mom said at the beginning.
+    /// The caller's place in its job, from the mom's first answer.
     #[must_use]
     pub fn roots(&self) -> &Roots {
         &self.roots
     }
 
-    /// The nodes of the job. Asks nobody.
+    /// The nodes of the job. Sends no request.
     #[must_use]
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// Asks again who the caller is: the quickest question there is.
+    /// Asks again for the caller's place: the fastest request.
     ///
     /// # Errors
     /// As for every request: [`TmError::Refused`], [`TmError::Lost`], [`TmError::TimedOut`].
@@ -152,12 +154,12 @@ impl Client {
         }
     }
 
-    /// Starts a task: a new session, in the home of the job's owner, with its output in the job's. That it was started says nothing of the program: whether it
-    /// could be executed is known by the task's end (254) or by what it says itself.
+    /// Starts a task: a new session, in the home of the job's owner, with its output in the job's. A successful start
+    /// does not mean that the program was executed. That shows in the task's end (254) or in the program's own output.
     ///
     /// # Errors
-    /// [`TmError::TooLarge`], [`TmError::Invalid`], [`TmError::AttachedCaller`] before anything is sent, and as for every request. A task that comes after the
-    /// deadline is killed.
+    /// [`TmError::TooLarge`], [`TmError::Invalid`], [`TmError::AttachedCaller`] before anything is sent, and as for
+    /// every request. A task that starts after the deadline is killed.
     pub async fn spawn(&self, node: NodeId, program: Spawn, timeout: Duration) -> Result<Task> {
         match self.ask_by(program.on(node), timeout).await? {
             Answer::Task(id) => Ok(Task { id, node }),
@@ -173,8 +175,9 @@ impl Client {
         self.ask_by(Command::Signal { node: task.node, task: task.id, signal }, timeout).await.map(drop)
     }
 
-    /// Waits for a task's end: an exit code up to 255, 254 for a program that could not be executed, 256 and a signal's number for one that was killed; always 0
-    /// of an attached one. Has no timeout: of a host that has died nothing is heard for as long as the job lives.
+    /// Waits for a task's end: an exit code up to 255, 254 for a program that could not be executed, 256 plus a
+    /// signal's number for a killed one; always 0 for an attached one. Has no timeout: a dead host reports nothing for
+    /// as long as the job lives.
     ///
     /// # Errors
     /// As for every request.
@@ -196,7 +199,7 @@ impl Client {
         }
     }
 
-    /// What `uname` says on a node, a colon, and what the whole job may use.
+    /// The output of `uname` on a node, a colon, and the resources of the whole job.
     ///
     /// # Errors
     /// As for every request.
@@ -216,7 +219,7 @@ impl Client {
         self.ask_by(command, timeout).await.map(drop)
     }
 
-    /// Reads what a task has left under a name. Does not wait for it to be there.
+    /// Reads the data that a task has left under a name. Does not wait for it.
     ///
     /// # Errors
     /// [`TmError::Refused`] with a code that [`is_not_found`](super::Code::is_not_found), and as for every request.
@@ -228,7 +231,8 @@ impl Client {
         }
     }
 
-    /// Sends a request whose end comes with [`next_ended`](Self::next_ended), together with those of all others that were begun.
+    /// Starts a request. Its result comes with [`next_ended`](Self::next_ended), together with those of all others that
+    /// were started.
     pub fn begin(&self, command: Command) -> Ticket {
         let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1);
         self.send(command, Waiting::Ticket(ticket, self.ended.0.clone()));
@@ -260,7 +264,7 @@ impl Client {
         time::timeout(timeout, self.ask(command)).await.unwrap_or(Err(TmError::TimedOut { asked, timeout }))
     }
 
-    /// Hangs up. PBS is told nothing else.
+    /// Closes the connection. PBS is told nothing else.
     pub fn finalize(self) {
         drop(self);
     }
@@ -271,12 +275,12 @@ impl Client {
     }
 }
 
-/// Makes the session of a process a task of a job, whoever's child it is. Without a job's id the only job is meant that this user has on this host. The
-/// task cannot be used to ask other hosts' moms.
+/// Makes the session of any process a task of a job. Without a job's id, this means the only job of this user on this
+/// host. The task cannot send requests to other hosts' moms.
 ///
 /// # Errors
-/// [`TmError::Refused`]: the process is a task already, belongs to somebody else, is not there; the job is not there or is
-/// somebody else's; [`TmError::Connect`]: no mom is on this host; [`TmError::TimedOut`].
+/// [`TmError::Refused`]: the process is a task already, belongs to another user, or does not exist; the job does not
+/// exist or is another user's; [`TmError::Connect`]: there is no mom on this host; [`TmError::TimedOut`].
 pub async fn attach(job: &[u8], uid: u32, pid: i32, port: u16, timeout: Duration) -> Result<TaskId> {
     let caller = Caller { job: job.to_vec(), cookie: Cookie::none(), task: TaskId::NONE };
     let environment = Environment { caller, host_index: 0, port, hosts: None, own_host: None };

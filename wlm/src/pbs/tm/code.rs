@@ -1,4 +1,4 @@
-//! The error numbers of task management, and those of batch requests that moms pass on to it.
+//! The error numbers of task management, and those of batch requests that moms pass on.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use gantry_types::error::Kind;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Code(pub i32);
 
-/// Number, name, what it means, and what the caller can do about it.
+/// Number, name, meaning, and kind by the caller's remedy.
 type Row = (i32, &'static str, &'static str, Kind);
 
-/// Those that task management knows by itself, and of the batch requests' those that one mom may tell another one.
+/// Task management's own numbers, and the batch numbers that one mom may pass to another.
 const ROWS: [Row; 22] = [
     (15001, "PBSE_UNKJOBID", "the job is not known there", Kind::NotFound),
     (15004, "PBSE_IVALREQ", "an invalid request", Kind::Invalid),
@@ -52,26 +52,26 @@ impl Code {
     pub const NOT_FOUND: Self = Self(17006);
     /// Called before it was made ready.
     pub const BAD_INIT: Self = Self(17007);
-    /// What another host's mom says where the own says [`NOT_FOUND`](Self::NOT_FOUND).
+    /// The number of another host's mom for the own mom's [`NOT_FOUND`](Self::NOT_FOUND).
     pub const NOT_FOUND_ELSEWHERE: Self = Self(15009);
 
     fn row(self) -> Option<&'static Row> {
         ROWS.iter().find(|(number, ..)| *number == self.0)
     }
 
-    /// Its name in PBS, where it is one that task management gives.
+    /// Its name in PBS, if it is a number of task management.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         self.row().map(|(_, name, ..)| *name)
     }
 
-    /// What the caller can do about it.
+    /// The kind by the caller's remedy.
     #[must_use]
     pub fn kind(self) -> Kind {
         self.row().map_or(Kind::LauncherFailed, |(.., kind)| *kind)
     }
 
-    /// Whether it says that a node, task or name is not there, on whichever host.
+    /// Whether it means that a node, task or name does not exist, on any host.
     #[must_use]
     pub fn is_not_found(self) -> bool {
         matches!(self, Self::NOT_FOUND | Self::NOT_FOUND_ELSEWHERE)

@@ -15,7 +15,7 @@ use super::id::{NodeId, TaskId};
 use super::reply::Answer;
 use super::request::Command;
 
-/// How long a mom may take to read what was sent, while more waits to be sent.
+/// How long a mom may take to read sent data while more waits.
 const READING: Duration = Duration::from_secs(60);
 
 /// Bytes of one read.
@@ -37,21 +37,21 @@ pub struct Ticket(pub(super) u64);
 pub struct Ended {
     /// Which.
     pub ticket: Ticket,
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
     /// How it ended.
     pub outcome: Result<Answer>,
 }
 
-/// Who waits.
+/// The receiver of a result.
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// A future.
     Answer(oneshot::Sender<Result<Answer>>),
-    /// Whoever takes what was begun.
+    /// The receiver of started requests' results.
     Ticket(Ticket, mpsc::UnboundedSender<Ended>),
-    /// Nobody.
-    Nobody,
+    /// No receiver.
+    NoReceiver,
 }
 
 impl Waiter for Waiting {
@@ -61,7 +61,7 @@ impl Waiter for Waiting {
 }
 
 impl Waiting {
-    /// Tells how it ended. Gives the outcome back when nobody waits any more.
+    /// Delivers the result. Returns the outcome if the receiver is gone.
     fn tell(self, asked: Asked, outcome: Result<Answer>) -> std::result::Result<(), Result<Answer>> {
         match self {
             Self::Answer(answer) => answer.send(outcome),
@@ -69,12 +69,13 @@ impl Waiting {
                 let told = ended.send(Ended { ticket, asked, outcome });
                 told.map_err(|unsent| unsent.0.outcome)
             }
-            Self::Nobody => Ok(()),
+            Self::NoReceiver => Ok(()),
         }
     }
 }
 
-/// Writes requests and reads replies until nobody has orders any more. `restricted` tells which nodes may be asked, should it come to that.
+/// Writes requests and reads replies until all senders of orders are gone. `restricted` lists the allowed nodes, if
+/// only some are.
 pub(super) async fn drive(
     mut stream: TcpStream,
     mut engine: Engine<Waiting>,
@@ -137,13 +138,14 @@ fn take(engine: &mut Engine<Waiting>, command: &Command, waiter: Waiting) {
     }
 }
 
-/// Gives answers to those who wait. A task that nobody waits for any more is ended: its starter was told that there is none.
+/// Delivers answers to their receivers. A task without a receiver is killed: its starter was told that it does not
+/// exist.
 fn hear(engine: &mut Engine<Waiting>, bytes: &[u8]) -> std::result::Result<(), Loss> {
     let mut unwanted: Vec<(NodeId, TaskId)> = Vec::new();
     let heard = engine.receive(bytes, |finished| unwanted.extend(tell(finished)));
     for (node, task) in unwanted {
         tracing::debug!(%node, %task, "came too late and is killed");
-        take(engine, &Command::Signal { node, task, signal: libc::SIGKILL }, Waiting::Nobody);
+        take(engine, &Command::Signal { node, task, signal: libc::SIGKILL }, Waiting::NoReceiver);
     }
     heard.map_err(Loss::from)
 }
@@ -156,14 +158,14 @@ fn tell(finished: Finished<Waiting>) -> Option<(NodeId, TaskId)> {
     }
 }
 
-/// What a mom said before it hung up is still to be read, though nothing can be written any more.
+/// When writing fails, the mom's last message can still be read.
 async fn last_words(
     stream: &mut TcpStream,
     engine: &mut Engine<Waiting>,
     buffer: &mut [u8],
     error: io::Error,
 ) -> Loss {
-    // It comes to an end: the other side writes no more than what is on its way.
+    // This ends: the other side writes only what is in transit.
     while let Ok(length @ 1..) = stream.read(buffer).await {
         if let Err(nonsense) = hear(engine, &buffer[..length]) {
             return nonsense;
@@ -172,7 +174,7 @@ async fn last_words(
     broken(engine, error)
 }
 
-/// Who hangs up with requests unread resets the connection.
+/// A peer that disconnects with unread requests resets the connection.
 fn broken(engine: &Engine<Waiting>, error: io::Error) -> Loss {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => engine.hung_up(),

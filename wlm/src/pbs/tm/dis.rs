@@ -1,9 +1,9 @@
-//! Data Is Strings (DIS), the encoding of PBS: numbers as decimal digits behind their own length, strings behind theirs.
+//! Data Is Strings (DIS), the encoding of PBS: numbers as decimal digits after their length, strings after theirs.
 //!
-//! `7` is `+7`, `10` is `2+10`, and `2147483649`, ten digits whose number has two digits itself, is `210+2147483649`. Every value has one
-//! encoding, and only that one is read: what is read and written again is the same bytes.
+//! `7` is `+7`, `10` is `2+10`, and `2147483649`, ten digits whose number has two digits itself, is `210+2147483649`.
+//! Every value has one encoding, and only that one is accepted: decoded data is encoded again to the same bytes.
 
-/// The digits that a number may have: those of `u32::MAX`.
+/// The most digits of a number: those of `u32::MAX`.
 const MOST_DIGITS: usize = 10;
 
 /// Why bytes are not the value that was to be read.
@@ -13,7 +13,7 @@ pub enum DisError {
     /// The bytes end before the value does; more may come.
     #[error("the bytes end within a value")]
     Short,
-    /// A byte that stands in no number.
+    /// A byte that is not allowed in a number.
     #[error("byte {0:#04x} is neither a digit nor a sign")]
     NotADigit(
         /// The byte.
@@ -25,13 +25,13 @@ pub enum DisError {
     /// A number that does not fit into 32 bits.
     #[error("a number is larger than 32 bits")]
     Overflow,
-    /// A number below zero where there is none.
+    /// A negative number where none is allowed.
     #[error("a number is below zero")]
     Negative,
     /// A string that is longer than allowed here.
     #[error("a string of {length} bytes where {most} are allowed")]
     TooLong {
-        /// What it says of itself.
+        /// Its claimed length.
         length: u32,
         /// The most.
         most: usize,
@@ -39,7 +39,7 @@ pub enum DisError {
     /// A zero byte in a string that must have none.
     #[error("a zero byte in a string")]
     Nul,
-    /// Something stands behind the last value.
+    /// Bytes after the last value.
     #[error("{0} bytes follow the last value")]
     Trailing(
         /// How many.
@@ -83,7 +83,7 @@ fn put_digits(out: &mut Vec<u8>, sign: u8, digits: &str) {
     out.extend_from_slice(digits.as_bytes());
 }
 
-/// Reads values from the front of bytes. Takes no memory for what has not come.
+/// Decodes values from the front of bytes. Memory grows only with received bytes.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -96,16 +96,16 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// The bytes that are not decoded yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next value is a number that is not below zero.
+    /// Decodes an unsigned number.
     ///
     /// # Errors
-    /// Whatever else stands there.
+    /// The next value is something else.
     pub fn unsigned(&mut self) -> Result<u32, DisError> {
         match self.number()? {
             (false, value) => u32::try_from(value).map_err(|_| DisError::Overflow),
@@ -113,10 +113,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next value is a number.
+    /// Decodes a number.
     ///
     /// # Errors
-    /// Whatever else stands there.
+    /// The next value is something else.
     pub fn signed(&mut self) -> Result<i32, DisError> {
         let (negative, value) = self.number()?;
         // Ten digits fit into an i64 with either sign.
@@ -124,10 +124,10 @@ impl<'a> Reader<'a> {
         i32::try_from(if negative { -value } else { value }).map_err(|_| DisError::Overflow)
     }
 
-    /// The next value is a string of at most `most` bytes, which may be any.
+    /// Decodes a string of at most `most` bytes of any values.
     ///
     /// # Errors
-    /// [`DisError::TooLong`], or whatever else stands there.
+    /// [`DisError::TooLong`], or the next value is something else.
     pub fn bytes(&mut self, most: usize) -> Result<&'a [u8], DisError> {
         let length = self.unsigned()?;
         let wanted = usize::try_from(length).unwrap_or(usize::MAX);
@@ -191,7 +191,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// That many bytes; where they have not all come, those that have are judged, so that nobody waits behind nonsense.
+    /// Takes that many bytes. If some are missing, it checks those that have come, so that invalid data is refused at
+    /// once.
     fn take_or_judge(&mut self, count: usize) -> Result<&'a [u8], DisError> {
         if self.rest.len() < count && !self.rest.is_empty() {
             digits(self.rest)?;
@@ -302,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_written_the_same(text in "[-+0-9]{0,16}") {
+        fn decoded_values_are_encoded_unchanged(text in "[-+0-9]{0,16}") {
             let mut reader = Reader::new(text.as_bytes());
             if let Ok(value) = reader.signed() {
                 let mut out = Vec::new();

@@ -1,8 +1,8 @@
 //! One connection's requests and replies, without the connection: bytes out, bytes in.
 //!
-//! Two things are decided here. Replies are given to whoever asked, in whatever order they come and in whatever pieces. And a mom is never sent
-//! more than it surely reads whole: what it has not proved to have read is bounded, and where nothing proves it by itself a question is asked
-//! whose answer does.
+//! It decides two things. Replies go to their requesters, in any order and in pieces of any size. And a mom is never
+//! sent more than it surely reads completely: the unconfirmed bytes are bounded, and if no reply confirms them, a
+//! probe request is sent.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,12 +19,12 @@ use super::request::{Caller, Command, Verb};
 /// The most bytes of requests that may be on their way at a time. A mom reads in order, so a reply proves that all before it was read.
 const MOST_UNREAD_BYTES: u64 = LARGEST_REQUEST_BYTES as u64;
 
-/// The most bytes of an answer that is not whole, where no packet says its length: reading begins anew with each piece.
+/// The most bytes of an incomplete answer without a packet length: decoding starts again with each piece.
 const LARGEST_BARE_BYTES: usize = 1024 * 1024;
 
-/// Who waits for an answer.
+/// The receiver of an answer.
 pub trait Waiter {
-    /// Whether nobody does any more; then a request that has not gone out is not sent.
+    /// Whether the receiver is gone; then an unsent request is dropped.
     fn is_gone(&self) -> bool {
         false
     }
@@ -35,9 +35,9 @@ pub trait Waiter {
 pub struct Finished<W> {
     /// Its name.
     pub event: EventId,
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
-    /// Who waits.
+    /// The receiver of the answer.
     pub waiter: W,
     /// How it ended.
     pub outcome: Result<Answer>,
@@ -53,13 +53,13 @@ pub struct Engine<W> {
     waiting: VecDeque<Waiting<W>>,
     /// Sent and not answered.
     pending: HashMap<EventId, Pending<W>>,
-    /// The question that is on its way to prove what was read.
+    /// The pending probe, whose answer confirms what was read.
     probe: Option<EventId>,
     sent: u64,
     read: u64,
     incoming: Vec<u8>,
     answered: bool,
-    /// The only nodes that may be asked.
+    /// The only allowed nodes.
     nodes: Option<Vec<NodeId>>,
 }
 
@@ -105,14 +105,14 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Begins anew for another connection. Names of requests go on, so that no two are alike. What has not ended is dropped:
-    /// [`lose`](Self::lose) it first.
+    /// Starts on another connection. Numbers of requests continue, so that all are different. Pending requests are
+    /// dropped: [`lose`](Self::lose) them first.
     pub fn renew(&mut self) {
         let (last_event, nodes) = (self.last_event, self.nodes.take());
         *self = Self { last_event, nodes, ..Self::new(self.caller.clone(), self.framing) };
     }
 
-    /// From now on only these nodes may be asked.
+    /// From now on only these nodes are allowed.
     pub fn restrict(&mut self, nodes: Vec<NodeId>) {
         self.nodes = Some(nodes);
     }
@@ -133,10 +133,10 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// The next bytes to be written, in one piece; none while there is nothing, or the mom has to read first.
+    /// The next bytes to write, in one piece. None: there is nothing to write, or the mom must read first.
     ///
     /// # Errors
-    /// Never for what was taken by [`submit`](Self::submit) alone.
+    /// Never for requests that [`submit`](Self::submit) accepted.
     pub fn next_packet(&mut self) -> Result<Option<Zeroizing<Vec<u8>>>> {
         while self.waiting.front().is_some_and(|waiting| waiting.waiter.is_gone()) {
             self.waiting.pop_front();
@@ -155,10 +155,10 @@ impl<W: Waiter> Engine<W> {
         Ok(Some(packet))
     }
 
-    /// Takes what has come. Each request that it ends is given to `finish`.
+    /// Takes received bytes. Each request that they complete is passed to `finish`.
     ///
     /// # Errors
-    /// The connection is of no use any more; end it with [`lose`](Self::lose).
+    /// The connection is unusable; end it with [`lose`](Self::lose).
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -198,7 +198,7 @@ impl<W: Waiter> Engine<W> {
         self.probe = None;
     }
 
-    /// What it means that the mom hung up.
+    /// The meaning of a disconnect by the mom.
     #[must_use]
     pub fn hung_up(&self) -> Loss {
         if self.answered { Loss::HungUp } else { Loss::Distrust }
@@ -246,7 +246,7 @@ impl<W: Waiter> Engine<W> {
         if packet.len() > LARGEST_REQUEST_BYTES { Err(too_large(packet.len())) } else { Ok(packet) }
     }
 
-    /// Who one is every mom answers itself, at once, whatever else is going on.
+    /// Every mom answers a question about the caller itself and at once, even under load.
     fn send_probe(&mut self) -> Result<Zeroizing<Vec<u8>>> {
         let asked = Asked { verb: Verb::Init, node: None };
         let event = self.new_event();
@@ -271,7 +271,7 @@ impl<W: Waiter> Engine<W> {
                 };
                 let mut reader = Reader::new(message);
                 let head = self.head(&mut reader)?;
-                // An answer to nothing that was asked hurts nobody: its end is known.
+                // An answer without a request does no harm: its length is known.
                 let Some(pending) = self.pending.get(&head.event) else { return Ok(Some((length, None))) };
                 let outcome = decode_rest(pending.asked.verb, head, &mut reader)?;
                 reader.end()?;
@@ -325,7 +325,7 @@ fn length(packet: &[u8]) -> u64 {
     u64::try_from(packet.len()).unwrap_or(u64::MAX)
 }
 
-/// What a mom would hang up on, or misread without a word.
+/// A reason why a mom would disconnect at this request, or misread it.
 fn objection(command: &Command) -> Option<&'static str> {
     if command.node().is_some_and(|node| node.0 < 0) {
         return Some("a node's number is not below zero");

@@ -1,4 +1,5 @@
-//! What a process must know to ask its mom: the variables that PBS gives to every process of a job. They are passed in, never looked up here.
+//! The data that a process needs for its mom: the variables that PBS gives to every process of a job. They are passed
+//! in, never looked up here.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -22,23 +23,23 @@ pub const NODE_FILE: &str = "PBS_NODEFILE";
 /// A process's place in a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
-    /// In whose name is asked.
+    /// The task that sends the requests.
     pub caller: Caller,
-    /// The host's number in the job, which is not that of a node; 0 is where the script runs.
+    /// The host's number in the job, which differs from that of a node; the script runs on 0.
     pub host_index: u32,
     /// The port where the host's mom listens.
     pub port: u16,
     /// The host of every node, where it is known: the lines of the node file.
     pub hosts: Option<Vec<String>>,
-    /// This host's name, where it is known. Only who was attached to the job needs it.
+    /// This host's name, if known. Only a process that was attached to the job needs it.
     pub own_host: Option<String>,
 }
 
 impl Environment {
-    /// From the variables of a process of the job.
+    /// Reads the variables of a process of the job.
     ///
     /// # Errors
-    /// [`TmError::Environment`] for the first that is not there or not what PBS writes.
+    /// [`TmError::Environment`] for the first missing or malformed one.
     pub fn from_variables(get: impl Fn(&'static str) -> Option<Vec<u8>>) -> Result<Self> {
         let get = |variable: &'static str| {
             let set = get(variable).filter(|value| !value.is_empty());
@@ -57,7 +58,7 @@ impl Environment {
         Ok(Self { caller: Caller { job, cookie, task }, host_index, port, hosts: None, own_host: None })
     }
 
-    /// Adds what the node file says, a host a line.
+    /// Adds the hosts of the node file, one per line.
     #[must_use]
     pub fn with_node_file(mut self, text: &str) -> Self {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -72,14 +73,15 @@ impl Environment {
         self
     }
 
-    /// Where the mom listens: on this host alone, whatever its name.
+    /// The mom's address: on this host's loopback, whatever the host's name.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 }
 
-/// Whether a variable tells a process its own place in the job. A child that got its parent's could not speak to its mom any more.
+/// Whether a variable describes a process's own place in the job. A child with its parent's value could not use its
+/// mom any more.
 #[must_use]
 pub fn is_of_one_task(name: &[u8]) -> bool {
     name.starts_with(b"PBS_")
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_variable_is_named() {
         for (change, expected) in [
             ((JOB, ""), "PBS_JOBID is not set"),
             ((COOKIE, ""), "PBS_JOBCOOKIE is not set"),

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and its mom, with what was asked.
+//! Errors between a client and its mom, with the request.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use super::request::Verb;
 /// Result with [`TmError`].
 pub(super) type Result<T> = std::result::Result<T, TmError>;
 
-/// What was asked of whom.
+/// A request and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
     /// The command.
@@ -42,7 +42,7 @@ pub enum TmError {
     Environment {
         /// The variable.
         variable: &'static str,
-        /// What is wrong with it. Its value is not shown.
+        /// The problem. The value is not shown.
         problem: &'static str,
     },
     /// No mom listens on this host.
@@ -57,15 +57,15 @@ pub enum TmError {
     /// The mom has answered no.
     #[error("{asked}: {code}")]
     Refused {
-        /// What was asked.
+        /// The request.
         asked: Asked,
-        /// What it said.
+        /// The error number.
         code: Code,
     },
     /// The connection ended before the answer came.
     #[error("{asked}: {loss}")]
     Lost {
-        /// What was asked.
+        /// The request.
         asked: Asked,
         /// How it ended.
         loss: Loss,
@@ -73,39 +73,39 @@ pub enum TmError {
     /// There was no answer within the timeout.
     #[error("{asked}: no answer within {timeout:?}")]
     TimedOut {
-        /// What was asked.
+        /// The request.
         asked: Asked,
         /// The time it had.
         timeout: Duration,
     },
-    /// It does not fit into what a mom reads in one go.
+    /// It exceeds what a mom reads at once.
     #[error("{asked}: the request has {bytes} bytes, and moms accept at most {most}")]
     TooLarge {
-        /// What was asked.
+        /// The request.
         asked: Asked,
         /// Its size.
         bytes: usize,
         /// The most.
         most: usize,
     },
-    /// What was asked makes no sense, and a mom would hang up on it.
+    /// The request is not valid, and a mom would disconnect.
     #[error("{asked}: {reason}")]
     Invalid {
-        /// What was asked.
+        /// The request.
         asked: Asked,
-        /// What is wrong.
+        /// The problem.
         reason: &'static str,
     },
-    /// The caller was attached to the job, and another host's mom cannot be asked in its name.
+    /// The caller was attached to the job, and so cannot send requests to another host's mom.
     #[error("{asked}: the caller was attached to the job, so only nodes of its own host can be asked")]
     AttachedCaller {
-        /// What was asked.
+        /// The request.
         asked: Asked,
     },
     /// The client was closed.
     #[error("{asked}: the client is closed")]
     Gone {
-        /// What was asked.
+        /// The request.
         asked: Asked,
     },
 }
@@ -114,7 +114,7 @@ pub enum TmError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The mom hung up on the first request. That is all it says when it does not trust the caller.
+    /// The mom disconnected at the first request. It gives no reason when it does not trust the caller.
     #[error(
         "the mom hung up without an answer: the cookie is not that of the job, the job is not known on this host, or the connection did not come from it"
     )]
@@ -125,7 +125,7 @@ pub enum Loss {
     /// The connection broke.
     #[error("the connection to the mom broke: {0}")]
     Broken(Arc<io::Error>),
-    /// What came is nothing that a mom says.
+    /// The received bytes are not a reply of a mom.
     #[error("the mom violates the protocol: {0}")]
     Nonsense(
         #[from]
@@ -137,7 +137,7 @@ pub enum Loss {
     Stuck(Duration),
 }
 
-/// What came is nothing that a mom says.
+/// Why received bytes are not a reply of a mom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Nonsense {
@@ -155,13 +155,13 @@ pub enum Nonsense {
         /// Its version.
         version: i32,
     },
-    /// An answer to nothing that was asked, whose end cannot be known.
+    /// An answer without a request, whose length is unknown.
     #[error("an answer to event {0}, which was not requested")]
     Event(
         /// Its name.
         i32,
     ),
-    /// A reply that goes on and on.
+    /// A reply without an end.
     #[error("a reply of more than {0} bytes")]
     Endless(
         /// The most.
@@ -170,7 +170,7 @@ pub enum Nonsense {
 }
 
 impl TmError {
-    /// What the caller can do about it.
+    /// The kind by the caller's remedy.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -191,7 +191,7 @@ impl TmError {
         }
     }
 
-    /// What the user can do about it.
+    /// The user's remedy.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_was_asked_of_whom() {
+    fn an_error_names_the_request_and_its_target() {
         check(
             TmError::Refused { asked: ASKED, code: Code(17006) },
             "spawn on node 3: no such node, task, job or name (TM_ENOTFOUND, 17006)",

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// A place of a job where tasks can be started: one for every process that the job asked for, in the order of the lines of its node file. Several may be
-/// on one host.
+/// A place in a job where tasks can start: one for every requested process, in the order of the lines of the node
+/// file. Several may be on one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i32);
 
 impl NodeId {
-    /// No node: the parent of what task management has not started.
+    /// No node: the parent of a task that task management has not started.
     pub const NONE: Self = Self(-1);
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// What a request is named, and the answer to it.
+/// The number of a request and of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub i32);
 

@@ -1,21 +1,22 @@
-//! A client of the task management interface of PBS (tm(3)), which is how processes of a job are started on its other hosts.
+//! A client of PBS's task management interface (tm(3)), which starts processes of a job on its other hosts.
 //!
-//! A process of a job asks the mom of its own host, over TCP on loopback; that mom passes on what is for other hosts. All that a mom wants to know is
-//! the job's cookie.
+//! A process of a job sends requests to the mom of its own host, over TCP on loopback. That mom forwards requests for
+//! other hosts. The job's cookie is the only credential.
 //!
 //! | module | what is there |
 //! | --- | --- |
-//! | [`dis`], [`packet`] | numbers and strings as bytes; how messages are kept apart |
-//! | [`request`], [`reply`], `id`, `code` | what is asked and answered, as types and as bytes |
+//! | [`dis`], [`packet`] | numbers and strings as bytes; the framing of messages |
+//! | [`request`], [`reply`], `id`, `code` | requests and answers, as types and as bytes |
 //! | [`engine`] | one connection's requests and replies, without the connection |
-//! | [`environment`] | what a process has to know of its job |
-//! | `nodes` | which node is where |
-//! | [`client`], `connection` | [`Client`], for programs with many things to do at a time; who writes and reads for it |
-//! | [`blocking`] | [`Session`](blocking::Session), for programs that wait: the functions of C stand on it |
+//! | [`environment`] | a process's data about its job |
+//! | `nodes` | the hosts of nodes |
+//! | [`client`], `connection` | [`Client`], for concurrent programs; its task for reading and writing |
+//! | [`blocking`] | [`Session`](blocking::Session), for blocking programs: the C functions use it |
 //!
-//! Three habits of moms shape it. What they do not like they hang up on without a word, so everything is checked before it is sent. They read a
-//! packet with one read and lose it when a part is still on its way, so packets are small, written at once and few. And about a mom
-//! that has died nobody is told, so all but the wait for a task's end has a deadline.
+//! Three properties of moms shape it. They disconnect without a message at invalid requests, so everything is checked
+//! before it is sent. They read a packet with one read, and lose it if a part is still in transit, so packets are
+//! small, written at once and few. And the death of a mom is not reported, so everything has a deadline except
+//! waiting for a task's end.
 
 pub mod blocking;
 pub mod client;

@@ -1,4 +1,5 @@
-//! Which node is where. A mom tells only the nodes' numbers; their hosts are the lines of the node file, in the same order.
+//! The hosts of nodes. A mom reports only the nodes' numbers; their hosts are the lines of the node file, in the same
+//! order.
 
 use super::environment::Environment;
 use super::id::NodeId;
@@ -18,7 +19,7 @@ pub struct Node {
 pub struct Nodes(Vec<Node>);
 
 impl Nodes {
-    /// What the mom and the node file say. A file with another number of lines is not believed.
+    /// Combines the mom's answer and the node file. A file with another number of lines is ignored.
     #[must_use]
     pub fn new(roots: &Roots, environment: &Environment) -> Self {
         let hosts = environment.hosts.as_ref().filter(|hosts| hosts.len() == roots.nodes.len());
@@ -51,7 +52,7 @@ impl Nodes {
         Some(found)
     }
 
-    /// The nodes on a host, whose name may be written with or without its domain.
+    /// The nodes on a host, whose name may have its domain or not.
     #[must_use]
     pub fn on_host(&self, name: &str) -> Vec<NodeId> {
         let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();

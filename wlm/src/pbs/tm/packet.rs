@@ -1,16 +1,17 @@
-//! Packets: how messages are kept apart on a connection.
+//! Packets: the framing of messages on a connection.
 //!
-//! Since OpenPBS 20 every message is one packet: six bytes that say so, a byte for its type, four for the length of what follows. Servers
-//! before that send the same messages bare, one after the other, and only who knows what was asked knows where an answer ends.
+//! Since OpenPBS 20 every message is one packet: six bytes of magic, one byte for its type, four for the length of
+//! the body. Earlier servers send the same messages without frames, and the end of an answer follows only from the
+//! request.
 
-/// What every packet begins with.
+/// The beginning of every packet.
 const MAGIC: [u8; 6] = *b"PKTV1\0";
 
 /// Bytes before the message of a packet.
 pub const HEADER_BYTES: usize = 11;
 
-/// The largest packet that may be sent to a mom. It takes what the first read of a packet gives and waits for no more (`do_tcp` in mom_main.c):
-/// of larger ones parts are lost now and then, and with them the connection.
+/// The largest packet for a mom. It uses the result of the first read of a packet and waits for no more (`do_tcp` in
+/// mom_main.c): parts of larger ones are lost now and then, and with them the connection.
 pub const LARGEST_REQUEST_BYTES: usize = 60_000;
 
 /// The largest message that is taken. A job would need a million tasks on one host for more.
@@ -36,7 +37,7 @@ pub enum PacketError {
     /// It would be larger than allowed.
     #[error("a packet of {length} bytes where {most} are allowed")]
     TooLarge {
-        /// What its header says.
+        /// The length in its header.
         length: u32,
         /// The most.
         most: usize,
@@ -55,11 +56,11 @@ pub fn seal(message: &[u8]) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// The message of the first packet in `bytes`, and how many bytes the packet has; none while it is not whole. The type is not looked at: moms
-/// leave whatever was in their memory there.
+/// The message of the first packet in `bytes`, and the packet's size. None: it is incomplete. The type is ignored:
+/// moms leave it uninitialised.
 ///
 /// # Errors
-/// As soon as it is known that no packet of that size can come.
+/// A packet of that size cannot be valid.
 pub fn open(bytes: &[u8], most: usize) -> Result<Option<(&[u8], usize)>, PacketError> {
     let begun = bytes.len().min(MAGIC.len());
     if bytes[..begun] != MAGIC[..begun] {

@@ -1,6 +1,7 @@
-//! Every recording of what went between tools and moms, read and written again. A case is a folder under `tests/fixtures/pbs/VERSION/` with a file
-//! `exchanges`: `#` and what was tried; `connect`; `>` (to the mom) or `<` and the bytes that one side wrote; `=` and what a decoder that shares nothing
-//! with this one made of each of their packets, ending in `...` where it knows no more or a mom reads no further; `closed by ...` and `silence`.
+//! Decodes and encodes every recording of the traffic between tools and moms. A case is a folder under
+//! `tests/fixtures/pbs/VERSION/` with a file `exchanges`. Its lines: `#` and the purpose; `connect`; `>` (to the mom)
+//! or `<` and the bytes of one side; `=` and the result of an independent decoder for each of their packets, ending
+//! in `...` where that knows no more or a mom reads no further; `closed by ...` and `silence`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,7 +14,7 @@ use super::packet::{self, HEADER_BYTES, LARGEST_REPLY_BYTES};
 use super::reply::{Answer, ReplyHead, decode_rest, encode};
 use super::request::{Command, Head, PROTOCOL, VERSION, Verb};
 
-/// What the packets of one connection are, a line each; and how many were written again to the very same bytes.
+/// The decoded packets of one connection, one per line; and how many were encoded again to the same bytes.
 #[derive(Default)]
 struct Session {
     verbs: HashMap<EventId, Verb>,
@@ -39,7 +40,7 @@ impl Session {
         line
     }
 
-    /// The request's words; none when it is not one that this client would write.
+    /// The request's text. None: this client would not write such a request.
     fn request(&mut self, reader: &mut Reader<'_>, line: &mut String) -> Result<Option<Vec<u8>>, DisError> {
         let head = Head::decode(reader)?;
         self.verbs.insert(head.event, head.verb);
@@ -103,7 +104,7 @@ fn words(command: &Command) -> String {
     node + &rest
 }
 
-/// All packets of what one side wrote in a row, told as lines; and what is left of them.
+/// Decodes all packets of one side's consecutive bytes to lines; and the remaining bytes.
 fn take_lines(session: &mut Session, to_mom: bool, bytes: &mut Vec<u8>) -> Vec<String> {
     let mut lines = Vec::new();
     while let Ok(Some((_, length))) = packet::open(bytes, LARGEST_REPLY_BYTES) {

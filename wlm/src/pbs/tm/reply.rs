@@ -1,4 +1,4 @@
-//! Replies: what a mom answers, from bytes and as bytes.
+//! Replies: a mom's answers, from bytes and as bytes.
 
 use super::code::Code;
 use super::dis::{DisError, Reader, put_bytes, put_signed, put_unsigned};
@@ -7,13 +7,13 @@ use super::request::{PROTOCOL, VERSION, Verb};
 
 /// The code of a good reply.
 const OKAY: i32 = 0;
-/// The code of a bad one, behind which the error number stands.
+/// The code of a failure; the error number follows.
 const ERROR: i32 = 999;
 
 /// The most bytes of a string in a reply.
 const MOST_BYTES: usize = super::packet::LARGEST_REPLY_BYTES;
 
-/// What a good reply says.
+/// The content of a successful reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// To [`Verb::Init`].
@@ -32,7 +32,7 @@ pub enum Answer {
     Info(Vec<u8>),
 }
 
-/// Where a task stands in its job.
+/// A task's place in its job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Roots {
     /// Every node of the job.
@@ -46,14 +46,14 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Whether the task was attached: then only its own host can be asked in its name.
+    /// Whether the task was attached: then it can send requests only to its own host.
     #[must_use]
     pub fn is_attached(&self) -> bool {
         self.parent_node == NodeId::NONE.0 && self.parent_task == TaskId::SCRIPT.0
     }
 }
 
-/// What stands before a reply's own values.
+/// The head of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHead {
     /// The number of the protocol.
@@ -87,10 +87,10 @@ impl ReplyHead {
     }
 }
 
-/// Reads what follows the head in an answer to `verb`: the answer, or the error number.
+/// Decodes the rest of an answer to `verb`: the answer, or the error number.
 ///
 /// # Errors
-/// Anything else is there.
+/// The bytes are something else.
 pub fn decode_rest(
     verb: Verb,
     head: ReplyHead,
@@ -99,7 +99,7 @@ pub fn decode_rest(
     match head.code {
         OKAY => Answer::decode(verb, reader).map(Ok),
         ERROR => Ok(Err(Code(reader.signed()?))),
-        // A mom that could not fork says so in the code itself, and names a task all the same.
+        // A mom that could not fork puts the error into the code itself, and still sends a task number.
         code if verb == Verb::Spawn => reader.unsigned().map(|_| Err(Code(code))),
         code => Ok(Err(Code(code))),
     }

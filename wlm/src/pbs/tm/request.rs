@@ -1,6 +1,6 @@
-//! Requests: what is asked of a mom, as bytes and from bytes.
+//! Requests to a mom, as bytes and from bytes.
 //!
-//! Writing is what the client does. Reading is for those who answer: a stand-in for a mom, and tests of recordings.
+//! The client encodes. The decoder is for servers: a stand-in for a mom, and tests of recordings.
 
 use std::fmt;
 
@@ -17,25 +17,25 @@ pub const VERSION: i32 = 2;
 /// The most bytes of a string in a request.
 const MOST_BYTES: usize = super::packet::LARGEST_REPLY_BYTES;
 
-/// What lets its bearer use a job: whoever has it can start programs as the job's owner. `Debug` shows nothing of it, and it is wiped
-/// from memory when dropped.
+/// The credential of a job: its holder can start programs as the job's owner. `Debug` does not show it, and it is
+/// wiped from memory when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cookie(Vec<u8>);
 
 impl Cookie {
-    /// A cookie as it stands in `PBS_JOBCOOKIE`.
+    /// A cookie from `PBS_JOBCOOKIE`.
     #[must_use]
     pub fn new(text: impl Into<Vec<u8>>) -> Self {
         Self(text.into())
     }
 
-    /// No cookie: what an attach needs.
+    /// No cookie, for an attach.
     #[must_use]
     pub fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Whether it is none.
+    /// Whether there is no cookie.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
@@ -60,7 +60,7 @@ impl fmt::Debug for Cookie {
     }
 }
 
-/// Who asks: a task of a job.
+/// The sender of requests: a task of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The job's id, in full.
@@ -71,10 +71,10 @@ pub struct Caller {
     pub task: TaskId,
 }
 
-/// The commands, by what they are for.
+/// The kinds of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Who am I, and which nodes are there.
+    /// The caller's place, and the list of nodes.
     Init,
     /// Which tasks are on a node.
     Tasks,
@@ -84,11 +84,11 @@ pub enum Verb {
     Signal,
     /// Tell when a task has ended.
     Obit,
-    /// What a node is and what the job may use.
+    /// The properties of a node and the resources of the job.
     Resources,
     /// Leave bytes under a name.
     Publish,
-    /// Read what a task has left under a name.
+    /// Read the data that a task has left under a name.
     Subscribe,
     /// Make a running session a task.
     Attach,
@@ -152,10 +152,10 @@ impl fmt::Display for Verb {
     }
 }
 
-/// What is asked.
+/// A command.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Who am I, and which nodes are there.
+    /// The caller's place, and the list of nodes.
     Init,
     /// Which tasks are on a node.
     Tasks {
@@ -168,7 +168,7 @@ pub enum Command {
         node: NodeId,
         /// The program and its arguments, in any bytes but zero.
         argv: Vec<Vec<u8>>,
-        /// Variables as `NAME=value`, over those that the mom gives.
+        /// Variables as `NAME=value`, in place of the mom's values.
         variables: Vec<Vec<u8>>,
     },
     /// Send a signal to all processes of a task's session.
@@ -187,7 +187,7 @@ pub enum Command {
         /// The task.
         task: TaskId,
     },
-    /// What a node is and what the job may use.
+    /// The properties of a node and the resources of the job.
     Resources {
         /// The node.
         node: NodeId,
@@ -199,7 +199,7 @@ pub enum Command {
         /// The bytes.
         info: Vec<u8>,
     },
-    /// Read what a task has left under a name.
+    /// Read the data that a task has left under a name.
     Subscribe {
         /// A node of the task's host.
         node: NodeId,
@@ -210,12 +210,12 @@ pub enum Command {
     },
     /// Make the session of a process a task of the job.
     Attach {
-        /// Who asks.
+        /// The caller.
         uid: i32,
         /// The process.
         pid: i32,
     },
-    /// A command that no PBS carries out. A mom reads it up to its node before it says so.
+    /// A command that no PBS supports. A mom reads it up to its node before it refuses.
     Other {
         /// Its number.
         number: i32,
@@ -225,7 +225,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// What it is for.
+    /// Its kind.
     #[must_use]
     pub fn verb(&self) -> Verb {
         match self {
@@ -339,14 +339,14 @@ impl fmt::Debug for Command {
     }
 }
 
-/// What stands before the command's own values.
+/// The head of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The number of the protocol.
     pub protocol: i32,
     /// Its version.
     pub version: i32,
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// The command.
     pub verb: Verb,
@@ -475,7 +475,7 @@ mod tests {
             let message = command.encode(&caller, EventId(1)).unwrap();
             let mut reader = Reader::new(&message[..cut.index(message.len())]);
             let read = Head::decode(&mut reader).and_then(|head| Command::decode(head.verb, &mut reader));
-            // What has no values of its own is whole as soon as its head is.
+            // A command without values is complete as soon as its head is.
             prop_assert!(read == Err(DisError::Short), "{read:?}");
         }
     }

@@ -27,12 +27,12 @@ fn with_layout(host: FakeHost, name: &str, layout: &str) -> FakeHost {
     host.with_answer(&format!("/bin/sattach --layout {name}"), layout, "")
 }
 
-/// Job 7 that runs, with these steps when asked for by `name`.
+/// The running job 7 with these steps, queried by `name`.
 fn running(name: &str, steps: &str) -> FakeHost {
     with_steps(with_jobs(host(), "7", &job("7", "RUNNING")), name, steps)
 }
 
-/// The step, its ranks' hosts and what the ranks have; or the kind of error and its words.
+/// The step, its ranks' hosts and marks; or the kind of error and its text.
 #[track_caller]
 fn check(host: &FakeHost, target: &str, expected: std::result::Result<&str, &str>) {
     let found = adopt(target, host)
@@ -59,14 +59,14 @@ fn the_newest_step_that_is_not_ours_is_meant() {
 }
 
 #[test]
-fn a_step_that_waits_for_its_job_to_have_room_is_none_yet() {
+fn a_step_that_waits_for_room_in_its_job_is_not_ready() {
     let steps = format!("StepId=7.TDB {}\n", STEP.replace("RUNNING", "PENDING"));
     check(&running("7", &steps), "7", Err("7: no such step runs in the job"));
     assert!(matches!(adopt("7", &running("7", &steps)), Err(Error::NotYet { .. })));
 }
 
 #[test]
-fn somebody_elses_step_and_layouts_that_do_not_fit() {
+fn another_users_step_and_layouts_that_do_not_fit() {
     let theirs = with_jobs(host(), "7", &job("7", "RUNNING").replace("1000", "1"));
     check(&theirs, "7.0", Err("job 7 belongs to user 1, and this is user 1000"));
     let one = || running("7.0", &format!("StepId=7.0 {STEP}\n"));
@@ -90,7 +90,7 @@ fn a_job_that_does_not_run_tells_why() {
 }
 
 #[test]
-fn what_is_no_step_of_srun() {
+fn targets_that_are_no_step_of_srun() {
     check(&host(), "7.batch", Err("steps that srun has made"));
     check(&host(), "x", Err("'x' names no job of Slurm"));
     check(&host().with_file("/proc/9/comm", "srun\n"), "9", Err("cannot ask the srun with pid 9"));

@@ -1,4 +1,4 @@
-//! srun's arguments, what its tasks know of themselves, and its table against its own help.
+//! srun's arguments, its tasks' variables, and its option table compared with its own help.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::launcher::tests::{check as check_args, check_facts, check_file, words
 use crate::launcher::{dies_with_step, find_by_version, find_by_word, find_node_name, locate, recognize};
 use crate::skip::skip;
 
-// What the launchers really gave, other variables left out.
+// Variables from real launchers, without unrelated ones.
 const SRUN_TASK: &str = "SLURM_GTIDS=0,1 SLURM_LOCALID=1 SLURM_NODEID=0 SLURM_NTASKS=3 SLURM_PROCID=1 \
     SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=3 SLURM_STEP_TASKS_PER_NODE=2,1";
 const SRUN_HET: &str = "SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0 SLURM_HET_SIZE=2 \
@@ -38,14 +38,14 @@ fn the_inner_launcher_wins() {
     check_facts(HYDRA_IN_SLURM, None, Ok((2, 3, Some((0, 1)))));
     check_facts(OMPI_IN_SLURM, None, Ok((2, 3, Some((2, 3)))));
     check_facts(&format!("{BATCH} PMI_RANK=1 PMI_SIZE=2"), None, Ok((1, 2, None)));
-    // srun inside a rank of mpiexec: only who knows the launcher can tell.
+    // srun inside a rank of mpiexec: only the launcher's name decides.
     check_facts(&format!("{SRUN_TASK} PMI_RANK=0 PMI_SIZE=9"), Some(&SRUN_RANKS), Ok((1, 3, Some((1, 2)))));
-    // The number of a task may be that of a rank by chance: the sizes differ.
+    // A task's number may equal a rank's by chance, but the sizes differ.
     check_facts(&format!("{SRUN_TASK} PMI_RANK=1 PMI_SIZE=2"), None, Ok((1, 2, None)));
 }
 
 #[test]
-fn what_was_looked_for_is_said() {
+fn the_searched_variables_are_named() {
     check_facts(
         BATCH,
         None,
@@ -111,7 +111,7 @@ fn options_are_read_as_getopt_long_does() {
     check("-n 2 -- -odd x", Ok("-n 2 | -- S -odd x"));
     check("-n 2 - x", Ok("-n 2 | S - x"));
     check("-J : a", Ok("-J : | S a"));
-    // A beginning of several options that all take a value: srun itself says that it is ambiguous.
+    // A prefix of several options that all take a value: srun itself reports the ambiguity.
     check("--nta 1 a", Ok("--nta 1 | S a"));
     check("--container-image=x a", Ok("--container-image=x | S a"));
 }
@@ -123,7 +123,7 @@ fn parts() {
 }
 
 #[test]
-fn what_srun_has_no_program_for() {
+fn command_lines_without_a_program() {
     check("", Err("nothing to launch: no program in the arguments of srun"));
     check("-n 1", Err("nothing to launch: no program in the arguments of srun"));
     check("--version", Err("nothing to launch: '--version' makes srun print something or try only"));
@@ -152,7 +152,7 @@ fn a_file_with_programs_is_replaced() {
 }
 
 #[test]
-fn what_an_option_says() {
+fn values_of_options() {
     let args = words("-N1 -lN 2 --export=A,B --label a -N 7");
     let parts = locate(&SRUN, &args, &[]).unwrap();
     let value = |name: &str| parts[0].value(name).map(|value| value.to_str().unwrap().to_owned());
@@ -185,12 +185,12 @@ fn it_is_recognized_but_not_in_a_script_as_it_stops_its_ranks_itself() {
     assert_eq!(find_by_version("site-run for slurm 1.0\n"), None);
 }
 
-/// Options of a help text in the style of `  -n, --ntasks=N   text` with what follows the long name.
+/// Options of a help text in the style of `  -n, --ntasks=N   text`, with the text after the long name.
 fn getopt_options(help: &str) -> Vec<(String, Option<char>, String)> {
     let mut options = Vec::new();
     for line in help.lines() {
         let text = line.trim_start();
-        // What stands further to the right is text.
+        // Text further to the right is a description.
         if line.len() - text.len() > 8 {
             continue;
         }

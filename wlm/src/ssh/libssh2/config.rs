@@ -1,5 +1,5 @@
-//! What `ssh -G` says: the user's configuration for one host, with all `Host`, `Match` and `Include` resolved by ssh itself. Source: ssh_config(5), and a recording of
-//! OpenSSH 9.2.
+//! The output of `ssh -G`: the user's configuration for one host, with all `Host`, `Match` and `Include` resolved by
+//! ssh itself. Source: ssh_config(5), and a recording of OpenSSH 9.2.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use gantry_wlm::Host;
 
 use crate::tokens::{Tokens, expand_home};
 
-/// What to make of a key that is not known.
+/// How to handle an unknown key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strict {
-    /// Refuse it, as nobody can be asked.
+    /// Refuse it: there is no user to ask.
     Ask,
     /// Refuse it.
     Yes,
@@ -38,7 +38,7 @@ pub(crate) struct Config {
     pub(crate) strict: Strict,
     /// The caller accepts keys of hosts that are not known.
     pub(crate) accept_new: bool,
-    /// The socket of the user's agent; none: there is none, or it is not to be used.
+    /// The socket of the user's agent. None: there is none, or it must not be used.
     pub(crate) agent: Option<PathBuf>,
     pub(crate) identity_files: Vec<PathBuf>,
     pub(crate) identities_only: bool,
@@ -55,11 +55,12 @@ pub(crate) struct Config {
     pub(crate) public_key_algorithms: Vec<String>,
     send_env: Vec<String>,
     set_env: Vec<(String, String)>,
-    /// What is set and libssh2 does not have.
+    /// Settings that libssh2 does not support.
     foreign: Vec<String>,
 }
 
-/// Settings that change whom we speak to, or whom we trust, and that only the OpenSSH client has. With the values that they have when they are not set.
+/// Settings that change the peer or the trust in it, and that only the OpenSSH client supports. With their default
+/// values.
 const FOREIGN: [(&str, &[&str]); 8] = [
     ("bindaddress", &["none"]),
     ("bindinterface", &["none"]),
@@ -119,10 +120,10 @@ fn parse_variable(pair: &str) -> Option<(String, String)> {
 }
 
 impl Config {
-    /// Reads what `ssh -G` has printed for `host`.
+    /// Parses the output of `ssh -G` for `host`.
     ///
     /// # Errors
-    /// Why only the OpenSSH client can follow it.
+    /// Why only the OpenSSH client supports it.
     pub(crate) fn parse(host: &str, text: &str, machine: &dyn Host) -> Result<Self, String> {
         let said = Said(text);
         let text_of = |name: &'static str| said.one(name).ok_or(format!("ssh -G says no {name}"));
@@ -190,7 +191,7 @@ impl Config {
     /// Why only the OpenSSH client can follow this, if that is so.
     pub(crate) fn lacks(&self) -> Option<String> {
         let shared = self.control_path.as_ref().filter(|path| {
-            // A socket that nobody listens on is what a master has left that was killed.
+            // A socket without a listener is the remains of a killed master.
             std::os::unix::net::UnixStream::connect(path).is_ok()
         });
         if shared.is_some() {
@@ -204,7 +205,7 @@ impl Config {
         self.accept_new || matches!(self.strict, Strict::AcceptNew | Strict::No)
     }
 
-    /// The variables that the host is told.
+    /// The variables to send to the host.
     pub(crate) fn variables(&self, machine: &dyn Host) -> Vec<(String, String)> {
         let sent = machine.environment().into_iter().filter_map(|(name, value)| {
             let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
@@ -229,7 +230,7 @@ fn fits(name: &str, pattern: &str) -> bool {
     }
 }
 
-/// The agent's socket: the environment's, unless the configuration says which.
+/// The agent's socket: the configured one, else that of the environment.
 fn find_agent(said: Option<&str>, tokens: &Tokens<'_>) -> Result<Option<PathBuf>, String> {
     let variable = |name: &str| tokens.machine.env(name).map(PathBuf::from);
     Ok(match said {

@@ -59,7 +59,7 @@ fn a_way_through_another_host_and_another_port() {
 }
 
 #[test]
-fn what_only_the_other_client_can_follow() {
+fn configurations_that_only_the_openssh_client_supports() {
     let check = |line: &str, expected: &str| {
         let text = format!("hostname n\nport 22\nuser me\n{line}\n");
         let failed =

@@ -1,4 +1,5 @@
-//! What the bytes of keys say: type and text of public ones, and what a file of a private one tells without being opened. Source: RFC 4253 section 6.6, OpenSSH's PROTOCOL.key.
+//! Parses keys: type and text of public ones, and the unencrypted part of a private key's file. Source: RFC 4253
+//! section 6.6, OpenSSH's PROTOCOL.key.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -36,13 +37,13 @@ pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The first string of some bytes, and what follows it.
+/// The first string of some bytes, and the rest.
 fn take_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
 }
 
-/// The type that a public key says it has.
+/// The type in a public key.
 pub(crate) fn type_of(blob: &[u8]) -> Option<&str> {
     std::str::from_utf8(take_string(blob)?.0).ok()
 }
@@ -71,7 +72,7 @@ pub(crate) fn is_foreign(key_type: &str) -> bool {
     key_type.contains("-cert-v") || key_type.starts_with("sk-") || key_type.starts_with("webauthn-")
 }
 
-/// What a file of a private key tells without its passphrase.
+/// The part of a private key's file that needs no passphrase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyFile {
     /// It needs a passphrase.
@@ -80,7 +81,7 @@ pub(crate) struct KeyFile {
     pub(crate) public: Option<Vec<u8>>,
 }
 
-/// What a private key's file says; none when it is no such file.
+/// Parses a private key's file. None: it is another file.
 pub(crate) fn parse_private(text: &str) -> Option<KeyFile> {
     let body = text.split_once("-----BEGIN ")?.1;
     let (kind, body) = body.split_once("-----")?;
@@ -108,7 +109,7 @@ pub(crate) fn parse_public(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Made by ssh-keygen for this test, of no use to anybody.
+    /// Made by ssh-keygen for this test only.
     const PRIVATE: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\n\
         b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n\
         QyNTUxOQAAACDqWVe1CSj0EvJDX3/xUR6JoyulbC2mRt2YoF/d4KvdOgAAAJBIdQVaSHUF\n\

@@ -1,11 +1,12 @@
-//! What the user's and the system's files know of a host's keys. `ssh-keygen -F` finds the lines, hashed names and patterns included; here they are read and judged as the
-//! OpenSSH client judges them. Source: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT.
+//! The host's keys in the user's and the system's files. `ssh-keygen -F` finds the lines, including hashed names and
+//! patterns; this module parses and checks them as the OpenSSH client does. Source: sshd(8), SSH_KNOWN_HOSTS FILE
+//! FORMAT.
 
 use std::path::{Path, PathBuf};
 
 use crate::keys::type_of_algorithm;
 
-/// What stands before a line.
+/// The marker of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// Nothing: it is the host's key.
@@ -23,16 +24,16 @@ pub(crate) struct Entry {
     pub(crate) key_type: String,
     /// In base64 without padding.
     pub(crate) key: String,
-    /// Where it stands.
+    /// The file of the line.
     pub(crate) file: PathBuf,
     pub(crate) line: u32,
 }
 
-/// All that is known of a host.
+/// All known keys of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known(pub(crate) Vec<Entry>);
 
-/// What a key is to be taken for.
+/// The verdict about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict<'a> {
     /// It is the host's.
@@ -41,11 +42,11 @@ pub(crate) enum Verdict<'a> {
     Changed(&'a Entry),
     /// It must not be used.
     Revoked,
-    /// Nothing is known of it.
+    /// The host has no known key.
     Unknown,
 }
 
-/// Reads what `ssh-keygen -F` has printed about `file`.
+/// Parses the output of `ssh-keygen -F` for `file`.
 pub(crate) fn parse_found(text: &str, file: &Path) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut line_number = 0;
@@ -85,19 +86,20 @@ impl Known {
         self.plain().next().is_some()
     }
 
-    /// Somebody signs certificates for this host.
+    /// A certificate authority is known for this host.
     pub(crate) fn has_authority(&self) -> bool {
         self.0.iter().any(|entry| entry.mark == Mark::Authority)
     }
 
-    /// The algorithms in the order in which they are wished for: first those of which a key is known, as one of another type would look like an unknown one.
+    /// The algorithms in order of preference: first those of known keys, since a key of another type would look like an
+    /// unknown one.
     pub(crate) fn order(&self, algorithms: &[String]) -> Vec<String> {
         let is_known = |name: &String| self.plain().any(|entry| entry.key_type == type_of_algorithm(name));
         let (first, then): (Vec<String>, Vec<String>) = algorithms.iter().cloned().partition(is_known);
         first.into_iter().chain(then).collect()
     }
 
-    /// What the key is to be taken for.
+    /// The verdict about a key.
     pub(crate) fn judge(&self, key_type: &str, key: &str) -> Verdict<'_> {
         if self.0.iter().any(|entry| entry.mark == Mark::Revoked && entry.key == key) {
             return Verdict::Revoked;
@@ -150,7 +152,7 @@ mod tests {
         check("ssh-ed25519", "AAAA1", Verdict::Same);
         check("ssh-ed25519", "AAAA9", Verdict::Changed(&known.0[0]));
         check("ecdsa-sha2-nistp256", "AAAA2", Verdict::Revoked);
-        // A revoked key of a type says nothing about another one of it, nor does an authority's.
+        // A revoked key does not affect another one of its type, and neither does an authority's.
         check("ecdsa-sha2-nistp256", "AAAA9", Verdict::Unknown);
         check("ssh-rsa", "AAAA3", Verdict::Changed(&known.0[3]));
         check("ssh-rsa", "AAAA5", Verdict::Same);

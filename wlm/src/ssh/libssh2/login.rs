@@ -1,4 +1,4 @@
-//! Who we are: keys of the user's agent, then keys in files. Nobody is asked for anything.
+//! Authenticates the user: by keys of the user's agent, then by keys in files. Never prompts.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,13 +13,13 @@ use crate::keys::{
 use crate::words::{self, Peer};
 use crate::{End, Way, say};
 
-/// What libssh2 says when the host does not take a key: LIBSSH2_ERROR_AUTHENTICATION_FAILED, _PUBLICKEY_UNVERIFIED.
+/// libssh2's errors when the host does not accept a key: LIBSSH2_ERROR_AUTHENTICATION_FAILED, _PUBLICKEY_UNVERIFIED.
 const NOT_TAKEN: [i32; 2] = [-18, -19];
 
-/// Logs in, and says by which method.
+/// Logs in, and returns the method.
 ///
 /// # Errors
-/// The host does not let us in; or the OpenSSH client has ways that libssh2 lacks, and the host may take one of them.
+/// The host refuses; or the OpenSSH client has methods that libssh2 lacks, and the host may accept one of them.
 pub(crate) fn log_in(session: &Session, config: &Config, peer: &Peer) -> Way<&'static str> {
     let methods = match session.auth_methods(&config.user) {
         Ok(methods) => methods.to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn log_in(session: &Session, config: &Config, peer: &Peer) -> Way<&'s
     }
     say(&format!("debug1: Authentications that can continue: {methods}"));
     let offers = |method: &str| methods.split(',').any(|name| name == method);
-    // What might still help when nothing here does.
+    // Other methods that might succeed.
     let mut others = Vec::new();
     if offers("gssapi-with-mic") && config.gssapi {
         others.push("the host accepts GSSAPI".to_owned());
@@ -73,7 +73,8 @@ struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// Tries keys as the OpenSSH client does: those of the agent that are configured, others of the agent, files. Whether one was taken.
+    /// Tries keys as the OpenSSH client does: configured ones of the agent, others of the agent, files. Returns whether
+    /// one was accepted.
     fn try_all(&mut self) -> Way<bool> {
         let identities: Vec<Identity<'_>> =
             self.config.identity_files.iter().map(|path| look_at(path)).collect();
@@ -128,7 +129,7 @@ impl Keys<'_> {
         }
     }
 
-    /// The user's agent and its keys; that there is none, or that it does not answer, is no error.
+    /// The user's agent and its keys. A missing or silent agent is no error.
     fn open_agent(&mut self) -> Option<(Agent, Vec<PublicKey>)> {
         let socket = self.config.agent.as_deref()?;
         let mut agent = self.session.agent().ok()?;

@@ -1,17 +1,18 @@
-//! `gantry-ssh`: runs a command on a host as the OpenSSH client does for us, by libssh2. Its standard input and output are the command's; what it does, and why it failed, is
-//! on standard error in the OpenSSH client's words, so that one reader understands both.
+//! `gantry-ssh`: runs a command on a host by libssh2, as gantry uses the OpenSSH client. Its standard input and
+//! output are the command's. Its messages on standard error are those of the OpenSSH client, so that one parser
+//! understands both.
 //!
-//! It is a program of its own because libssh2 needs OpenSSL, and neither may be loaded into a tool's process. How a host is reached is what the user's own ssh says (`ssh -G`);
-//! whatever libssh2 cannot do, that ssh does in this process's place.
+//! It is a separate program because libssh2 needs OpenSSL, and neither may be loaded into a tool's process. The
+//! user's own ssh tells how a host is reached (`ssh -G`). If libssh2 does not support that, this process becomes ssh.
 //!
 //! | module | what is there |
 //! | --- | --- |
-//! | `config`, `tokens` | what `ssh -G` says; pure |
-//! | `known_hosts`, `keys` | what is known of a host's key, what a key's bytes say; pure |
+//! | `config`, `tokens` | the output of `ssh -G`; pure |
+//! | `known_hosts`, `keys` | known keys of a host, formats of keys; pure |
 //! | `end` | how this program ends, and its lines on standard error |
-//! | `words` | the OpenSSH client's words for what happens; pure |
-//! | `watch` | the time in which the host must have let us in |
-//! | `reach`, `host_key`, `login` | the stream of bytes to the host; whether it is the host; who we are |
+//! | `words` | the OpenSSH client's messages; pure |
+//! | `watch` | the timeout for the login |
+//! | `reach`, `host_key`, `login` | the stream of bytes to the host; the host's identity; the user's identity |
 //! | `relay` | the command's input and output |
 
 mod config;
@@ -111,7 +112,7 @@ fn ask_config(call: &Call, watch: &Watch) -> Way<Config> {
     Ok(config)
 }
 
-/// Has libssh2 use what the configuration allows, and first what tells most of the host's key.
+/// Sets libssh2's algorithms to the allowed ones, with those of known host keys first.
 fn prefer(session: &Session, config: &Config, known: &known_hosts::Known) -> Way<()> {
     let host_keys = known.order(&config.host_key_algorithms);
     let wishes = [
@@ -124,7 +125,7 @@ fn prefer(session: &Session, config: &Config, known: &known_hosts::Known) -> Way
     ];
     let failed = |error: ssh2::Error| End::Openssh(format!("libssh2: {error}"));
     for (kind, wanted) in wishes {
-        // What the configuration does not say is libssh2's own choice.
+        // Algorithms without a setting are libssh2's own choice.
         if wanted.is_empty() {
             continue;
         }
@@ -152,7 +153,7 @@ fn start(session: &Session, config: &Config, command: &OsStr) -> Result<Channel,
     Ok(channel)
 }
 
-/// Becomes the user's OpenSSH client, after a line that says why.
+/// Becomes the user's OpenSSH client, after a line with the reason.
 fn hand_over(call: &Call, reason: &str) -> ExitCode {
     say(&format!("debug1: {TAKEOVER}{reason}"));
     let Some(program) = Machine.find_in_path("ssh") else {

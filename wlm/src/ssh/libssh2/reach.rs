@@ -20,10 +20,10 @@ use crate::{End, Way, say};
 /// Longer than any deadline of the watch: the kernel's own limit, in effect.
 const CONNECT: Duration = Duration::from_secs(600);
 
-/// Most bytes of what a host says before the protocol that are looked at.
+/// The most bytes of a host's output before the protocol that are read.
 const SAID_BYTES: usize = 512;
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub(crate) struct Reached {
     /// The stream's descriptor; libssh2 gets a copy.
@@ -36,16 +36,16 @@ impl Reached {
     /// Ends the command that carries the bytes, if there is one.
     pub(crate) fn close(self) {
         if let Some(proxy) = self.proxy {
-            // It ends by itself when its input does, mostly.
+            // Mostly it ends by itself with its input.
             drop(proxy.kill());
         }
     }
 }
 
-/// Connects, and waits until somebody says something.
+/// Connects, and waits until the peer sends something.
 ///
 /// # Errors
-/// The host's end has failed, in the OpenSSH client's words.
+/// The connection failed, with the OpenSSH client's message.
 pub(crate) fn reach(config: &Config, watch: &Watch) -> Way<Reached> {
     let reached = match build_proxy(config, &Machine)? {
         Some(command) => {
@@ -76,7 +76,7 @@ fn build_proxy(config: &Config, machine: &dyn Host) -> Way<Option<Vec<OsString>>
     Ok(Some([ssh.into()].into_iter().chain(jump.into_iter().map(OsString::from)).collect()))
 }
 
-/// What ssh is told to go through the last of these hosts, which is reached through those before it.
+/// The arguments for ssh to go through the last of these hosts, which is reached through those before it.
 fn build_jump(jump: &str, hostname: &str, port: u16) -> Vec<String> {
     let (before, last) = jump.rsplit_once(',').map_or((None, jump), |(before, last)| (Some(before), last));
     let last = last.strip_prefix("ssh://").unwrap_or(last).trim_end_matches('/');
@@ -132,7 +132,8 @@ fn plain(address: IpAddr) -> String {
     address.to_canonical().to_string()
 }
 
-/// Waits until the host speaks, and passes on what it says before the protocol, such as that it is full. Nothing is taken from libssh2 by that.
+/// Waits until the host sends something, and prints its output before the protocol, such as that it is full. Leaves
+/// libssh2's bytes unread.
 fn greet(reached: &Reached) -> Way<()> {
     let mut bytes = [0; SAID_BYTES];
     let read = loop {

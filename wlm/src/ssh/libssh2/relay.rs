@@ -10,7 +10,7 @@ use ssh2::{BlockDirections, Channel, Session};
 
 use crate::{End, FAILED, Way};
 
-/// After so long without a word the host is asked whether it is there.
+/// After this much silence the host gets a keep-alive request.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// After so many questions without an answer it is not.
@@ -19,7 +19,7 @@ const UNANSWERED: u32 = 4;
 /// Bytes that are on their way in each direction at a time.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Bytes that have come and have not gone yet.
+/// A buffer of bytes that are received and not sent yet.
 #[derive(Debug)]
 struct Pipe {
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ struct Pipe {
     to: usize,
     /// Nothing more will come.
     ended: bool,
-    /// Nobody takes anything any more; what comes is dropped.
+    /// The receiver is gone; further bytes are dropped.
     broken: bool,
 }
 
@@ -40,7 +40,7 @@ impl Pipe {
         self.from == self.to
     }
 
-    /// Takes what there is, if there is room: how many bytes have come; none when it would have to wait.
+    /// Reads available bytes, if there is room, and returns their number. None: it would block.
     fn fill(&mut self, source: &mut dyn Read) -> io::Result<Option<usize>> {
         if self.ended || !self.is_empty() {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Pipe {
         Ok(read)
     }
 
-    /// Gives what there is. Whether something went.
+    /// Writes available bytes. Returns whether some were written.
     fn drain(&mut self, sink: &mut dyn Write) -> io::Result<bool> {
         if self.is_empty() {
             return Ok(false);
@@ -60,7 +60,7 @@ impl Pipe {
         Ok(written > 0)
     }
 
-    /// As [`Pipe::drain`], to somebody whose going away is no reason to end.
+    /// As [`Pipe::drain`], to a receiver whose end is not an error.
     fn drain_or_drop(&mut self, sink: &mut dyn Write) -> bool {
         if self.broken {
             self.from = self.to;
@@ -73,7 +73,7 @@ impl Pipe {
     }
 }
 
-/// What was done; none when it would have to wait.
+/// The result. None: it would block.
 fn tried<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),
@@ -82,10 +82,10 @@ fn tried<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Passes everything on until the command has ended; gives its exit status.
+/// Relays everything until the command has ended; returns its exit status.
 ///
 /// # Errors
-/// The connection has ended before.
+/// The connection ended before.
 pub(crate) fn relay(session: &Session, channel: Channel, socket: BorrowedFd<'_>, host: &str) -> Way<u8> {
     let lost = |_: io::Error| End::Failed(vec![format!("Connection to {host} closed by remote host.")]);
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
@@ -106,7 +106,7 @@ pub(crate) fn relay(session: &Session, channel: Channel, socket: BorrowedFd<'_>,
     }
 }
 
-/// Has a descriptor say when it would wait; gives what it was set to before.
+/// Makes a descriptor non-blocking; returns its previous flags.
 fn without_waiting(end: BorrowedFd<'_>) -> nix::Result<OFlag> {
     let flags = OFlag::from_bits_retain(fcntl(end, FcntlArg::F_GETFL)?);
     fcntl(end, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
@@ -150,7 +150,7 @@ impl<'a> Relay<'a> {
 
     /// One turn of everything. Whether anything moved.
     fn pass_on(&mut self) -> io::Result<bool> {
-        // That nothing came is no end yet: the channel says when it is one.
+        // Zero bytes are no end yet: the channel reports its end separately.
         let mut moved = self.output.fill(&mut self.channel)?.is_some_and(|read| read > 0);
         moved |= self.errors.fill(&mut self.channel.stderr())?.is_some_and(|read| read > 0);
         moved |= self.output.drain_or_drop(&mut Local(self.ends[1]));
@@ -159,7 +159,8 @@ impl<'a> Relay<'a> {
         let read = self.input.fill(&mut Local(self.ends[0])).unwrap_or(Some(0));
         self.input.ended |= read == Some(0);
         moved |= read.is_some();
-        // A command that has ended takes no more; what it has said before may still come, and whether the connection stands is seen by reading.
+        // An ended command takes no more input. Its earlier output may still come, and reading shows whether the
+        // connection is alive.
         moved |= self.input.drain_or_drop(&mut self.channel);
         if self.input.ended && self.input.is_empty() && !self.told_end {
             self.told_end = tried(self.channel.send_eof().map_err(io::Error::from))?.is_some();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gantry_wlm::Host;
 
-/// What tokens stand for.
+/// The values of tokens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tokens<'a> {
     /// The host as the user named it.

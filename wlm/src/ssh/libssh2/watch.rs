@@ -1,5 +1,5 @@
-//! The time in which the host must have let us in: names are looked up and libssh2 speaks in calls that know no deadline, so a thread of its own ends the process when it is up,
-//! and says what was under way.
+//! The timeout for the login. Name lookups and libssh2's calls have no timeout of their own, so a thread ends the
+//! process when the time is up, and reports the phase.
 
 use std::process::exit;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -13,23 +13,23 @@ use nix::unistd::{getpgrp, getpid};
 use crate::words::{Peer, not_connected, not_resolved};
 use crate::{FAILED, say};
 
-/// What is under way.
+/// The current phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// ssh is asked how this host is reached.
+    /// ssh resolves the configuration for this host.
     Ask(String),
     /// The address of this host is looked up.
     Resolve(String),
     /// This host is connected to, at this port.
     Connect(String, u16),
-    /// Who is there has not said anything yet.
+    /// The peer has not sent anything yet.
     Banner(Peer),
-    /// Keys are agreed on, and we say who we are.
+    /// Key exchange and authentication.
     Login(Peer),
 }
 
 impl Phase {
-    /// What is said when the time is up.
+    /// The message at the timeout.
     fn words(&self) -> Vec<String> {
         match self {
             Self::Ask(host) => vec![format!("ssh -G {host} timed out")],
@@ -75,8 +75,8 @@ impl Watch {
     pub(crate) fn end(self) {}
 }
 
-/// Ends this process, whose main thread may hang where nobody can interrupt it, and what ssh runs on its behalf, such as the command of a `Match exec`: that is in
-/// this process's group, where that is its own.
+/// Ends this process, whose main thread may hang in a call that cannot be interrupted. Also ends programs that ssh
+/// runs on its behalf, such as the command of a `Match exec`: those in this process's group, if the group is its own.
 #[expect(clippy::exit, reason = "the main thread may never come back to end this process itself")]
 fn end() -> ! {
     if getpgrp() == getpid() {

@@ -1,4 +1,5 @@
-//! The OpenSSH client's words for what happens here: only those that our reader of that client understands. Source: recordings of OpenSSH 9.2.
+//! The OpenSSH client's messages for events here: only those that gantry's parser of that client understands. Source:
+//! recordings of OpenSSH 9.2.
 
 use std::fmt;
 use std::io;
@@ -14,7 +15,7 @@ use crate::known_hosts::Entry;
 /// libssh2's numbers for a socket that does not give or take any more: LIBSSH2_ERROR_SOCKET_SEND, _SOCKET_DISCONNECT, _SOCKET_TIMEOUT, _SOCKET_RECV, _BAD_SOCKET.
 const CUT: [i32; 5] = [-7, -13, -30, -43, -45];
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) address: String,
@@ -27,7 +28,7 @@ impl Peer {
         Self { address: "UNKNOWN".to_owned(), port: 65535 }
     }
 
-    /// It has let go.
+    /// The peer closed the connection.
     pub(crate) fn closed(&self, how: &str) -> String {
         format!("Connection {how} {} port {}", self.address, self.port)
     }
@@ -44,12 +45,12 @@ impl fmt::Display for Peer {
     }
 }
 
-/// An error in the words of the system.
+/// An error in the system's wording.
 pub(crate) fn system(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_owned(),
         None if error.kind() == io::ErrorKind::TimedOut => "Connection timed out".to_owned(),
-        // The standard library says first what it was about to do.
+        // The standard library puts its attempted step first.
         None => {
             let text = error.to_string();
             text.rsplit_once(": ").map_or(text.clone(), |(_, why)| why.to_owned())
@@ -65,7 +66,7 @@ pub(crate) fn not_connected(hostname: &str, port: u16, why: &str) -> Vec<String>
     vec![format!("ssh: connect to host {hostname} port {port}: {why}")]
 }
 
-/// The other end has let go before it has said who it is.
+/// The peer closed the connection before it identified itself.
 pub(crate) fn closed_early(peer: &Peer, error: Option<&io::Error>) -> Vec<String> {
     let (what, how) = match error {
         None => ("Connection closed by remote host".to_owned(), "closed by"),
@@ -83,7 +84,7 @@ pub(crate) fn is_cut(error: &ssh2::Error) -> bool {
 pub(crate) fn explain_handshake(error: &ssh2::Error, peer: &Peer) -> End {
     match is_cut(error) {
         true => End::Failed(closed_early(peer, None)),
-        // What libssh2 does not understand another client may.
+        // Another client may understand what libssh2 does not.
         false => End::Openssh(format!("libssh2 and the host do not agree: {}", error.message())),
     }
 }

@@ -8,19 +8,19 @@ use super::super::request::{Cookie, Head};
 use super::*;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Somebody {
+struct TestWaiter {
     gone: bool,
 }
 
-impl Waiter for Somebody {
+impl Waiter for TestWaiter {
     fn is_gone(&self) -> bool {
         self.gone
     }
 }
 
-const HERE: Somebody = Somebody { gone: false };
+const HERE: TestWaiter = TestWaiter { gone: false };
 
-fn engine(framing: Framing) -> Engine<Somebody> {
+fn engine(framing: Framing) -> Engine<TestWaiter> {
     let caller = Caller { job: b"1.head".to_vec(), cookie: Cookie::new("AB"), task: TaskId::SCRIPT };
     Engine::new(caller, framing)
 }
@@ -34,7 +34,7 @@ fn spawn(argument: &[u8]) -> Command {
 }
 
 /// The packets that may be sent now, as the mom reads them.
-fn sent(engine: &mut Engine<Somebody>) -> Vec<(Head, Command)> {
+fn sent(engine: &mut Engine<TestWaiter>) -> Vec<(Head, Command)> {
     let mut heads = Vec::new();
     while let Some(packet) = engine.next_packet().unwrap() {
         let message = match engine.framing {
@@ -58,9 +58,9 @@ fn reply(framing: Framing, event: EventId, outcome: std::result::Result<Answer, 
 }
 
 /// Event and outcome of all that ends by these bytes.
-fn heard(engine: &mut Engine<Somebody>, bytes: &[u8]) -> Vec<(EventId, std::result::Result<Answer, i32>)> {
+fn heard(engine: &mut Engine<TestWaiter>, bytes: &[u8]) -> Vec<(EventId, std::result::Result<Answer, i32>)> {
     let mut ended = Vec::new();
-    let finish = |finished: Finished<Somebody>| {
+    let finish = |finished: Finished<TestWaiter>| {
         ended.push((finished.event, finished.outcome.map_err(|error| error.code().0)));
     };
     engine.receive(bytes, finish).unwrap();
@@ -84,7 +84,7 @@ fn replies_are_matched_in_any_order_and_strangers_are_ignored() {
 }
 
 #[test]
-fn what_a_mom_would_hang_up_on_is_not_sent() {
+fn requests_that_make_a_mom_disconnect_are_not_sent() {
     let mut engine = engine(Framing::Packets);
     let variable = |text: &[u8]| Command::Spawn {
         node: NodeId(0),
@@ -126,7 +126,7 @@ fn a_mom_is_asked_whether_it_reads_before_it_is_sent_too_much() {
     assert_eq!(verbs(&out), [Verb::Spawn, Verb::Spawn, Verb::Init]);
     assert!(engine.is_blocked());
     assert_eq!(sent(&mut engine), []);
-    // Its answer is nobody's, and proves that all before it was read.
+    // The probe's answer has no receiver, and confirms that all before it was read.
     let init = Ok(Answer::Init(Roots::default()));
     assert_eq!(heard(&mut engine, &reply(Framing::Packets, out[2].0.event, init)), []);
     let out = sent(&mut engine);
@@ -140,9 +140,9 @@ fn a_mom_is_asked_whether_it_reads_before_it_is_sent_too_much() {
 }
 
 #[test]
-fn what_nobody_waits_for_any_more_is_not_sent() {
+fn a_request_without_a_waiter_is_not_sent() {
     let mut engine = engine(Framing::Packets);
-    engine.submit(&spawn(b"late"), Somebody { gone: true }).unwrap();
+    engine.submit(&spawn(b"late"), TestWaiter { gone: true }).unwrap();
     let event = engine.submit(&spawn(b"in time"), HERE).unwrap();
     let out = sent(&mut engine);
     assert_eq!(out.iter().map(|(head, _)| head.event).collect::<Vec<_>>(), [event]);
@@ -161,7 +161,7 @@ fn a_lost_connection_ends_everything_and_says_why() {
     assert_eq!(ended.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [Some(NodeId(0)), Some(NodeId(1))]);
     assert!(ended.iter().all(|(_, error)| matches!(error, TmError::Lost { loss: Loss::Distrust, .. })));
     engine.renew();
-    // Names go on: an answer to the old connection's request would be nobody's.
+    // Numbers continue: an answer to the old connection's request would match no request.
     assert_eq!(engine.submit(&tasks(0), HERE).unwrap(), EventId(3));
 }
 
