@@ -1,7 +1,8 @@
-//! A connection to the agent on which both sides speak when they like.
+//! A connection to the agent on which both sides may send at any time.
 //!
-//! The library has no thread. Threads that wait read side by side, each for all: whoever takes something in wakes the others. What the socket does not
-//! take at once is kept and goes with whatever is done next, so a frame is never cut short by a deadline.
+//! The library has no thread. Waiting threads read side by side, each for all: a thread that receives data wakes the
+//! others. Bytes that the socket does not take at once are kept and sent with the next operation, so a timeout never
+//! cuts a frame.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -25,31 +26,31 @@ const OUT_BYTES: usize = 128 * 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 128 * 1024;
 
-/// What one side knows of a dialogue. Pure: it is told what came.
+/// The state of one side of a dialogue. Pure: it gets messages.
 pub(crate) trait Party {
-    /// What is said to it.
+    /// The type of received messages.
     type Heard: DeserializeOwned;
-    /// What it says.
+    /// The type of sent messages.
     type Said: Serialize;
 
     /// Something came.
     fn hear(&mut self, heard: Self::Heard);
 
-    /// What is to be said because of what came or was looked for.
+    /// The next message that follows from received messages or calls.
     fn next_word(&mut self) -> Option<Self::Said>;
 
-    /// Why the other side wants no more of this one, if it has said so.
+    /// The reason of the other side for ending the dialogue, if it has sent one.
     fn refused(&self) -> Option<Error> {
         None
     }
 }
 
-/// For how long a call may wait, and what it says when that was not enough.
+/// How long a call may wait, and its error at the timeout.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     pub(crate) phase: &'static str,
     pub(crate) until: Instant,
-    /// What the caller gave.
+    /// The caller's timeout.
     pub(crate) timeout: Duration,
 }
 
@@ -104,7 +105,7 @@ impl<P: Party> Inner<P> {
         encode_onto(what, &mut self.out).map_err(Error::protocol)
     }
 
-    /// Puts on its way what the party has to say by itself.
+    /// Queues the messages that follow from the party's state.
     fn push_words(&mut self) -> Result<(), Error> {
         while let Some(word) = self.party.next_word() {
             self.push(&word)?;
@@ -130,7 +131,7 @@ impl<P: Party> Dialogue<P> {
         Self { stream, inner: Mutex::new(inner) }
     }
 
-    /// Does something with what there is, and says what follows from it.
+    /// Applies a function to the state, and queues the messages that follow.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut P) -> T) -> T {
         let mut inner = self.lock();
         let done = look(&mut inner.party);
@@ -139,7 +140,7 @@ impl<P: Party> Dialogue<P> {
         done
     }
 
-    /// Waits until `ready` finds what it looks for, or a reason not to. With no time it finds what has come.
+    /// Waits until `ready` returns a result or an error. With a timeout of zero it checks received data only.
     pub(crate) fn until<T>(
         &self,
         patience: Patience,
@@ -148,7 +149,8 @@ impl<P: Party> Dialogue<P> {
         self.until_inner(patience, |inner| ready(&mut inner.party))
     }
 
-    /// Puts on its way what `make` gives, as soon as it gives something and there is room. What several threads say is sent in the order in which it was made.
+    /// Queues the message that `make` returns, as soon as it returns one and there is room. Messages of several threads
+    /// are sent in the order in which they were made.
     pub(crate) fn say_when<T>(
         &self,
         patience: Patience,
@@ -169,12 +171,12 @@ impl<P: Party> Dialogue<P> {
         self.say_when(patience, |_| what.take().map(|what| (what, ())))
     }
 
-    /// Waits until the system has all that was said. What it has not taken in time goes with whatever is done next.
+    /// Waits until the system has taken all sent data. The rest goes with the next operation.
     pub(crate) fn flush(&self, patience: Patience) -> Result<(), Error> {
         self.until_inner(patience, |inner| inner.out.is_empty().then_some(Ok(())))
     }
 
-    /// Puts something on its way that goes with whatever is done next.
+    /// Queues a message that goes with the next operation.
     pub(crate) fn say_later(&self, what: &P::Said) {
         // It was encoded before, but for its content.
         drop(self.lock().push(what));
@@ -194,7 +196,7 @@ impl<P: Party> Dialogue<P> {
             let done = ready(&mut inner);
             inner.push_words()?;
             if let Some(done) = done {
-                // What follows from it goes at once where it can; an error of it is the next caller's.
+                // Send the consequences now if possible; the next caller gets an error.
                 drop(self.write(&mut inner));
                 return done;
             }
@@ -208,7 +210,7 @@ impl<P: Party> Dialogue<P> {
         }
     }
 
-    /// Writes and reads what can be at once. True: something has come or gone.
+    /// Writes and reads without blocking. True: data was moved.
     fn move_bytes(&self, inner: &mut Inner<P>) -> Result<bool, Error> {
         let written = self.write(inner);
         let came = self.read(inner)?;
@@ -216,11 +218,11 @@ impl<P: Party> Dialogue<P> {
             inner.push_words()?;
             inner.wake_others();
         }
-        // Who has closed may have said why.
+        // A peer that has closed may have sent a reason before.
         if came { Ok(true) } else { written.map(|bytes| bytes > 0) }
     }
 
-    /// True: something has come, be it the end.
+    /// Returns true if data or the end has come.
     fn read(&self, inner: &mut Inner<P>) -> Result<bool, Error> {
         let mut came = false;
         let mut chunk = std::mem::take(&mut inner.chunk);
@@ -239,7 +241,7 @@ impl<P: Party> Dialogue<P> {
             };
             came = true;
             if let Err(error) = take_in(inner, chunk.get(..count).unwrap_or_default()) {
-                // What comes after it means nothing.
+                // Data after it has no meaning.
                 inner.closed = true;
                 inner.wake_others();
                 return Err(error);
@@ -252,12 +254,12 @@ impl<P: Party> Dialogue<P> {
         Ok(came)
     }
 
-    /// Gives the number of bytes that have gone.
+    /// Returns the number of sent bytes.
     fn write(&self, inner: &mut Inner<P>) -> Result<usize, Error> {
         let mut sent = 0;
         let outcome = loop {
             let Some(rest) = inner.out.get(sent..).filter(|rest| !rest.is_empty()) else { break Ok(sent) };
-            // Without the flag a vanished agent would kill a program that is none of Rust, by SIGPIPE.
+            // Without the flag, a vanished agent would kill a foreign program by SIGPIPE.
             let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
             match send(self.stream.as_raw_fd(), rest, flags) {
                 Ok(count) => sent += count,
@@ -295,7 +297,7 @@ impl<P: Party> Dialogue<P> {
         let polled = poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
         let mut inner = self.lock();
         inner.waiting.retain(|other| !Arc::ptr_eq(other, &woken));
-        // Empty, for whoever uses it next.
+        // Empty it for the next use.
         if matches!(woken.read(), Ok(_) | Err(Errno::EAGAIN)) {
             inner.spare.push(woken);
         }

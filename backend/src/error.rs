@@ -1,4 +1,4 @@
-//! What can go wrong for a daemon, sorted by what it can do about it.
+//! Errors of a daemon, sorted by the daemon's remedy.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ pub enum Error {
     BadEnvironment {
         /// The variable.
         variable: &'static str,
-        /// What it has; empty when it is missing although another one is set.
+        /// Its value; empty when it is missing although another one is set.
         value: OsString,
     },
     /// No agent listens: it has ended, or this process sees another file system than the agent (a container). The session is over.
@@ -32,7 +32,7 @@ pub enum Error {
     Unreachable {
         /// The socket.
         socket: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The socket belongs to another user, so it is not used. See which user runs this process.
@@ -40,20 +40,20 @@ pub enum Error {
     ForeignAgent {
         /// The socket.
         socket: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         found: u32,
-        /// Who we are.
+        /// The user of this process.
         expected: u32,
     },
     /// The agent did not answer in time. The node is overloaded, or the agent is stopped: connect again, with a longer timeout.
     #[error("{phase}: no answer in {} s", .after.as_secs_f64())]
     TimedOut {
-        /// What was being done.
+        /// The attempted step.
         phase: &'static str,
         /// How long it was waited for.
         after: Duration,
     },
-    /// The agent refused, and says why; its hint says what to do.
+    /// The agent refused and gave a reason; the hint names the remedy.
     #[error("get an answer from this node's agent")]
     Refused(#[source] Failure),
     /// The rendezvous cannot be completed: a member ended before it had registered.
@@ -65,7 +65,7 @@ pub enum Error {
     /// The answer does not match the question, or the connection had failed before.
     #[error("ask this node's agent: {reason}")]
     Unusable {
-        /// What is wrong with the connection.
+        /// The problem of the connection.
         reason: &'static str,
     },
     /// A message or a contribution is longer than may be sent so.
@@ -73,7 +73,7 @@ pub enum Error {
     TooLong {
         /// How long it is.
         bytes: u64,
-        /// What is allowed.
+        /// The limit.
         limit: u64,
     },
     /// The connection broke: the agent has ended, and the session with it. Clean up and leave.
@@ -86,7 +86,7 @@ impl Error {
         Self::Protocol(Box::new(error))
     }
 
-    /// What can be done about it, in the terms that all of gantry's errors share.
+    /// The kind by the caller's remedy, as for all errors of gantry.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -101,7 +101,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it, where that is known.
+    /// The user's remedy, if it is known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {

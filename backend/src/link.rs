@@ -34,7 +34,7 @@ impl Link {
             }
             _ => Error::Unreachable { socket: path.to_owned(), source },
         })?;
-        // The kernel noted who called listen(2); that cannot be forged.
+        // The kernel recorded which user called listen(2); that cannot be forged.
         let found = getsockopt(&stream, PeerCredentials)
             .map_err(|error| Error::Unreachable { socket: path.to_owned(), source: error.into() })?
             .uid();
@@ -46,12 +46,13 @@ impl Link {
         }
     }
 
-    /// Asks and waits for the answer. After an error, or a refusal, which comes as one, the agent hears no more of us.
+    /// Sends a request and waits for the answer. After an error, or a refusal, which is also an error, the link is
+    /// closed.
     pub(crate) fn exchange(&self, ask: &Ask, phase: &'static str, timeout: Duration) -> Result<Tell, Error> {
         let mut stream = Timed { stream: &self.stream, until: Instant::now() + timeout };
         let frame = encode(ask).map_err(Error::protocol)?;
         let written = stream.write_all(&frame);
-        // Who refuses us closes at once: then nothing can be written any more, and yet there is a reason to be read.
+        // A refusing agent closes at once: then writing fails, but the reason can still be read.
         let answer = match (read_frame(&mut stream), written) {
             (Ok(Some(body)), _) => decode(&body).map_err(Error::protocol)?,
             (_, Err(error)) | (Err(FrameError::Io(error)), Ok(())) => {
@@ -72,7 +73,7 @@ impl Link {
 }
 
 impl Link {
-    /// The connection for another language than questions and answers. To be called between two of those.
+    /// The stream, for another protocol. Call this between two exchanges.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.stream
     }
@@ -99,13 +100,14 @@ pub(crate) fn open_address(address: &UnixAddr, until: Instant) -> io::Result<Uni
     }
 }
 
-/// Connects to a socket in the abstract name space that a process of our own user listens at.
+/// Connects to a socket in the abstract namespace whose listener is this user's process.
 ///
 /// # Errors
-/// None listens there by that time, or another user does: the name may be another user's, so nothing is to be believed before this.
+/// There is no listener by then, or it belongs to another user. The name may be another user's, so the caller must
+/// not trust it before this check.
 pub fn connect_abstract(name: &str, until: Instant) -> io::Result<UnixStream> {
     let stream = open_address(&UnixAddr::new_abstract(name.as_bytes())?, until)?;
-    // The kernel noted who called listen(2); that cannot be forged.
+    // The kernel recorded which user called listen(2); that cannot be forged.
     let (found, expected) = (getsockopt(&stream, PeerCredentials)?.uid(), geteuid().as_raw());
     if found != expected {
         let why = format!("the socket @{name} belongs to user {found}, not to {expected}");
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(connect_abstract(&name, soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
-    /// Another user's process has the name: it is told apart before a byte is sent.
+    /// Another user's process has the name: it is detected before a byte is sent.
     #[test]
     fn a_listener_of_another_user_is_refused() {
         const SQUATTER: &str = "squatter-of-";

@@ -1,4 +1,4 @@
-//! A daemon's view of its node: connected once, then asked.
+//! A daemon's view of its node: connects once, then sends requests.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::link::Link;
 /// How long [`Backend::connect`] and every question after it may take.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a daemon's agent is, and who the daemon is there.
+/// The address of a daemon's agent, and the daemon's identity there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// The agent's socket.
@@ -73,7 +73,7 @@ pub struct Backend {
     address: Address,
     facts: NodeFacts,
     timeout: Duration,
-    /// Empty after an error: what would come next might be the answer to an earlier question.
+    /// Empty after an error: the next message might be the answer to an earlier request.
     link: Mutex<Option<Link>>,
 }
 
@@ -81,7 +81,7 @@ impl Backend {
     /// Connects to the agent that started this process. Waits for at most [`DEFAULT_TIMEOUT`].
     ///
     /// # Errors
-    /// [`Error::NotStartedByGantry`] where the environment names no agent, and whatever [`Backend::connect_to`] has.
+    /// [`Error::NotStartedByGantry`] if the environment names no agent, and all errors of [`Backend::connect_to`].
     pub fn connect() -> Result<Self, Error> {
         Self::connect_to(&Address::from_environment()?, DEFAULT_TIMEOUT)
     }

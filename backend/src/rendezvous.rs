@@ -1,4 +1,4 @@
-//! For ranks: register data, and get what the others have registered.
+//! For ranks: register data, and get the other ranks' data.
 //!
 //! Every app has a rendezvous of all its ranks. Each rank registers once, any bytes. When all have registered, waiting ranks get all data or single
 //! items. A rank that ends before it has registered breaks the rendezvous. Waiting ranks then get an error that names it.
@@ -46,7 +46,7 @@ use nix::unistd::geteuid;
 use crate::Error;
 use crate::link::{Timed, open_address};
 
-/// How much memory is taken for data before it has come.
+/// How much memory is allocated for data before it has arrived.
 const TRUSTED_BYTES: usize = 1024 * 1024;
 
 /// A rendezvous, as a process of the app sees it.
@@ -81,8 +81,8 @@ impl Rendezvous {
         Self { handle, expected: None, rank: None }
     }
 
-    /// One of this app that its processes create: the first who asks for it with a number makes it, for that many ranks. With another number later it is an
-    /// error, and without one it must be there.
+    /// A rendezvous that this app's processes create: the first request with a number creates it, for that many ranks.
+    /// A later request with another number is an error, and without a number it must exist.
     #[must_use]
     pub fn named(&self, name: Name, expected: Option<u32>) -> Self {
         Self { expected, ..self.other(Resource::Named(name)) }
@@ -95,7 +95,7 @@ impl Rendezvous {
         Self { handle, expected: None, rank: self.rank }
     }
 
-    /// The same, for a process that says which rank it belongs to. The agent finds that out itself, and refuses where it is wrong.
+    /// The same, for a process that names its rank. The agent determines the rank itself, and refuses a wrong one.
     #[must_use]
     pub fn as_rank(self, rank: Rank) -> Self {
         Self { rank: Some(rank), ..self }
@@ -114,7 +114,7 @@ impl Rendezvous {
     /// [`Error::Unreachable`], [`Error::Lost`].
     pub fn register(&self, item: &[u8], timeout: Duration) -> Result<(), Error> {
         let mut asked = self.ask(AskWhat::Put { bytes: item.len() as u64 }, "register", timeout)?;
-        // Who refuses does not take the rest: then there is an answer all the same.
+        // A refusing agent does not read the rest, but still answers.
         let written = asked.timed().write_all(item);
         match (asked.hear(), written) {
             (Ok(Tell::Done), _) => Ok(()),
@@ -169,7 +169,7 @@ impl Rendezvous {
         self.ask(get, "wait for the rendezvous", timeout).map(|asked| asked.stream.into())
     }
 
-    /// How it stands.
+    /// Its state.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
@@ -213,7 +213,7 @@ impl Rendezvous {
         let address = UnixAddr::new_abstract(self.handle.service.as_bytes());
         let stream = address.map_err(io::Error::from).and_then(|address| open_address(&address, until));
         let stream = stream.map_err(unreachable)?;
-        // The kernel noted who called listen(2); that cannot be forged.
+        // The kernel recorded which user called listen(2); that cannot be forged.
         let found = getsockopt(&stream, PeerCredentials).map_err(|error| unreachable(error.into()))?.uid();
         let expected = geteuid().as_raw();
         if found != expected {
@@ -249,7 +249,7 @@ fn parse_variable<T: std::str::FromStr>(variable: &'static str, value: Option<Os
     parsed.ok_or(Error::BadEnvironment { variable, value })
 }
 
-/// Somebody who waits for all items. Dropping it gives that up.
+/// A pending wait for all items. Dropping it cancels the wait.
 #[derive(Debug)]
 pub struct Subscription(Asked);
 
@@ -262,7 +262,7 @@ impl Subscription {
         self.0.take()
     }
 
-    /// As [`Subscription::wait`], into a writer and as it comes. Gives the number of bytes.
+    /// As [`Subscription::wait`], into a writer as data arrives. Returns the number of bytes.
     ///
     /// # Errors
     /// As [`Rendezvous::register`]; [`Error::Lost`] with the writer's error.
@@ -280,7 +280,7 @@ impl AsFd for Subscription {
     }
 }
 
-/// A question that was asked.
+/// A pending request.
 #[derive(Debug)]
 struct Asked {
     stream: UnixStream,
@@ -347,7 +347,7 @@ mod tests {
         assert!(matches!(check(None), Err(Error::NotStartedByGantry { variable: "GANTRY_JOB_HANDLE" })));
         assert!(matches!(check(Some("")), Err(Error::NotStartedByGantry { .. })));
         assert!(matches!(check(Some("job")), Err(Error::BadEnvironment { .. })));
-        let handle = check(Some("gantry+unix://@nobody-here?job")).unwrap();
+        let handle = check(Some("gantry+unix://@no-listener?job")).unwrap();
         let error = Rendezvous::at(handle).wait(Duration::from_secs(5)).unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Filters of the tool's own: a daemon that merges what comes up to its node.
+//! Filters of the tool's own: a daemon merges the parts that come up to its node.
 
 use std::time::Duration;
 
@@ -10,18 +10,19 @@ use super::Channel;
 use crate::Error;
 use crate::dialogue::Patience;
 
-/// Parts to merge: contributions, or what the same filter has made of some. At least two.
+/// Parts to merge: contributions, or results of the same filter. At least two.
 pub type Parts = Vec<Vec<u8>>;
 
-/// How long one word to the agent may take.
+/// The timeout of one message to the agent.
 const WORD: Duration = Duration::from_secs(30);
 
-/// An end of waiting that nobody lives to see.
+/// Practically no timeout.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Channel {
-    /// Says that this daemon is about to serve a filter: what it says after that, a contribution say, comes behind it, so that no reduction that follows is
-    /// begun without this daemon. Then [`serve_filter`](Channel::serve_filter) has to be called, on whichever thread; parts wait for it. Does not wait for the agent.
+    /// Announces that this daemon will serve a filter. Later messages, such as a contribution, come after the
+    /// announcement, so no later reduction begins without this daemon. Then call
+    /// [`serve_filter`](Channel::serve_filter) on any thread; parts wait for it. Does not wait for the agent.
     ///
     /// # Errors
     /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks.
@@ -29,11 +30,12 @@ impl Channel {
         self.say(FromDaemon::Serve { filter: name.to_owned() }, WORD)
     }
 
-    /// Merges for this node's agent, until the channel ends: `merge` gets parts of reductions by the custom filter `name`, and gives one part. Blocks; run it on
-    /// a thread of its own to do something else meanwhile.
+    /// Merges for this node's agent, until the channel ends: `merge` gets parts of reductions by the custom filter
+    /// `name`, and returns one part. Blocks; run it on a separate thread to do other work meanwhile.
     ///
-    /// A part is a daemon's contribution, or a result of `merge` somewhere below; the result must not depend on which parts come together, and in what order.
-    /// Where no daemon of a node serves the filter, or `merge` fails, parts go on unmerged, at last to the tool.
+    /// A part is a daemon's contribution, or a result of `merge` from below; the result must not depend on the grouping
+    /// and order of parts. If no daemon of a node serves the filter, or `merge` fails, parts are passed on unmerged, in
+    /// the end to the tool.
     ///
     /// # Errors
     /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks. The session's orderly end is `Ok`.

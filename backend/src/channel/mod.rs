@@ -65,12 +65,13 @@ impl Channel {
     /// The next message with this tag. Waits for it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]; what has come of it by then is kept. [`Error::Refused`] when the tool gave up sending it in the middle, [`Error::Lost`] when the agent has ended.
+    /// [`Error::TimedOut`]; a partial message is kept. [`Error::Refused`] when the tool stopped sending it in the
+    /// middle, [`Error::Lost`] when the agent has ended.
     pub fn receive(&self, tag: u32, timeout: Duration) -> Result<Vec<u8>, Error> {
         self.read(Some(tag), timeout).map(|(_, bytes)| bytes)
     }
 
-    /// The next message, whatever its tag: the tag and the bytes. Waits for it.
+    /// The next message with any tag: the tag and the bytes. Waits for it.
     ///
     /// # Errors
     /// As [`Channel::receive`].
@@ -78,8 +79,8 @@ impl Channel {
         self.read(None, timeout)
     }
 
-    /// The next message with this tag, to be read as it comes: for what is too large to be held. Waits for its first bytes, and each read for the next ones as
-    /// long as `timeout`.
+    /// The next message with this tag, to be read in pieces: for messages that are too large for memory. Waits up to
+    /// `timeout` for its first bytes, and each read for the next ones.
     ///
     /// # Errors
     /// As [`Channel::receive`].
@@ -179,14 +180,15 @@ impl Channel {
         self.dialogue.until(patience, |state| state.take(number).map_err(Error::Refused).transpose())
     }
 
-    /// Says something, whatever else waits to be sent.
+    /// Sends a message, regardless of the queue.
     fn say(&self, what: FromDaemon, timeout: Duration) -> Result<(), Error> {
         let patience = Patience::new(WRITE, timeout);
         self.dialogue.say(what, patience)?;
         self.dialogue.flush(patience)
     }
 
-    /// Waits until the system has what was said. The agent reads at any time, so it gets a moment even when there is none.
+    /// Waits until the system has taken all sent data. The agent always reads, so it gets a short time even with no
+    /// timeout left.
     fn flush(&self, patience: Patience) -> Result<(), Error> {
         self.dialogue.flush(patience.to(WRITE).at_least(GIVE_UP))
     }
@@ -195,7 +197,7 @@ impl Channel {
 const REST: &str = "wait for the rest of a message";
 const WRITE: &str = "write to this node's agent";
 
-/// How long the last word of something that failed may take.
+/// The timeout for the last message of a failed operation.
 const GIVE_UP: Duration = Duration::from_secs(1);
 
 /// Readable when data has come from the agent: for programs that poll. Then call with a deadline of zero, which finds its message or

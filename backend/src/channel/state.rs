@@ -1,4 +1,4 @@
-//! What a daemon's end of a channel knows. Pure: it is told what came, and finds what somebody waits for.
+//! The state of a daemon's end of a channel. Pure: it gets messages, and finds those that callers wait for.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,11 +13,11 @@ use crate::dialogue::Party;
 pub(super) struct State {
     messages: VecDeque<Message>,
     last: u64,
-    /// What the agent is to get back for what was taken or abandoned.
+    /// Credit to return to the agent for taken or abandoned data.
     owed: u32,
-    /// What may be sent unasked.
+    /// Credit for sending without a request.
     credit: u32,
-    /// What contributions may cost that nobody has asked for.
+    /// Credit for contributions that were not requested yet.
     room: u32,
     rounds: HashMap<u32, u64>,
     /// Contributions that are not through.
@@ -31,10 +31,10 @@ struct Message {
     number: u64,
     tag: u32,
     claimed: bool,
-    /// Nobody reads the rest.
+    /// The reader has given up the rest.
     abandoned: bool,
     pieces: VecDeque<(Vec<u8>, u32)>,
-    /// All of it has come, or will not come.
+    /// It is complete, or was cut off.
     ended: Option<Result<(), Failure>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Taken {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
-    /// What its first chunk costs while nobody has asked for it.
+    /// The cost of its first chunk until it is requested.
     early: u32,
     granted: u32,
     /// There is more than the first chunk.
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// The first message that nobody has, of this tag or any. From now on it is the caller's.
+    /// Claims for the caller the first free message with this tag, or with any.
     pub(super) fn claim(&mut self, tag: Option<u32>) -> Option<u64> {
         let fits = |message: &&mut Message| !message.claimed && tag.is_none_or(|tag| tag == message.tag);
         let message = self.messages.iter_mut().find(fits)?;
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// Nobody reads the rest of a message.
+    /// Gives up the rest of a message.
     pub(super) fn abandon(&mut self, number: u64) {
         let Some(message) = self.messages.iter_mut().find(|message| message.number == number) else {
             return;
@@ -181,7 +181,7 @@ impl State {
         Some(round)
     }
 
-    /// What more of a contribution may be sent; `Some(None)`: nobody wants it any more.
+    /// How much more of a contribution may be sent. `Some(None)`: it is not wanted any more.
     pub(super) fn granted(&mut self, tag: u32, round: u64) -> Option<Option<u32>> {
         let part = self.parts.get_mut(&(tag, round))?;
         if part.over {
@@ -198,7 +198,7 @@ impl State {
         }
     }
 
-    /// Parts that are to be merged by the filter of this name.
+    /// Parts for the filter of this name.
     pub(super) fn next_job(&mut self, filter: &str) -> Option<Job> {
         let at = self.jobs.iter().position(|job| job.complete && job.filter == filter)?;
         self.jobs.remove(at)
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// What the agent gets back.
+    /// The credit to return to the agent.
     fn paid(state: &mut State) -> u32 {
         match state.next_word() {
             Some(FromDaemon::Taken { cost }) => cost,
@@ -298,13 +298,13 @@ mod tests {
         assert_eq!(state.take(first).unwrap().unwrap().bytes, b"a");
         assert_eq!(state.claim(Some(2)), None);
         let third = state.claim(Some(1)).unwrap();
-        assert_eq!(state.claim(None), None, "somebody has it");
+        assert_eq!(state.claim(None), None, "another caller has it");
         state.unclaim(third, Vec::new());
         assert_eq!(state.claim(None), Some(third));
     }
 
     #[test]
-    fn what_was_taken_of_a_message_that_did_not_come_in_time_comes_first_and_costs_nothing() {
+    fn the_kept_part_of_a_late_message_comes_first_and_costs_no_credit() {
         let mut state = State::default();
         state.hear(message(1, b"so", false));
         let number = state.claim(Some(1)).unwrap();

@@ -1,4 +1,4 @@
-//! Dialogues whose other side the test plays.
+//! Dialogues with the test as the other side.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -7,7 +7,7 @@ use gantry_shared::wire::frame::{decode, encode, read_frame};
 
 use super::*;
 
-/// Counts what it hears, and answers every tenth.
+/// Counts received messages, and answers every tenth.
 #[derive(Debug, Default)]
 struct Counter {
     heard: Vec<u32>,
@@ -52,7 +52,7 @@ fn wait_for(dialogue: &Dialogue<Counter>, number: u32, timeout: Duration) -> Res
 }
 
 #[test]
-fn threads_that_wait_take_in_what_is_for_others_and_wake_them() {
+fn waiting_threads_read_for_others_and_wake_them() {
     let (dialogue, mut other) = begin();
     thread::scope(|scope| {
         let waiting: Vec<_> = (1..=8)
@@ -74,7 +74,7 @@ fn threads_that_wait_take_in_what_is_for_others_and_wake_them() {
 }
 
 #[test]
-fn who_has_no_time_finds_what_has_come_and_nothing_else() {
+fn a_call_without_time_finds_only_received_data() {
     let (dialogue, mut other) = begin();
     assert!(matches!(wait_for(&dialogue, 1, Duration::ZERO), Err(Error::TimedOut { phase: "test", .. })));
     other.write_all(&encode(&1_u32).unwrap()).unwrap();
@@ -82,7 +82,7 @@ fn who_has_no_time_finds_what_has_come_and_nothing_else() {
 }
 
 #[test]
-fn what_the_other_side_does_not_take_in_time_is_said_later_and_whole() {
+fn a_message_that_was_not_taken_in_time_is_sent_later_and_whole() {
     let (dialogue, mut other) = begin();
     // More than the socket and the room here take.
     let mut said = 0_u32;
@@ -107,7 +107,7 @@ fn what_the_other_side_does_not_take_in_time_is_said_later_and_whole() {
 }
 
 #[test]
-fn what_follows_from_what_came_is_said_without_being_asked_for() {
+fn consequences_of_received_messages_are_sent_unasked() {
     let (dialogue, mut other) = begin();
     other.write_all(&[encode(&10_u32).unwrap(), encode(&11_u32).unwrap()].concat()).unwrap();
     wait_for(&dialogue, 11, LONG).unwrap();
@@ -132,7 +132,7 @@ fn the_end_is_an_error_after_all_that_came_before_it_and_a_refusal_is_the_reason
 }
 
 #[test]
-fn what_is_no_frame_ends_it_for_all() {
+fn a_malformed_frame_ends_it_for_all() {
     let (dialogue, mut other) = begin();
     other.write_all(&[0xFF; 16]).unwrap();
     assert!(wait_for(&dialogue, 2, LONG).is_err());

@@ -64,7 +64,7 @@ fn an_agent_that_is_gone_is_unreachable() {
     for _ in 0..2 {
         let error = Backend::connect_to(&address(&socket), DEFAULT_TIMEOUT).unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }) && error.kind() == Kind::Gone, "{error:?}");
-        drop(UnixListener::bind(&socket)); // leaves a socket at which nobody listens
+        drop(UnixListener::bind(&socket)); // leaves a socket without a listener
     }
 }
 
@@ -114,7 +114,7 @@ fn an_agent_of_another_user_is_not_believed() {
     if !nix::unistd::geteuid().is_root() {
         return crate::skip::skip("only root has a second user");
     }
-    // The listener belongs to whoever called listen(2): another process, as nobody.
+    // The listener's owner is the caller of listen(2): another process, as the user `nobody`.
     let scratch = tempfile::tempdir().unwrap();
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let socket = scratch.path().join("agent.sock");
@@ -124,7 +124,8 @@ fn an_agent_of_another_user_is_not_believed() {
     assert!(agent.wait().unwrap().success());
 }
 
-/// Another test as nobody: it binds the socket, says so, and ends when its standard input does, so also when we fail.
+/// Another run of this test program, as the user `nobody`: it binds the socket, reports that, and ends with its
+/// standard input, so also when this test fails.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
 fn foreign_listener(socket: &Path) -> std::process::Child {
     use std::io::BufRead;

@@ -1,7 +1,8 @@
-//! How processes of a job find each other: what programs need first, made of messages.
+//! Bootstrap of a job's communication: collective operations built from messages.
 //!
-//! All of these are for all ranks of all subjobs that exchange messages: everyone calls them, in the same order. A start point is whatever a process wants others
-//! to know of it, such as an address and a port; nothing here looks into it.
+//! All of these are collective over all ranks of all subjobs that exchange messages: all ranks call them, in the same
+//! order. A start point is any data about a process for the others, such as an address and a port; it is not
+//! interpreted here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::{Peer, Runtime, refused};
 use crate::Error;
 
 impl Runtime {
-    /// Gives every process what rank 0 of each subjob says, by the subjob's number. What other ranks say is not looked at.
+    /// Gives every process the data of rank 0 of each subjob, by the subjob's number. Data of other ranks is ignored.
     ///
     /// # Errors
     /// As [`Runtime::receive_from_subjobs`].
@@ -41,7 +42,8 @@ impl Runtime {
         Ok(all)
     }
 
-    /// Gives the job's first process the start points of all: subjob after subjob, rank after rank. All others get none.
+    /// Gives the job's first process the start points of all: subjob after subjob, rank after rank. All other processes
+    /// get none.
     ///
     /// # Errors
     /// As [`Runtime::receive_from_subjobs`].
@@ -51,10 +53,11 @@ impl Runtime {
         self.gather_in_order(start, &order, timeout)
     }
 
-    /// As [`Runtime::master_vector`], where each subjob says at which place it wants to be: numbers from 0, each taken by one. The master is rank 0 of the one at place 0.
+    /// As [`Runtime::master_vector`], but each subjob chooses its place: unique numbers from 0. The master is rank 0 of
+    /// the subjob at place 0.
     ///
     /// # Errors
-    /// [`Error::Refused`] in all processes: places that are no order of the subjobs; as [`Runtime::receive_from_subjobs`].
+    /// [`Error::Refused`] in all processes if the places are not a permutation; as [`Runtime::receive_from_subjobs`].
     pub fn ordered_master_vector(
         &self,
         start: &[u8],
@@ -104,7 +107,7 @@ impl Runtime {
         Ok(Some(order.iter().flat_map(|subjob| all.remove(subjob).unwrap_or_default()).collect()))
     }
 
-    /// A tag of its own for every time: who is late must not be taken for who is early.
+    /// A separate tag for every call, so that messages of a slow process do not mix with those of a fast one.
     fn tag(&self, what: &'static str) -> Result<String, Error> {
         let time = self.job()?.look(|state| {
             let times = state.gathered.entry(what).or_default();
@@ -143,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_unpacked_and_nothing_else() {
+    fn packed_data_is_unpacked_and_other_data_refused() {
         let check = |items: Vec<Vec<u8>>| assert_eq!(unpack(&pack(&items)).unwrap(), items);
         check(vec![]);
         check(vec![vec![]]);

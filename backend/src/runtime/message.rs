@@ -7,6 +7,6 @@ use gantry_types::runtime::Peer;
 pub struct Message {
     /// The sender.
     pub from: Peer,
-    /// What.
+    /// The content.
     pub bytes: Vec<u8>,
 }

@@ -1,7 +1,8 @@
-//! For ranks of a co-allocated job: the barrier at its start, who takes part in it, and messages among its processes.
+//! For ranks of a co-allocated job: the barrier at its start, its structure, and messages among its processes.
 //!
-//! A job has subjobs, each of a workload manager of its own. A program calls [`Runtime::barrier`] before it does anything that could not be undone: it returns when all subjobs have
-//! started and the job was released. Then its processes may exchange messages: between subjobs, which is how they find each other, and within one.
+//! A job has subjobs, each of its own workload manager. A program calls [`Runtime::barrier`] before any action that
+//! cannot be undone. It returns when all subjobs have started and the job was released. Then its processes may
+//! exchange messages: between subjobs, to find each other, and within one.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -24,11 +25,12 @@
 //! # }
 //! ```
 //!
-//! Calls block, with a deadline. The library starts no thread: while a call waits it takes what comes and keeps it by tag, for whichever thread asks for it. So messages may
-//! be asked for in any order and from any number of threads; and who does not call stops those that send to it, once so much is on its way as frontend and agent keep. A message
-//! that was sent is delivered, also when its sender ends at once.
+//! Calls block, with a timeout. The library starts no thread: a waiting call receives all messages and keeps them by
+//! tag for any thread. So messages may be received in any order and from any number of threads. A process that does
+//! not call blocks its senders once frontend and agent hold the maximum. A sent message is delivered even if its
+//! sender ends at once.
 //!
-//! A program that is not part of such a job, and was started by gantry all the same, is a job by itself.
+//! A program that gantry started without such a job is a job by itself.
 
 mod message;
 mod state;
@@ -71,7 +73,7 @@ impl Runtime {
         Ok(Self { dialogue, process: std::process::id(), rank, size })
     }
 
-    /// What is said to the job, in the process that has connected to it.
+    /// The dialogue about the job, in the process that has connected.
     fn job(&self) -> Result<&Dialogue<State>, Error> {
         if self.process == std::process::id() {
             return Ok(&self.dialogue);
@@ -91,10 +93,12 @@ impl Runtime {
         self.size
     }
 
-    /// Waits until all processes of all subjobs are at their barrier and the job is released. Later it returns at once, and so it does in a subjob that takes no part in the barrier.
+    /// Waits until all processes of all subjobs are at their barrier and the job is released. Later calls return at
+    /// once, and so do calls in a subjob that takes no part in the barrier.
     ///
     /// # Errors
-    /// [`Error::Refused`]: the job was killed, or this subjob taken out of it: what was to begin does not, so leave. [`Error::TimedOut`]: call it again.
+    /// [`Error::Refused`]: the job was killed, or this subjob was removed from it: the work must not begin, so exit.
+    /// [`Error::TimedOut`]: call it again.
     /// [`Error::Lost`].
     pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
         let (job, patience) = (self.job()?, Patience::new("pass the barrier", timeout));
@@ -160,7 +164,8 @@ impl Runtime {
         self.send(Scope::Job, to, tag, bytes, timeout)
     }
 
-    /// Takes the next message with this tag that another subjob has sent to this rank, or its own. Waits until there is one.
+    /// Takes the next message with this tag from another subjob to this rank, or to its own subjob. Waits until there
+    /// is one.
     ///
     /// # Errors
     /// [`Error::Refused`]: all other subjobs have ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
@@ -172,7 +177,7 @@ impl Runtime {
         })
     }
 
-    /// Takes the next message with this tag that one process of the job has sent to this one. Waits until there is one.
+    /// Takes the next message with this tag from one process of the job to this one. Waits until there is one.
     ///
     /// # Errors
     /// [`Error::Refused`] names that process: it has ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
@@ -198,7 +203,7 @@ impl Runtime {
         self.send(Scope::Subjob, Peer { subjob: 0, rank }, tag, bytes, timeout)
     }
 
-    /// Takes the next message with this tag that a rank of this subjob has sent to this one. Waits until there is one.
+    /// Takes the next message with this tag from a rank of this subjob to this one. Waits until there is one.
     ///
     /// # Errors
     /// [`Error::Refused`]: all other ranks have ended, and there is none; [`Error::TimedOut`], [`Error::Lost`].
@@ -213,7 +218,7 @@ impl Runtime {
         })
     }
 
-    /// As [`Runtime::receive_from_ranks`], of one rank.
+    /// As [`Runtime::receive_from_ranks`], from one rank.
     ///
     /// # Errors
     /// [`Error::Refused`] names that rank: it has ended, and there is none; [`Error::TimedOut`], [`Error::Lost`].
@@ -250,7 +255,7 @@ impl Runtime {
             let then = if later.is_empty() { Then::Complete } else { Then::More };
             if let Err(error) = job.say(piece(then, now), patience) {
                 if rest.len() < bytes.len() {
-                    // What has come of it is not kept for ever.
+                    // Tell the receiver not to keep the partial message for ever.
                     job.say_later(&piece(Then::GivenUp, &[]));
                 }
                 return Err(error);

@@ -1,4 +1,4 @@
-//! What a process knows of its job. Pure: it is told what came, and finds what somebody waits for.
+//! A process's state of its job. Pure: it gets messages, and finds those that callers wait for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use super::Message;
 use crate::Error;
 use crate::dialogue::Party;
 
-/// What has come.
+/// The received state.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) welcome: Option<(Rank, u32)>,
@@ -24,9 +24,9 @@ pub(super) struct State {
     gone_here: BTreeSet<Rank>,
     /// Processes of the job that have ended.
     gone: BTreeSet<Peer>,
-    /// They are asked for.
+    /// It was subscribed to.
     watching: bool,
-    /// That is to be said.
+    /// The subscription must still be sent.
     watch_due: bool,
     aborted: Option<String>,
     messages: HashMap<(Scope, String), VecDeque<Message>>,
@@ -42,7 +42,7 @@ impl State {
         self.next
     }
 
-    /// The error of whoever waits for a job that is none any more.
+    /// The error for callers that wait for an aborted job.
     pub(super) fn aborted(&self) -> Option<Error> {
         let why = self.aborted.as_ref()?;
         Some(Error::Refused(Failure::new(Kind::Gone, format!("take part in the job: {why}"))))
