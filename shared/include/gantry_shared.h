@@ -47,7 +47,7 @@ typedef struct {
 
 /* Bytes that are given, to be sent or merged. They are read during the call only. */
 typedef struct {
-    gantry_member_t member; /* of a scatter: whom they are for; else it is not looked at */
+    gantry_member_t member; /* of a scatter: the receiver; otherwise ignored */
     const void *bytes;
     size_t size;
 } gantry_part_t;

@@ -1,11 +1,13 @@
 /*
- * For tool daemons in C and C++: where am I, which processes of the application are here, where are my files.
- * Library: libcommontools_be; compile and link with what `pkg-config --cflags --libs common_tools_be` says.
+ * For tool daemons in C and C++: the daemon's node, the application's processes on it, and the daemon's files.
+ * Library: libcommontools_be; compile and link with the output of `pkg-config --cflags --libs common_tools_be`.
  *
- * A daemon is a program that cti_execToolDaemon has started. In any other process calls answer with the value that they have for errors.
- * The first call that needs it connects to the node's agent; it waits for at most 30 s, and so does every later one. Calls may be made from
- * any thread. Memory that is given out is of malloc: strings are for free(), lists for the function named with them. Why a call failed is said by
- * gantry_be_error_str in gantry_be.h.
+ * A daemon is a program that cti_execToolDaemon has started. In any other process calls return their value for
+ * errors.
+ * The first call that needs it connects to the node's agent. It waits for at most 30 s, and so does every later
+ * call.
+ * Calls may be made from any thread. Returned memory is from malloc: free strings with free(), and lists with the
+ * function that is named with them. gantry_be_error_str in gantry_be.h returns the cause of an error.
  */
 #ifndef _COMMON_TOOLS_BE_H
 #define _COMMON_TOOLS_BE_H
@@ -36,10 +38,11 @@ const char *cti_be_version(void);
 /* The workload manager of the application. CTI_WLM_NONE: this is no tool daemon, or its agent is gone. */
 cti_wlm_type_t cti_be_current_wlm(void);
 
-/* The word for a workload manager. Not to be freed. */
+/* The name of a workload manager. Not to be freed. */
 const char *cti_be_wlm_type_toString(cti_wlm_type_t wlm_type);
 
-/* What names the application, the same in the frontend's environment of daemons and on every node. For free(); NULL on error. */
+/* The id of the application, the same in the daemons' environment on the frontend and on every node. For free();
+ * NULL on error. */
 char *cti_be_getAppId(void);
 
 /* The processes that live now, in the order of their ranks. For cti_be_destroyPidList; NULL on error. */
@@ -57,8 +60,8 @@ int cti_be_getNodeFirstPE(void);
 /* How many ranks this node has, with those that have ended. -1 on error. */
 int cti_be_getNodePEs(void);
 
-/* Directories of the daemon's session on this node: its root, programs, libraries, files, and the one for what the daemon writes.
- * All go with the session. For free(); NULL on error. */
+/* Directories of the daemon's session on this node: its root, programs, libraries, files, and a directory for the
+ * daemon's output. All are removed with the session. For free(); NULL on error. */
 char *cti_be_getRootDir(void);
 char *cti_be_getBinDir(void);
 char *cti_be_getLibDir(void);

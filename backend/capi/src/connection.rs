@@ -36,7 +36,7 @@ pub(crate) fn ask<T>(question: impl FnOnce(&Backend) -> Result<T, Error>) -> Res
     })
 }
 
-/// An error of the library as C hears it: they fit after "failed to".
+/// Converts an error of the library for C: its texts fit after "failed to".
 pub(crate) fn fault(error: &Error) -> Fault {
     let found = Fault::of(error.kind(), error, error.hint());
     Fault::new(found.kind(), format!("failed to {}", found.text()))

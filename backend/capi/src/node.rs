@@ -28,13 +28,13 @@ pub extern "C" fn cti_be_current_wlm() -> c_int {
     })
 }
 
-/// The word for a workload manager.
+/// The name of a workload manager.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_be_wlm_type_toString(wlm_type: c_int) -> *const c_char {
     wlm_word(wlm_type).as_ptr()
 }
 
-/// The words stand here once more, as strings that C can keep; a test compares them.
+/// The names are repeated here as static C strings; a test compares them.
 fn wlm_word(number: c_int) -> &'static CStr {
     match number {
         0 => c"No WLM detected",
@@ -50,7 +50,7 @@ fn wlm_word(number: c_int) -> &'static CStr {
     }
 }
 
-/// What names the application.
+/// The id of the application.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_be_getAppId() -> *mut c_char {
     enter("cti_be_getAppId", std::ptr::null_mut(), || memory::string(backend()?.app().to_string().as_bytes()))

@@ -42,7 +42,7 @@ pub extern "C" fn cti_be_findAppPids() -> *mut PidList {
         let pids = match array(&pairs, 0) {
             Ok(pids) => pids,
             Err(fault) => {
-                // SAFETY: made above, and nobody else has it.
+                // SAFETY: allocated above, and this is the only pointer to it.
                 unsafe { release(list) };
                 return Err(fault);
             }
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn cti_be_destroyPidList(pid_list: *mut PidList) {
     }
     enter("cti_be_destroyPidList", (), || {
         GIVEN.take_back(pid_list)?;
-        // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+        // SAFETY: it was on the list of allocations, so it is valid and complete.
         let pids = unsafe { (*pid_list).pids };
         // SAFETY: made with the list, and freed with it.
         unsafe { release(pids) };

@@ -1,20 +1,25 @@
 /*
- * For tools in C and C++: launch a parallel application, held before its first instruction if you like; see where its ranks are; put files and tool
- * daemons next to them; let it go.
- * Library: libcommontools_fe; compile and link with what `pkg-config --cflags --libs common_tools_fe` says.
+ * For tools in C and C++: launch a parallel application, optionally held before its first instruction; see where
+ * its ranks are; put files and tool daemons next to them; release it.
+ * Library: libcommontools_fe; compile and link with the output of `pkg-config --cflags --libs common_tools_fe`.
  *
- * Threads: every function may be called from any thread at any time. Nobody waits for somebody else's application.
- * Errors: every function answers with its value for errors, and cti_error_str then says why, to the thread that has called.
- * Ids: numbers from 1 up; an id is never used again. 0 is no id. An id that is not known, or not any more, is an error and nothing worse.
- * Memory: strings and lists of strings are of malloc and yours to free(), each string and then the list; lists that have a function to destroy them
- * are for that. `const char *` is never for free().
- * Waiting: launches and attaching wait for as long as the workload manager lets them; everything else for at most ten minutes. gantry_setDeadline in
- * gantry.h changes that.
- * Signals: the library installs no handler, and none of your threads is given another signal mask. Its own threads block all signals.
- * fork: a child has a library without any of its parent's applications, and may launch its own. A child that neither executes a program nor ends keeps
- * its parent's connections open, so what its parent leaves behind is then cleaned up only when the child has ended.
- * exit: applications that were launched and not released by cti_releaseApp end with the process, however it ends; sessions are removed. The exit
- * does not wait for that; gantry_finalize in gantry.h does. The library stays in memory until then: dlclose does not take it away.
+ * Threads: every function may be called from any thread at any time. Calls for one application do not wait for
+ * those of another one.
+ * Errors: every function returns its value for errors; cti_error_str then tells the calling thread the cause.
+ * Ids: numbers from 1 up; an id is never used again. 0 is no id. An unknown or expired id is an error and does no
+ * harm.
+ * Memory: strings and lists of strings are from malloc and yours to free(), each string and then the list; lists
+ * with a function to destroy them need that function. Never free() a `const char *`.
+ * Waiting: launches and attaching wait as long as the workload manager lets them; everything else for at most ten
+ * minutes. gantry_setDeadline in gantry.h changes that.
+ * Signals: the library installs no handler, and does not change your threads' signal masks. Its own threads block
+ * all signals.
+ * fork: a child has a library without any of its parent's applications, and may launch its own. A child that
+ * neither executes a program nor ends keeps its parent's connections open. So the remains of its parent are then
+ * cleaned up only when the child has ended.
+ * exit: applications that were launched and not released by cti_releaseApp end with the process, however it ends;
+ * sessions are removed. The exit does not wait for that; gantry_finalize in gantry.h does. The library stays in
+ * memory until then: dlclose does not take it away.
  */
 #ifndef _COMMON_TOOLS_FE_H
 #define _COMMON_TOOLS_FE_H
@@ -78,7 +83,8 @@ typedef enum {
 /* The version of the interface that this library follows: CTI_FE_VERSION. */
 const char *cti_version(void);
 
-/* Why the last call of this thread that failed did so: "FUNCTION: CAUSE (WHAT TO DO)". Never NULL; stays until this thread's next error. */
+/* The cause of this thread's last failed call: "FUNCTION: CAUSE (REMEDY)". Never NULL; stays until this thread's
+ * next error. */
 const char *cti_error_str(void);
 
 /* Copies that into a buffer, cut where it does not fit. 0; ERANGE if there is no room for anything. */
@@ -87,10 +93,10 @@ int cti_error_str_r(char *buf, size_t buf_len);
 /* The workload manager in use. CTI_WLM_NONE on error. */
 cti_wlm_type_t cti_current_wlm(void);
 
-/* The word for a workload manager. */
+/* The name of a workload manager. */
 const char *cti_wlm_type_toString(cti_wlm_type_t wlm_type);
 
-/* The name of this machine for its nodes: what the variable CTI_HOST_ADDRESS says, else its host name. NULL on error. */
+/* The name of this machine for its nodes: the variable CTI_HOST_ADDRESS, else its host name. NULL on error. */
 char *cti_getHostname(void);
 
 /* Sets an attribute. 0; 1 on error. */
@@ -101,13 +107,14 @@ const char *cti_getAttribute(cti_attr_type_t attrib);
 
 /* ---- applications ---- */
 
-/* Launches. `launcher_argv`: what one gives the launcher, without its own name, NULL at the end. `stdout_fd`, `stderr_fd`: where output goes; -1: where
- * yours goes. `inputFile`: what rank 0 reads; NULL: nothing. `chdirPath`: where ranks start; NULL: here. `env_list`: "NAME=VALUE" for ranks, NULL at the
- * end; NULL: none. Descriptors stay yours. 0 on error. */
+/* Launches. `launcher_argv`: the launcher's arguments, without its own name, NULL at the end. `stdout_fd`,
+ * `stderr_fd`: destination of the output; -1: that of this process. `inputFile`: standard input of rank 0; NULL:
+ * nothing. `chdirPath`: the ranks' directory; NULL: the current one. `env_list`: "NAME=VALUE" for ranks, NULL at
+ * the end; NULL: none. Descriptors stay yours. 0 on error. */
 cti_app_id_t cti_launchApp(const char * const launcher_argv[], int stdout_fd, int stderr_fd, const char *inputFile,
                            const char *chdirPath, const char * const env_list[]);
 
-/* As cti_launchApp; what rank 0 reads comes from a descriptor. -1: nothing. */
+/* As cti_launchApp; the standard input of rank 0 is a descriptor. -1: nothing. */
 cti_app_id_t cti_launchApp_fd(const char * const launcher_argv[], int stdout_fd, int stderr_fd, int stdin_fd,
                               const char *chdirPath, const char * const env_list[]);
 
@@ -115,7 +122,7 @@ cti_app_id_t cti_launchApp_fd(const char * const launcher_argv[], int stdout_fd,
 cti_app_id_t cti_launchAppBarrier(const char * const launcher_argv[], int stdout_fd, int stderr_fd, const char *inputFile,
                                   const char *chdirPath, const char * const env_list[]);
 
-/* As cti_launchAppBarrier; what rank 0 reads comes from a descriptor. -1: nothing. */
+/* As cti_launchAppBarrier; the standard input of rank 0 is a descriptor. -1: nothing. */
 cti_app_id_t cti_launchAppBarrier_fd(const char * const launcher_argv[], int stdout_fd, int stderr_fd, int stdin_fd,
                                      const char *chdirPath, const char * const env_list[]);
 
@@ -131,7 +138,8 @@ int cti_appIsValid(cti_app_id_t app_id);
 /* Forgets an application: its daemons end, its sessions are removed. One that was launched ends; one that was attached to is left as it was found. */
 void cti_deregisterApp(cti_app_id_t app_id);
 
-/* Forgets an application that is to go on without this process; daemons and sessions stay until it ends. 0; 1 on error. */
+/* Forgets an application, which continues without this process; daemons and sessions stay until it ends. 0; 1 on
+ * error. */
 int cti_releaseApp(cti_app_id_t app_id);
 
 /* No workload manager of gantry's has it: NULL. */
@@ -149,7 +157,7 @@ char **cti_getAppHostsList(cti_app_id_t app_id);
 /* The nodes and how many ranks each has. For cti_destroyHostsList; NULL on error. */
 cti_hostsList_t *cti_getAppHostsPlacement(cti_app_id_t app_id);
 
-/* Frees such a list. NULL is fine; one that was freed before is left alone, which cti_error_str says. */
+/* Frees such a list. NULL is allowed; a list that was freed before is an error and does no harm. */
 void cti_destroyHostsList(cti_hostsList_t *placement_list);
 
 /* Which rank runs which program. For cti_destroyBinaryList; NULL on error. */
@@ -169,18 +177,19 @@ int cti_sessionIsValid(cti_session_id_t sid);
 /* Ends all its daemons (SIGTERM; SIGKILL after ten seconds), removes its storage, and waits for both. 0; 1 on error. */
 int cti_destroySession(cti_session_id_t sid);
 
-/* For every manifest that was shipped a path on the nodes that is there when all of the manifest is. NULL on error, and when there is none yet. */
+/* For every shipped manifest a path on the nodes that exists when all of the manifest is there. NULL on error, and
+ * when there is none yet. */
 char **cti_getSessionLockFiles(cti_session_id_t sid);
 
-/* Directories of the session, with the same path on every node of the application: root, programs, libraries, files (the root), the
- * daemons' own. Daemons can be given them as arguments. NULL on error. */
+/* Directories of the session, with the same path on every node of the application: root, programs, libraries, files
+ * (the root), the daemons' own. Daemons can be given them as arguments. NULL on error. */
 char *cti_getSessionRootDir(cti_session_id_t sid);
 char *cti_getSessionBinDir(cti_session_id_t sid);
 char *cti_getSessionLibDir(cti_session_id_t sid);
 char *cti_getSessionFileDir(cti_session_id_t sid);
 char *cti_getSessionTmpDir(cti_session_id_t sid);
 
-/* ---- manifests: what is to be put into a session ---- */
+/* ---- manifests: files for a session ---- */
 
 /* Makes an empty one. 0 on error. */
 cti_manifest_id_t cti_createManifest(cti_session_id_t sid);
@@ -191,7 +200,7 @@ int cti_manifestIsValid(cti_manifest_id_t mid);
 /* Adds a program, a path or a name in PATH, to the session's programs. 0; 1 on error, as are two different ones of one name. */
 int cti_addManifestBinary(cti_manifest_id_t mid, const char *fstr);
 
-/* Adds a library, a path or a name to be looked for as the loader does, to the session's libraries. 0; 1 on error. */
+/* Adds a library, a path or a name for the loader's search, to the session's libraries. 0; 1 on error. */
 int cti_addManifestLibrary(cti_manifest_id_t mid, const char *fstr);
 
 /* Adds a directory with all that is in it, hidden files too, to the session's libraries. 0; 1 on error. */
@@ -203,8 +212,9 @@ int cti_addManifestFile(cti_manifest_id_t mid, const char *fstr);
 /* Ships it, and waits until every node has it. The id is forgotten. 0; 1 on error. */
 int cti_sendManifest(cti_manifest_id_t mid);
 
-/* Ships it with a tool daemon, starts that on every node, and waits until it runs on all of them. `fstr`: as for cti_addManifestBinary. `args`: its
- * arguments without its name, `env`: "NAME=VALUE", both with NULL at the end, or NULL. The id is forgotten. 0; 1 on error: it runs nowhere then. */
+/* Ships it with a tool daemon, starts that on every node, and waits until it runs on all of them. `fstr`: as for
+ * cti_addManifestBinary. `args`: its arguments without its name, `env`: "NAME=VALUE", both with NULL at the end, or
+ * NULL. The id is forgotten. 0; 1 on error: it runs nowhere then. */
 int cti_execToolDaemon(cti_manifest_id_t mid, const char *fstr, const char * const args[], const char * const env[]);
 
 /* ---- programs ---- */
@@ -212,9 +222,10 @@ int cti_execToolDaemon(cti_manifest_id_t mid, const char *fstr, const char * con
 /* Whether an executable defines symbols. `symbols` has NULL at its end. */
 cti_symbol_result_t cti_containsSymbols(char const *binary_path, char const * const *symbols, cti_symbol_query_t query);
 
-/* ---- what single workload managers have ---- */
+/* ---- functions of single workload managers ---- */
 
-/* Sets `*ops` to the table of the workload manager in use, which is not to be freed, and gives its type. CTI_WLM_NONE on error. */
+/* Sets `*ops` to the table of the workload manager in use, which is not to be freed, and returns its type.
+ * CTI_WLM_NONE on error. */
 cti_wlm_type_t cti_open_ops(void **ops);
 
 typedef struct {
@@ -243,8 +254,9 @@ typedef struct {
     cti_app_id_t (*registerJobStep)(uint32_t job_id, uint32_t step_id);
     /* The job step of an application. */
     cti_srunProc_t *(*getSrunInfo)(cti_app_id_t appId);
-    /* Submits a script and waits until the ranks of its first step are there, held: registerJobStep attaches to them, cti_releaseAppBarrier lets them go. The script
-     * finds srun by its name; one that names it by a path is not held. gantry must be installed where the nodes see it. */
+    /* Submits a script and waits until the ranks of its first step are there, held: registerJobStep attaches to them,
+     * cti_releaseAppBarrier lets them go. The script finds srun by its name; one that names it by a path is not held.
+     * gantry must be installed where the nodes see it. */
     cti_srunProc_t *(*submitBatchScript)(char const *script_path, char const * const *sbatch_args, char const * const *env_list);
     /* Attaches to a step, and waits until it is there; 0 seconds: for as long as it takes. */
     cti_app_id_t (*registerJobStepWait)(uint32_t job_id, uint32_t step_id, uint32_t timeout_sec);
@@ -275,7 +287,8 @@ typedef struct {
 } cti_flux_ops_t;
 
 typedef struct {
-    /* Attaches to processes of this machine: "PID.NAME", those of that name beneath a process; or "PID,PID,..." or the pid of a launcher. */
+    /* Attaches to processes of this machine: "PID.NAME", those with that name below a process; or "PID,PID,..." or the
+     * pid of a launcher. */
     cti_app_id_t (*registerJob)(char const *job_id);
 } cti_localhost_ops_t;
 

@@ -1,4 +1,4 @@
-//! Dealing with an application: what its id stands for, release, signals, the end.
+//! Functions of an application: ids, release, signals, the end.
 
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl Process {
         id
     }
 
-    /// Attaches to what runs already.
+    /// Attaches to a running application.
     pub(crate) fn attach(
         &self,
         target: String,
@@ -41,7 +41,7 @@ impl Process {
         Ok(self.add_app(app))
     }
 
-    /// Forgets an application's id and those of all that belonged to it; gives the owner, to be ended or let go.
+    /// Forgets an application's id and those of all that belonged to it; returns the owner, to be ended or detached.
     fn forget(&self, id: i64) -> Result<Option<library::App>, Fault> {
         Gate::refuse_inside()?;
         let app = self.apps.take(id)?;
@@ -98,7 +98,7 @@ pub extern "C" fn cti_appIsValid(app_id: i64) -> c_int {
         if !process.apps.get(app_id)?.is_over() {
             return Ok(1);
         }
-        // It ends by itself: what was known of it is all that is left, and that goes with its owner.
+        // It ends by itself. Only the records about it are left, and they go with its owner.
         let owner = process.forget(app_id)?;
         process.inside(|| drop(owner))?;
         Err(Fault::new(Kind::Gone, format!("application {app_id} has ended")))
@@ -141,7 +141,7 @@ pub extern "C" fn cti_deregisterApp(app_id: i64) {
     });
 }
 
-/// Lets the application go on without this process.
+/// Detaches from the application, which continues.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_releaseApp(app_id: i64) -> c_int {
     enter("cti_releaseApp", 1, || {

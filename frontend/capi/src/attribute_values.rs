@@ -14,7 +14,7 @@ use crate::table::lock;
 const CTI_LOG_DIR: &str = "CTI_LOG_DIR";
 const CTI_DEBUG: &str = "CTI_DEBUG";
 
-/// What daemons find in their environment.
+/// Variables for daemons.
 const CTI_PMI_FOPEN_TIMEOUT: &str = "CTI_PMI_FOPEN_TIMEOUT";
 const CTI_PMI_EXTRA_SLEEP: &str = "CTI_PMI_EXTRA_SLEEP";
 
@@ -68,7 +68,7 @@ impl Attributes {
         }))
     }
 
-    /// Whether what is added to manifests brings what it needs.
+    /// Whether manifests include dependencies.
     pub(crate) fn stages_dependencies(&self) -> bool {
         lock(&self.0).stage_dependencies
     }
@@ -79,13 +79,13 @@ impl Attributes {
         values.debug.then(|| values.log_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp")))
     }
 
-    /// Where daemons' output goes on their nodes, if it is to be kept.
+    /// The directory for daemons' output on their nodes, if it is kept.
     pub(crate) fn daemon_log_dir(&self) -> Option<PathBuf> {
         let values = lock(&self.0);
         values.log_dir.clone().filter(|_| values.debug)
     }
 
-    /// What daemons find of them in their environment.
+    /// The attributes in the daemons' environment.
     pub(crate) fn for_daemons(&self) -> Vec<(OsString, OsString)> {
         let values = lock(&self.0);
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Attributes: what a tool sets for all its applications.
+//! Attributes: settings of a tool for all its applications.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -17,7 +17,7 @@ use crate::process::process;
 pub unsafe extern "C" fn cti_setAttribute(attrib: c_int, value: *const c_char) -> c_int {
     enter("cti_setAttribute", 1, || {
         let attribute = Attribute::of(attrib)?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let value = unsafe { text::required(value, "the attribute's value") }?;
         let process = process();
         process.attributes.set(attribute, value)?;
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn cti_setAttribute(attrib: c_int, value: *const c_char) -
 }
 
 thread_local! {
-    /// What this thread was given, by attribute.
+    /// Strings that this thread was given, by attribute.
     static GIVEN: RefCell<[CString; 5]> = RefCell::default();
 }
 

@@ -15,7 +15,7 @@ use crate::handles::App;
 use crate::manifest::program_below;
 use crate::process::{fault, process};
 
-/// What daemons of the reference interface find in their environment, the same on every node; agents add where the session is.
+/// The environment of the reference interface's daemons, the same on every node; agents add the session's paths.
 fn build_env(app: &App) -> Vec<(OsString, OsString)> {
     let number = CtiWlm::by_name(app.handle.wlm()).map_or(cti::NONE, |wlm| wlm.number);
     vec![
@@ -28,7 +28,7 @@ fn build_env(app: &App) -> Vec<(OsString, OsString)> {
 /// Ships a manifest and starts a daemon on every node.
 ///
 /// # Safety
-/// Strings and lists of strings are null or end as the header says.
+/// Strings and lists of strings are null or valid as in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_execToolDaemon(
     mid: i64,
@@ -37,11 +37,11 @@ pub unsafe extern "C" fn cti_execToolDaemon(
     env: *const *const c_char,
 ) -> c_int {
     enter("cti_execToolDaemon", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let program = unsafe { text::required(fstr, "the daemon's name") }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let args = unsafe { text::list(args) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let env = unsafe { text::list(env) }?;
         let process = process();
         let session = process.live_session(process.live_manifest(mid)?.session)?;

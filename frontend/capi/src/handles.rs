@@ -1,4 +1,4 @@
-//! What the ids of C stand for.
+//! The objects behind C's ids.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,10 +19,10 @@ use tokio::task::AbortHandle;
 use crate::gantry::gate::Gate;
 use crate::table::lock;
 
-/// What the id of an application stands for.
+/// The object behind the id of an application.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// None once it is being ended or let go.
+    /// None once it is being ended or detached.
     pub(crate) owner: Mutex<Option<library::App>>,
     pub(crate) handle: AppHandle,
 }
@@ -33,7 +33,7 @@ impl App {
     }
 }
 
-/// What the id of a session stands for.
+/// The object behind the id of a session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) app: i64,
@@ -64,7 +64,7 @@ impl Session {
     }
 }
 
-/// What the id of a manifest stands for.
+/// The object behind the id of a manifest.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     pub(crate) session: i64,
@@ -75,7 +75,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Takes out the manifest itself, to be shipped, and where something of it will be.
+    /// Takes out the manifest itself, to be shipped, and the path of one of its files.
     pub(crate) fn take(&self) -> Result<(library::Manifest, Option<PathBuf>), Fault> {
         let manifest = lock(&self.manifest).take();
         let manifest =
@@ -84,7 +84,7 @@ impl Manifest {
     }
 }
 
-/// Messages with one tag, and a descriptor that says when there are some.
+/// Messages with one tag, and a descriptor that is readable while there are some.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) channel: Channel,
@@ -93,7 +93,7 @@ pub(crate) struct Inbox {
     pub(crate) watching: AbortHandle,
 }
 
-/// A pair of sockets with a byte in it while there is something to be received.
+/// A pair of sockets with a byte in it while there is a message.
 #[derive(Debug)]
 pub(crate) struct Signal {
     pub(crate) ours: UnixStream,
@@ -103,7 +103,7 @@ pub(crate) struct Signal {
 
 impl Signal {
     pub(crate) fn set(&self) {
-        // It is full when it says so already.
+        // A full socket signals already.
         (&self.ours).write_all(&[1]).ok();
     }
 
@@ -119,5 +119,5 @@ impl Drop for Inbox {
     }
 }
 
-/// What the id of a job stands for.
+/// The object behind the id of a job.
 pub(crate) type Owned = Arc<Job>;

@@ -1,4 +1,4 @@
-//! What is known of an application: ranks, nodes, programs.
+//! Information about an application: ranks, nodes, programs.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
@@ -83,7 +83,7 @@ pub extern "C" fn cti_getAppHostsPlacement(app_id: i64) -> *mut HostsList {
                 Ok(HOSTS.note(list))
             }
             Err(fault) => {
-                // SAFETY: made above, and nobody else has it.
+                // SAFETY: allocated above, and this is the only pointer to it.
                 unsafe { release(list) };
                 Err(fault)
             }
@@ -97,7 +97,7 @@ struct Hosts(Vec<Host>);
 impl Drop for Hosts {
     fn drop(&mut self) {
         for host in &self.0 {
-            // SAFETY: made here, and nobody else has it.
+            // SAFETY: allocated here, and this is the only pointer to it.
             unsafe { release(host.hostname) };
         }
     }
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn cti_destroyHostsList(placement_list: *mut HostsList) {
     }
     enter("cti_destroyHostsList", (), || {
         HOSTS.take_back(placement_list)?;
-        // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+        // SAFETY: it was on the list of allocations, so it is valid and complete.
         let HostsList { count, hosts } = unsafe { placement_list.read() };
         for at in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the list has so many.
@@ -154,7 +154,7 @@ pub extern "C" fn cti_getAppBinaryList(app_id: i64) -> *mut BinaryList {
                 Ok(BINARIES.note(list))
             }
             Err(fault) => {
-                // SAFETY: made above, and nobody else has it.
+                // SAFETY: allocated above, and this is the only pointer to it.
                 unsafe { release(list) };
                 Err(fault)
             }
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn cti_destroyBinaryList(binary_list: *mut BinaryList) {
     }
     enter("cti_destroyBinaryList", (), || {
         BINARIES.take_back(binary_list)?;
-        // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+        // SAFETY: it was on the list of allocations, so it is valid and complete.
         let BinaryList { binaries, rank_map } = unsafe { binary_list.read() };
         // SAFETY: made with the list, and freed with it.
         unsafe { release_strings(binaries) };

@@ -15,13 +15,13 @@ use gantry_wlm::host::Machine;
 
 use crate::process::{fault, process};
 
-/// What rank 0 is to read.
+/// The standard input of rank 0.
 pub(crate) enum Reads<'a> {
     File(Option<&'a OsStr>),
     Fd(c_int),
 }
 
-/// What all four functions are given.
+/// The arguments of all four functions.
 pub(crate) struct Asked<'a> {
     argv: Vec<&'a OsStr>,
     stdout: c_int,
@@ -46,11 +46,11 @@ impl<'a> Asked<'a> {
         if argv.is_null() {
             return Err(Fault::invalid("the launcher's arguments are NULL"));
         }
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let argv = unsafe { text::list(argv) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let env = unsafe { text::list(env) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let cwd = unsafe { text::optional(cwd) };
         Ok(Self { argv, stdout, stderr, stdin, cwd, env, hold })
     }
@@ -59,7 +59,7 @@ impl<'a> Asked<'a> {
         self.launch_as(|request| request)
     }
 
-    /// Launches what `more` makes of the request.
+    /// Launches the request after `more` has changed it.
     pub(crate) fn launch_as(self, more: impl FnOnce(LaunchRequest) -> LaunchRequest) -> Result<i64, Fault> {
         let mut request = more(LaunchRequest::new(self.argv).hold(self.hold));
         if let Some(wrapper) = Machine.env(CTI_LAUNCHER_WRAPPER) {
@@ -99,15 +99,15 @@ fn existing_dir(path: &OsStr) -> Result<PathBuf, Fault> {
     }
 }
 
-/// A descriptor of our own for what a descriptor of C's leads to.
+/// A duplicate of C's descriptor.
 fn duplicate(fd: c_int) -> Result<OwnedFd, Fault> {
-    // SAFETY: any number may be asked for.
+    // SAFETY: any number is allowed.
     let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
     if own < 0 {
         let error = std::io::Error::last_os_error();
         return Err(Fault::invalid(format!("descriptor {fd} cannot be used: {error}")));
     }
-    // SAFETY: made by the call above, and nobody else knows of it.
+    // SAFETY: returned by the call above, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(own) })
 }
 
@@ -125,7 +125,7 @@ fn output_to(fd: c_int, own: c_int) -> Result<OwnedFd, Fault> {
 /// Launches.
 ///
 /// # Safety
-/// Strings and lists of strings are null or end as the header says.
+/// Strings and lists of strings are null or valid as in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_launchApp(
     launcher_argv: *const *const c_char,
@@ -136,10 +136,10 @@ pub unsafe extern "C" fn cti_launchApp(
     env_list: *const *const c_char,
 ) -> i64 {
     enter("cti_launchApp", 0, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let stdin = Reads::File(unsafe { text::optional(input_file) });
         let to = (stdout_fd, stderr_fd);
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { Asked::read(launcher_argv, to, stdin, chdir_path, env_list, false) }?.launch()
     })
 }
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn cti_launchApp_fd(
 ) -> i64 {
     enter("cti_launchApp_fd", 0, || {
         let to = (stdout_fd, stderr_fd);
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { Asked::read(launcher_argv, to, Reads::Fd(stdin_fd), chdir_path, env_list, false) }?.launch()
     })
 }
@@ -178,10 +178,10 @@ pub unsafe extern "C" fn cti_launchAppBarrier(
     env_list: *const *const c_char,
 ) -> i64 {
     enter("cti_launchAppBarrier", 0, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let stdin = Reads::File(unsafe { text::optional(input_file) });
         let to = (stdout_fd, stderr_fd);
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { Asked::read(launcher_argv, to, stdin, chdir_path, env_list, true) }?.launch()
     })
 }
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn cti_launchAppBarrier_fd(
 ) -> i64 {
     enter("cti_launchAppBarrier_fd", 0, || {
         let to = (stdout_fd, stderr_fd);
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { Asked::read(launcher_argv, to, Reads::Fd(stdin_fd), chdir_path, env_list, true) }?.launch()
     })
 }

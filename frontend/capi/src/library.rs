@@ -13,7 +13,7 @@ use crate::process::{self, process};
 
 const VERSION: &CStr = c"2.4.1";
 
-/// What users set where nodes know this machine by another name than it does itself.
+/// Set by users if nodes know this machine by another name than its own.
 const CTI_HOST_ADDRESS: &str = "CTI_HOST_ADDRESS";
 
 /// The version of the interface.
@@ -34,7 +34,7 @@ pub extern "C" fn cti_error_str() -> *const c_char {
 /// `buf` leads to `buf_len` bytes that may be written, or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_error_str_r(buf: *mut c_char, buf_len: usize) -> c_int {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     if unsafe { fault::copy_last(buf, buf_len) } { 0 } else { libc::ERANGE }
 }
 

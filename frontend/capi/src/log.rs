@@ -22,7 +22,7 @@ static FILE: PerProcess<Mutex<Option<(PathBuf, File)>>> = PerProcess::new();
 /// How many names of a log others may have taken.
 const MOST_PLANTED: u32 = 9;
 
-/// What is logged is heard, in this process or in the one that it was forked from.
+/// Logging was installed, in this process or in the one that it was forked from.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Where a line of the log goes at the moment.
@@ -32,7 +32,7 @@ struct Current;
 impl Write for Current {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match lock(FILE.get()).as_mut() {
-            // A log may be shown on a terminal, and has the words of nodes in it.
+            // A log may be printed on a terminal, and contains text of nodes.
             Some((_, file)) => LineWriter(file).write(bytes),
             None => Ok(bytes.len()),
         }
@@ -51,7 +51,7 @@ impl<'a> MakeWriter<'a> for Current {
     }
 }
 
-/// Writes logs to where the attributes say now, or no more. A log that cannot be written is none: nothing fails for it.
+/// Sets the log's destination from the attributes, or ends it. An unusable log is ignored: nothing fails for it.
 pub(crate) fn follow(attributes: &Attributes) {
     let path = attributes
         .log_dir()
@@ -67,7 +67,7 @@ pub(crate) fn follow(attributes: &Attributes) {
     drop(current);
     if is_on && !BEGUN.swap(true, Ordering::Relaxed) {
         let log = tracing_subscriber::fmt().with_writer(Current).with_ansi(false);
-        // The library has a `tracing` of its own, so nobody else's subscriber can be there.
+        // The library has its own `tracing`, so no foreign subscriber can be installed.
         log.with_max_level(tracing::Level::DEBUG).try_init().unwrap_or_default();
     }
     if let Some(asked) = moved {
@@ -75,8 +75,8 @@ pub(crate) fn follow(attributes: &Attributes) {
     }
 }
 
-/// Opens a log that only this user can read, and says which file that is. The directory may be everybody's: what others have put there under the log's name is left alone,
-/// and the log has a number in its name then.
+/// Opens a log that only this user can read, and returns its path. The directory may be shared. A foreign file under
+/// the log's name is left alone; then the log has a number in its name.
 fn open_unplanted(path: &Path) -> io::Result<(PathBuf, File)> {
     let numbered = (1..=MOST_PLANTED).map(|number| path.with_extension(format!("{number}.log")));
     let mut last = None;
@@ -112,13 +112,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_never_written_through_what_was_planted_under_its_name() {
+    fn a_log_is_never_written_through_a_planted_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let (log, other) = (at("dbglog_h.example.7.log"), at("precious"));
         std::fs::write(&other, "mine").unwrap();
         let opened = || open_unplanted(&log).unwrap().0;
-        // A link, dangling or not; a second name of another file; what is no file.
+        // A link, dangling or not; a second name of another file; a special file.
         symlink(&other, &log).unwrap();
         assert_eq!(opened(), at("dbglog_h.example.7.1.log"));
         std::fs::remove_file(&log).unwrap();
@@ -148,7 +148,7 @@ mod tests {
         assert!(open_unplanted(&log).is_err());
     }
 
-    /// Opening one for writing waits for a reader, if it is not told to do without.
+    /// Opening it for writing would wait for a reader, without the non-blocking flag.
     #[test]
     fn a_fifo_under_a_logs_name_stops_nothing() {
         let folder = tempfile::tempdir().unwrap();

@@ -55,7 +55,7 @@ unsafe fn add(
     how: impl FnOnce(&mut library::Manifest, &Path) -> library::Result<()>,
 ) -> c_int {
     enter(name, 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let path = Path::new(unsafe { text::required(fstr, "the name") }?);
         let process = process();
         let entry = process.live_manifest(mid)?;
@@ -78,7 +78,7 @@ unsafe fn add(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_addManifestBinary(mid: i64, fstr: *const c_char) -> c_int {
     let how = |manifest: &mut library::Manifest, path: &Path| manifest.add_binary(path);
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { add("cti_addManifestBinary", mid, fstr, BIN_DIR, how) }
 }
 
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn cti_addManifestBinary(mid: i64, fstr: *const c_char) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_addManifestLibrary(mid: i64, fstr: *const c_char) -> c_int {
     let how = |manifest: &mut library::Manifest, path: &Path| manifest.add_library(path);
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { add("cti_addManifestLibrary", mid, fstr, LIB_DIR, how) }
 }
 
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn cti_addManifestLibrary(mid: i64, fstr: *const c_char) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_addManifestLibDir(mid: i64, fstr: *const c_char) -> c_int {
     let how = |manifest: &mut library::Manifest, path: &Path| manifest.add_lib_dir(path);
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { add("cti_addManifestLibDir", mid, fstr, LIB_DIR, how) }
 }
 
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn cti_addManifestLibDir(mid: i64, fstr: *const c_char) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_addManifestFile(mid: i64, fstr: *const c_char) -> c_int {
     let how = |manifest: &mut library::Manifest, path: &Path| manifest.add_file(file_here_or_in_path(path));
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { add("cti_addManifestFile", mid, fstr, "", how) }
 }
 

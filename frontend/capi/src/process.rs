@@ -1,6 +1,7 @@
-//! What this process has of the library.
+//! This process's state of the library.
 //!
-//! Everything is made by the first call that needs it. A forked child begins anew and touches nothing of its parent's ([`PerProcess`]).
+//! The first call that needs it makes it. A forked child makes its own and leaves its parent's alone
+//! ([`PerProcess`]).
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -23,12 +24,12 @@ use crate::log;
 use crate::table::{Ids, Table, lock};
 use crate::threads::start_runtime;
 
-/// How long the end of the runtime may take. What is still running then has lost its application already.
+/// The timeout for ending the runtime. A task that still runs then has lost its application already.
 const RUNTIME_END: Duration = Duration::from_secs(5);
 
 static CURRENT: PerProcess<Process> = PerProcess::new();
 
-/// What this process has of the library.
+/// This process's state of the library.
 #[derive(Debug)]
 pub(crate) struct Process {
     runtime: Mutex<Option<Runtime>>,
@@ -42,7 +43,7 @@ pub(crate) struct Process {
     pub(crate) attributes: Attributes,
 }
 
-/// What this process has of the library; made if it is not there.
+/// This process's state of the library; made if it does not exist.
 pub(crate) fn process() -> &'static Process {
     CURRENT.get_or_make(Process::new)
 }
@@ -62,7 +63,7 @@ impl Process {
         }
     }
 
-    /// The frontend with what the environment chooses now.
+    /// The frontend with the environment's current settings.
     pub(crate) fn frontend(&self) -> Frontend {
         log::follow(&self.attributes);
         let ours = Machine.env(storage::GANTRY_STAGE_DIR);
@@ -100,7 +101,7 @@ impl Process {
             .map_err(|_| Fault::new(Kind::Gone, "the library was ended meanwhile, by gantry_finalize"))
     }
 
-    /// As [`Process::wait`], of what the library may refuse.
+    /// As [`Process::wait`], for work that the library may refuse.
     pub(crate) fn try_wait<W, T>(&self, work: W) -> Result<T, Fault>
     where
         W: Future<Output = gantry_frontend::Result<T>> + Send + 'static,
@@ -109,13 +110,13 @@ impl Process {
         self.wait(work)?.map_err(|error| fault(&error))
     }
 
-    /// Has work begun that nobody waits for.
+    /// Starts work in the background.
     pub(crate) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Fault> {
         drop(self.handle()?.spawn(work));
         Ok(())
     }
 
-    /// Runs what needs to be inside the runtime and waits for nothing.
+    /// Runs a function inside the runtime that does not block.
     pub(crate) fn inside<T>(&self, what: impl FnOnce() -> T) -> Result<T, Fault> {
         let handle = self.handle()?;
         let _inside = handle.enter();
@@ -131,7 +132,7 @@ impl Process {
     }
 }
 
-/// An error of the library as C hears it.
+/// Converts an error of the library for C.
 pub(crate) fn fault(error: &Error) -> Fault {
     tracing::debug!(%error, "refused");
     Fault::of(error.kind(), error, error.hint().as_deref())

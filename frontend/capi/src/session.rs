@@ -67,14 +67,14 @@ pub extern "C" fn cti_destroySession(sid: i64) -> c_int {
         };
         let deadline = deadline::of_calls();
         match process.wait(session.destroy(deadline))? {
-            // Its application has ended and has removed it: that is what was wanted.
+            // Its application has ended and has removed it, as requested.
             Ok(()) | Err(library::Error::Gone { .. }) => Ok(0),
             Err(error) => Err(fault(&error)),
         }
     })
 }
 
-/// What says that manifests are there.
+/// Lock files that show which manifests are there.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_getSessionLockFiles(sid: i64) -> *mut *mut c_char {
     enter("cti_getSessionLockFiles", std::ptr::null_mut(), || {

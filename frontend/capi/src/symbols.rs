@@ -24,12 +24,12 @@ pub unsafe extern "C" fn cti_containsSymbols(
     query: c_int,
 ) -> c_int {
     enter("cti_containsSymbols", ERROR, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let program = Path::new(unsafe { text::required(binary_path, "the program's path") }?);
         if list.is_null() {
             return Err(Fault::invalid("the list of symbols is NULL"));
         }
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let names = unsafe { text::list(list) }?;
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let found = match query {

@@ -1,4 +1,4 @@
-//! Ids and what is behind them.
+//! Ids and their objects.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +12,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives ids: from 1 up, every one once, whatever it is of. So an id of another kind of thing is never taken for one.
+/// Issues ids from 1 up, each once for all kinds of objects. So an id of another kind is never mistaken.
 #[derive(Debug)]
 pub(crate) struct Ids(AtomicI64);
 
@@ -28,7 +28,7 @@ impl Ids {
     }
 }
 
-/// What ids of one kind stand for.
+/// The objects of one kind, by id.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     what: &'static str,
@@ -41,7 +41,7 @@ impl<T> Table<T> {
         Self { what, entries: Mutex::default() }
     }
 
-    /// Adds a thing and gives its id.
+    /// Adds an object and returns its id.
     pub(crate) fn add(&self, ids: &Ids, thing: T) -> i64 {
         let id = ids.next();
         lock(&self.entries).insert(id, Arc::new(thing));
@@ -53,12 +53,12 @@ impl<T> Table<T> {
         lock(&self.entries).get(&id).cloned().ok_or_else(|| self.unknown(id))
     }
 
-    /// Forgets an id and gives what it stood for.
+    /// Forgets an id and returns its object.
     pub(crate) fn take(&self, id: i64) -> Result<Arc<T>, Fault> {
         lock(&self.entries).remove(&id).ok_or_else(|| self.unknown(id))
     }
 
-    /// Forgets all that `belongs` says so of, and gives them.
+    /// Removes and returns all objects for which `belongs` is true.
     pub(crate) fn take_all(&self, mut belongs: impl FnMut(&T) -> bool) -> Vec<(i64, Arc<T>)> {
         lock(&self.entries).extract_if(|_, thing| belongs(thing)).collect()
     }

@@ -5,10 +5,10 @@ use std::mem::MaybeUninit;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Few: they wait most of the time, and what blocks has threads of its own.
+/// Few are enough: they wait most of the time, and blocking work has its own threads.
 const WORKERS: usize = 2;
 
-/// A runtime whose threads, and all that they start, block every signal: those that the host program gets are for the host program's threads.
+/// A runtime whose threads and their children block every signal: the host program's threads get its signals.
 pub(crate) fn start_runtime() -> io::Result<Runtime> {
     // A thread has the mask of the one that starts it.
     let before = block_signals()?;

@@ -1,4 +1,4 @@
-//! What every exported function does first.
+//! The entry code of every exported function.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,10 +6,10 @@ use gantry_types::error::Kind;
 
 use crate::fault::{self, Fault};
 
-/// Runs the body of the exported function `name`. When it fails, what went wrong is kept for this thread and `otherwise` is the answer; so it is when
-/// it panics, for no panic may leave a library that C has called.
+/// Runs the body of the exported function `name`. On failure or panic it stores the fault for this thread and returns
+/// `otherwise`: a panic must not unwind into C.
 pub fn enter<T>(name: &str, otherwise: T, body: impl FnOnce() -> Result<T, Fault>) -> T {
-    // What the body had in hand is dropped with it; what it shares with other calls is behind locks that a panic does not close.
+    // The body's own values are dropped during the unwinding; shared ones are behind locks that survive a panic.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(answer)) => answer,
         Ok(Err(fault)) => {

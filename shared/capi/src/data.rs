@@ -1,4 +1,4 @@
-//! What both libraries give of the channel and of rendezvous: `gantry_shared.h`.
+//! The data types of the channel and of rendezvous in both libraries: `gantry_shared.h`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -44,7 +44,7 @@ pub struct Data {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// Whom it is for, or from.
+    /// The receiver or the sender.
     pub member: Member,
     bytes: *const u8,
     size: usize,
@@ -82,7 +82,7 @@ pub type Merge = unsafe extern "C" fn(
 ) -> c_int;
 
 impl Part {
-    /// Bytes for C to read for as long as they are borrowed.
+    /// Bytes that C may read while they are borrowed.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self { member: Member::default(), bytes: bytes.as_ptr(), size: bytes.len() }
@@ -96,24 +96,24 @@ impl Part {
     /// # Safety
     /// As [`bytes`].
     pub unsafe fn bytes<'a>(&self) -> Result<&'a [u8], Fault> {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { bytes(self.bytes, self.size) }
     }
 }
 
-/// Bytes that come from C: `size` of them; NULL is fine for none.
+/// Bytes from C: `size` of them; NULL is allowed for none.
 ///
 /// # Errors
-/// There are to be some, and it is NULL; or more than memory can have.
+/// `bytes` is NULL for a positive size, or the size exceeds any memory.
 ///
 /// # Safety
-/// `bytes` is null or leads to `size` bytes that nobody changes while they are borrowed.
+/// `bytes` is null or points to `size` bytes that do not change while they are borrowed.
 pub unsafe fn bytes<'a>(bytes: *const u8, size: usize) -> Result<&'a [u8], Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { values(bytes, size) }
 }
 
-/// Values that come from C, as [`bytes`].
+/// Values from C, as [`bytes`].
 ///
 /// # Errors
 /// As [`bytes`].
@@ -131,11 +131,11 @@ pub unsafe fn values<'a, T: Copy>(values: *const T, count: usize) -> Result<&'a 
     if !fits {
         return Err(Fault::invalid(format!("{count} values are more than any memory has")));
     }
-    // SAFETY: not null, of a size that can be; the rest is our caller's word.
+    // SAFETY: not null, of a size that can be; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts(values, count) })
 }
 
-/// A count that comes from C.
+/// A count from C.
 ///
 /// # Errors
 /// It is negative.
@@ -151,7 +151,7 @@ pub fn to_int(count: usize) -> Result<c_int, Fault> {
     c_int::try_from(count).map_err(|_| Fault::invalid(format!("{count} is too large for an int")))
 }
 
-/// A copy for C, with a 0 behind it.
+/// A copy for C, with a trailing 0.
 ///
 /// # Errors
 /// There is no memory left.
@@ -159,7 +159,7 @@ pub fn copy(bytes: &[u8]) -> Result<*mut u8, Fault> {
     array(bytes, 1)
 }
 
-/// Gives bytes away.
+/// Allocates data for C.
 ///
 /// # Errors
 /// There is no memory left.
@@ -172,26 +172,26 @@ pub fn give_data(given: &Given<Data>, bytes: &[u8], from: Member, tag: u32) -> R
             Ok(given.note(data))
         }
         Err(fault) => {
-            // SAFETY: made above, and nobody else has it.
+            // SAFETY: allocated above, and this is the only pointer to it.
             unsafe { release(data) };
             Err(fault)
         }
     }
 }
 
-/// Frees what [`give_data`] gave; null is fine.
+/// Frees the result of [`give_data`]; null is allowed.
 ///
 /// # Errors
-/// It was freed before, or is none of these.
+/// It was freed before, or was not allocated here.
 ///
 /// # Safety
-/// Nothing of it was freed otherwise.
+/// No part of it was freed in another way.
 pub unsafe fn take_data(given: &Given<Data>, data: *mut Data) -> Result<(), Fault> {
     if data.is_null() {
         return Ok(());
     }
     given.take_back(data)?;
-    // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+    // SAFETY: it was on the list of allocations, so it is valid and complete.
     let bytes = unsafe { (*data).bytes };
     // SAFETY: made with it, and freed with it.
     unsafe { release(bytes) };
@@ -200,7 +200,7 @@ pub unsafe fn take_data(given: &Given<Data>, data: *mut Data) -> Result<(), Faul
     Ok(())
 }
 
-/// Gives away how rendezvous stand; `name` says how they are called on this side.
+/// Allocates the states of rendezvous for C. `name` gives their names on this side.
 ///
 /// # Errors
 /// There is no memory left.
@@ -216,7 +216,7 @@ pub fn give_list(
         let items = array(&made, 0)?;
         let whole = allocate::<RendezvousList>(1);
         if whole.is_err() {
-            // SAFETY: made above, and nobody else has it.
+            // SAFETY: allocated above, and this is the only pointer to it.
             unsafe { release(items) };
         }
         let whole = whole?;
@@ -260,24 +260,24 @@ fn build(status: &Status, name: impl Fn(&Resource) -> String) -> Result<Rendezvo
 
 fn release_item(item: &Rendezvous) {
     for text in [item.name, item.why, item.above] {
-        // SAFETY: made by `build`, and freed with the list or where that could not be made.
+        // SAFETY: allocated by `build`, and freed with the list or when the list cannot be built.
         unsafe { release(text) };
     }
 }
 
-/// Frees what [`give_list`] gave; null is fine.
+/// Frees the result of [`give_list`]; null is allowed.
 ///
 /// # Errors
-/// It was freed before, or is none of these.
+/// It was freed before, or was not allocated here.
 ///
 /// # Safety
-/// Nothing of it was freed otherwise.
+/// No part of it was freed in another way.
 pub unsafe fn take_list(given: &Given<RendezvousList>, list: *mut RendezvousList) -> Result<(), Fault> {
     if list.is_null() {
         return Ok(());
     }
     given.take_back(list)?;
-    // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+    // SAFETY: it was on the list of allocations, so it is valid and complete.
     let RendezvousList { count, items } = unsafe { list.read() };
     // SAFETY: as many as were made with it.
     let found = unsafe { values(items, usize::try_from(count).unwrap_or_default()) };
@@ -289,30 +289,33 @@ pub unsafe fn take_list(given: &Given<RendezvousList>, list: *mut RendezvousList
     Ok(())
 }
 
-/// Finds the item at the end of a way through data of a rendezvous, and says where it is; each pair is where something is and how much.
+/// Finds an item in the data of a rendezvous by its path of indexes, and returns its place. Each pair of arguments is
+/// a pointer and a length.
 ///
 /// # Errors
-/// The bytes are no data of that level, or have no such item; something that must be there is null, or a number is below 0.
+/// The data is malformed or of another level, or has no such item; a required pointer is null, or a number is
+/// negative.
 ///
 /// # Safety
-/// `bytes` leads to as many bytes, `way` to as many numbers, and the last two to places for the answer; each may be null.
+/// `bytes` points to `size` bytes, `way` to `steps` numbers, and the last two to writable variables; each may be
+/// null.
 pub unsafe fn find(
     (bytes, size): (*const c_void, usize),
     (way, steps): (*const u32, c_int),
     (item, item_size): (*mut *const u8, *mut usize),
 ) -> Result<(), Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let all = unsafe { self::bytes(bytes.cast(), size) }?;
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let way = unsafe { values(way, count(steps)?) }?;
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { write_found(find_item(all, way)?, item, item_size) }
 }
 
-/// The item at the end of a way through data of a rendezvous: `[1, 3]` is rank 3 of subjob 1 in data of level 2.
+/// The item at a path of indexes: `[1, 3]` is rank 3 of subjob 1 in data of level 2.
 ///
 /// # Errors
-/// The bytes are no data of that level, or have no such item.
+/// The data is malformed or of another level, or has no such item.
 fn find_item<'a>(data: &'a [u8], way: &[u32]) -> Result<&'a [u8], Fault> {
     let level = u8::try_from(way.len()).ok().filter(|level| *level <= MAX_LEVEL);
     let level = level.ok_or_else(|| Fault::invalid(format!("there is no level {}", way.len())))?;
@@ -323,41 +326,41 @@ fn find_item<'a>(data: &'a [u8], way: &[u32]) -> Result<&'a [u8], Fault> {
     item.ok_or_else(|| Fault::new(Kind::NotFound, format!("the data has no item {way:?}")))
 }
 
-/// Says where an item is that [`find_item`] has found.
+/// Returns the place of an item of [`find_item`] through the pointers.
 ///
 /// # Errors
-/// A place for the answer is null.
+/// A pointer for the result is null.
 ///
 /// # Safety
-/// `item` and `size` are null or lead to places for the answer.
+/// `item` and `size` are null or point to writable variables.
 unsafe fn write_found(found: &[u8], item: *mut *const u8, size: *mut usize) -> Result<(), Fault> {
     if item.is_null() || size.is_null() {
         return Err(Fault::invalid("a place for the answer is NULL"));
     }
-    // SAFETY: not null; our caller's word.
+    // SAFETY: not null; the caller guarantees the rest.
     unsafe { item.write(found.as_ptr()) };
     // SAFETY: as above.
     unsafe { size.write(found.len()) };
     Ok(())
 }
 
-/// Has a filter of C's merge parts; none where it cannot. Its result is freed here when it says that it has one; when it fails nothing is freed.
+/// Merges parts with a filter in C. None: the filter failed. Frees the filter's result on success only.
 ///
 /// # Safety
-/// `merge` and `context` are as `gantry_merge_t` says, and go together.
+/// `merge` and `context` belong together and fulfil the contract of `gantry_merge_t`.
 #[must_use]
 pub unsafe fn merge(merge: Merge, context: *mut std::ffi::c_void, parts: &[Vec<u8>]) -> Option<Vec<u8>> {
     let given: Vec<Part> = parts.iter().map(|part| Part::of(part)).collect();
     let (mut result, mut size) = (std::ptr::null_mut(), 0);
     let count = to_int(given.len()).ok()?;
-    // SAFETY: our caller's word; the parts and both places for the result outlive the call.
+    // SAFETY: guaranteed by the caller; the parts and both places for the result outlive the call.
     let code = unsafe { merge(context, given.as_ptr(), count, &raw mut result, &raw mut size) };
     if code != 0 {
         return None;
     }
-    // SAFETY: what the filter says that it has made.
+    // SAFETY: the filter promises this size.
     let made = unsafe { bytes(result.cast_const().cast(), size) }.ok().map(<[u8]>::to_vec);
-    // SAFETY: null, or memory of malloc that is ours now.
+    // SAFETY: null, or memory of malloc whose ownership the filter has transferred.
     unsafe { release(result) };
     made
 }
@@ -388,7 +391,7 @@ mod tests {
         assert_eq!(unsafe { bytes(found.bytes, 3) }.expect("bytes"), b"ab\0");
         // SAFETY: made above.
         unsafe { take_data(&GIVEN, data) }.expect("once");
-        // SAFETY: nothing is done to what is not on the list.
+        // SAFETY: a pointer that is not on the list is not dereferenced.
         assert!(unsafe { take_data(&GIVEN, data) }.is_err());
         // SAFETY: null is allowed.
         unsafe { take_data(&GIVEN, std::ptr::null_mut()) }.expect("null");
@@ -405,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_filter_says_that_fails_is_not_freed() {
+    fn the_result_of_a_failed_filter_is_not_freed() {
         unsafe extern "C" fn fails(
             _context: *mut std::ffi::c_void,
             _parts: *const Part,
@@ -414,7 +417,7 @@ mod tests {
             size: *mut usize,
         ) -> c_int {
             static MINE: [u8; 16] = [7; 16];
-            // SAFETY: what `merge` gives.
+            // SAFETY: `merge` passes valid pointers.
             unsafe { result.write(MINE.as_ptr().cast_mut().cast()) };
             // SAFETY: as above.
             unsafe { size.write(MINE.len()) };
@@ -436,7 +439,7 @@ mod tests {
             if context.is_null() {
                 return 1;
             }
-            // SAFETY: what `merge` gives.
+            // SAFETY: `merge` passes valid pointers.
             let parts = unsafe { values(parts, usize::try_from(count).expect("a count")) }.expect("parts");
             // SAFETY: as above.
             let part = unsafe { parts[0].bytes() }.expect("bytes");

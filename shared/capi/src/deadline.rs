@@ -1,4 +1,4 @@
-//! How long calls of a thread may wait, as that thread has set it.
+//! Timeouts of a thread's calls, as set by that thread.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::Fault;
 
-/// Where nothing is set: files may be large, links slow, and others may have much to do before.
+/// The default: files may be large, links slow, and other processes busy.
 const CALL: Duration = Duration::from_secs(10 * 60);
 
-/// As good as for ever.
+/// Practically no timeout.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 thread_local! {
@@ -17,7 +17,7 @@ thread_local! {
     static SET_FOR_QUEUES: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// What this thread has set.
+/// The timeout that this thread has set.
 #[must_use]
 pub fn of_thread() -> Option<Duration> {
     SET.try_with(Cell::get).ok().flatten()
@@ -29,27 +29,27 @@ pub fn of_calls() -> Duration {
     of_thread().unwrap_or(CALL)
 }
 
-/// The same for what may take any time: launches and the starts of jobs may stand in a queue.
+/// The same for calls that may take any time: launches and job starts may wait in a queue.
 #[must_use]
 pub fn of_launches() -> Duration {
     of_thread().unwrap_or(LONGEST)
 }
 
-/// How long launches of this thread may stand in a queue. None: as long as it takes.
+/// How long this thread's launches may wait in a queue. None: no limit.
 #[must_use]
 pub fn of_queues() -> Option<Duration> {
     SET_FOR_QUEUES.try_with(Cell::get).ok().flatten()
 }
 
-/// Sets the deadline of calls for this thread; -1: nothing is set.
+/// Sets the timeout of this thread's calls; -1: the default.
 ///
 /// # Errors
-/// [`Fault`] for another negative number, and where the thread is about to end.
+/// [`Fault`] for another negative number, or when the thread is about to end.
 pub fn set(milliseconds: i64) -> Result<(), Fault> {
     set_in(&SET, milliseconds)
 }
 
-/// Sets for this thread how long launches may stand in a queue; -1: nothing is set.
+/// Sets how long this thread's launches may wait in a queue; -1: the default.
 ///
 /// # Errors
 /// As [`set`].
@@ -66,13 +66,13 @@ fn set_in(place: &'static LocalKey<Cell<Option<Duration>>>, milliseconds: i64) -
     place.try_with(|set| set.set(deadline)).map_err(|_| Fault::invalid("this thread has ended"))
 }
 
-/// What this thread has set, in milliseconds; -1: nothing.
+/// This thread's setting in milliseconds; -1: none.
 #[must_use]
 pub fn in_milliseconds() -> i64 {
     to_milliseconds(of_thread())
 }
 
-/// What this thread has set for queues, in milliseconds; -1: nothing.
+/// This thread's setting for queues in milliseconds; -1: none.
 #[must_use]
 pub fn of_queues_in_milliseconds() -> i64 {
     to_milliseconds(of_queues())
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_has_what_it_has_set_and_others_do_not() {
+    fn a_threads_timeout_is_its_own() {
         assert_eq!((in_milliseconds(), of_calls(), of_launches()), (-1, CALL, LONGEST));
         set(5).unwrap();
         assert_eq!((in_milliseconds(), of_calls(), of_launches()), (5, Duration::from_millis(5), of_calls()));

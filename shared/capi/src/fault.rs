@@ -1,4 +1,4 @@
-//! Why a call failed, kept for the thread that made it.
+//! The error of a failed call, stored for the calling thread.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -6,12 +6,12 @@ use std::ffi::{CStr, CString, c_char};
 
 use gantry_types::error::{Failure, Kind};
 
-/// What a thread is told that has had no error yet. A tool of the reference's may look for it.
+/// The text for a thread without an error so far. Tools for the reference interface may look for it.
 pub const NO_FAULT: &str = "Unknown CTI error";
 
 const NO_FAULT_C: &CStr = c"Unknown CTI error";
 
-/// Why a call failed.
+/// The error of a failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     kind: Kind,
@@ -24,18 +24,18 @@ impl Fault {
         Self { kind, text: text.into() }
     }
 
-    /// What was asked makes no sense.
+    /// The request is not valid.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, text)
     }
 
-    /// The fault that an error of a library is, with all its causes and what can be done about it.
+    /// Converts an error of a library, with all its causes and its remedy.
     pub fn of(kind: Kind, error: &dyn Error, hint: Option<&str>) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
             let said = error.to_string();
-            // Some errors say their cause themselves.
+            // Some errors include the text of their cause.
             if !text.contains(&said) {
                 text = format!("{text}: {said}");
             }
@@ -53,7 +53,7 @@ impl Fault {
         self.kind
     }
 
-    /// What it says.
+    /// Its text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -74,12 +74,12 @@ thread_local! {
     static LAST: RefCell<Option<(CString, Kind)>> = const { RefCell::new(None) };
 }
 
-/// Keeps a fault as the last one of this thread.
+/// Stores a fault as this thread's last one.
 pub fn keep(function: &str, fault: &Fault) {
     let mut bytes = format!("{function}: {}", fault.text).into_bytes();
     bytes.retain(|byte| *byte != 0);
     let kept = CString::new(bytes).unwrap_or_default();
-    // A thread that ends, and calls us from there, has no place for it any more.
+    // A thread that is ending has no storage for it any more.
     LAST.try_with(|last| *last.borrow_mut() = Some((kept, fault.kind))).unwrap_or_default();
 }
 
@@ -95,20 +95,20 @@ pub fn last() -> (String, Option<Kind>) {
     }
 }
 
-/// The last fault of this thread as C has it. It stays as it is until the thread's next fault, or its end.
+/// This thread's last fault as a C string. It stays valid until the thread's next fault, or its end.
 #[must_use]
 pub fn last_text() -> *const c_char {
     let found = LAST.try_with(|last| last.borrow().as_ref().map(|(text, _)| text.as_ptr()));
     found.ok().flatten().unwrap_or(NO_FAULT_C.as_ptr())
 }
 
-/// A number for the kind of this thread's last fault: the values of `gantry_error_kind_t`. 0: there was none.
+/// The kind of this thread's last fault, as a value of `gantry_error_kind_t`. 0: there was none.
 #[must_use]
 pub fn last_kind() -> i32 {
     last().1.map_or(0, number_of)
 }
 
-/// The number of a kind among the values of `gantry_error_kind_t`.
+/// The value of a kind in `gantry_error_kind_t`.
 #[must_use]
 pub fn number_of(kind: Kind) -> i32 {
     match kind {
@@ -127,10 +127,11 @@ pub fn number_of(kind: Kind) -> i32 {
     }
 }
 
-/// Copies this thread's last fault into a buffer, cut where it does not fit. False: there is no room even for the end of a string.
+/// Copies this thread's last fault into a buffer, cut to its size. False: there is no room even for the terminating
+/// NUL.
 ///
 /// # Safety
-/// `buffer` is null or leads to `size` bytes that may be written.
+/// `buffer` is null or points to `size` writable bytes.
 #[must_use]
 pub unsafe fn copy_last(buffer: *mut c_char, size: usize) -> bool {
     if buffer.is_null() || size == 0 {
@@ -138,7 +139,8 @@ pub unsafe fn copy_last(buffer: *mut c_char, size: usize) -> bool {
     }
     let (text, _) = last();
     let count = text.len().min(size - 1);
-    // SAFETY: `count` is below `size`, which the caller vouches for; a string of ours does not overlap what the caller may write.
+    // SAFETY: `count` is below `size`, which the caller guarantees; a string of this library does not overlap the
+    // caller's buffer.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), buffer, count) };
     // SAFETY: as above.
     let end = unsafe { buffer.add(count) };

@@ -1,16 +1,17 @@
 //! The border between C programs and gantry's libraries, the same in both of them.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
-//! | [`border`] | [`enter`]: what every exported function does first; a panic ends here |
-//! | [`fault`] | [`Fault`]: why a call failed; the last one of each thread |
-//! | [`text`] | strings and lists of strings that come from C |
-//! | [`memory`] | what is given to C: memory of `malloc`, which C may `free` |
-//! | [`own`] | what each process has for itself, also after a fork |
-//! | [`deadline`] | how long calls of a thread may wait |
-//! | [`data`] | what both libraries take and give of the channel and of rendezvous |
+//! | [`border`] | [`enter`]: the entry code of every exported function, which also stops panics |
+//! | [`fault`] | [`Fault`]: the error of a failed call; the last one of each thread |
+//! | [`text`] | strings and lists of strings from C |
+//! | [`memory`] | memory of `malloc` for C, which C may `free` |
+//! | [`own`] | per-process state that survives a fork correctly |
+//! | [`deadline`] | timeouts of a thread's calls |
+//! | [`data`] | data types of the channel and of rendezvous, used by both libraries |
 //!
-//! What C promises and nobody can check is named in the safety section of each function: pointers are null or lead to what the header says.
+//! The safety section of each function names the caller's promises that cannot be checked: pointers are null or point
+//! to what the header says.
 #![expect(
     unsafe_code,
     reason = "a C ABI is made of raw pointers; every one of them is turned into something safe here or one call further"

@@ -1,7 +1,7 @@
-//! What is given to C: memory of `malloc`, so that C may `free` it where the header says so.
+//! Memory for C, from `malloc`, so that C may `free` it where the header says so.
 //!
-//! Structures that have a function of their own to free them are kept count of, by address and by type. A program that frees one twice, frees it with the
-//! function of another structure, or frees what is not ours, gets an error instead of broken memory.
+//! Structures with a free function of their own are tracked by address and type. A program that frees one twice, with
+//! the wrong function, or frees a foreign pointer, gets an error instead of corrupted memory.
 
 use std::collections::HashSet;
 use std::ffi::c_char;
@@ -14,7 +14,8 @@ use gantry_types::error::Kind;
 use crate::fault::Fault;
 use crate::own::PerProcess;
 
-/// Addresses of the structures of one type that this process has given to C. What a forked child has of its parent's is not on its list.
+/// Addresses of one type's structures that this process has given to C. A forked child's list does not contain its
+/// parent's.
 #[derive(Debug, Default)]
 pub struct Given<T> {
     addresses: PerProcess<Mutex<HashSet<usize>>>,
@@ -28,13 +29,13 @@ impl<T> Given<T> {
         Self { addresses: PerProcess::new(), of: PhantomData }
     }
 
-    /// Notes a structure that is given away.
+    /// Adds a structure to the list.
     pub fn note(&self, structure: *mut T) -> *mut T {
         self.addresses().insert(structure.addr());
         structure
     }
 
-    /// Takes it off the list: it is being freed.
+    /// Removes a structure from the list, because it is being freed.
     ///
     /// # Errors
     /// It is not on the list.
@@ -52,10 +53,10 @@ impl<T> Given<T> {
     }
 }
 
-/// Memory for `count` values, all zero. For none too it is not null.
+/// Memory for `count` values, all zero. Not null even for 0 values.
 ///
 /// # Errors
-/// There is none left.
+/// The memory is exhausted.
 pub fn allocate<T>(count: usize) -> Result<*mut T, Fault> {
     // SAFETY: calloc takes any numbers.
     let memory = unsafe { libc::calloc(count.max(1), size_of::<T>().max(1)) };
@@ -65,19 +66,19 @@ pub fn allocate<T>(count: usize) -> Result<*mut T, Fault> {
     Ok(memory.cast())
 }
 
-/// Frees memory of [`allocate`]; null is fine.
+/// Frees memory of [`allocate`]; null is allowed.
 ///
 /// # Safety
 /// It is null, or came from `malloc` and was not freed yet.
 pub unsafe fn release<T>(memory: *mut T) {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { libc::free(memory.cast()) };
 }
 
 /// A string for C.
 ///
 /// # Errors
-/// There is a NUL in it, or no memory left.
+/// The text contains a NUL, or the memory is exhausted.
 pub fn string(text: &[u8]) -> Result<*mut c_char, Fault> {
     if text.contains(&0) {
         return Err(Fault::new(
@@ -102,7 +103,7 @@ pub fn array<T: Copy>(values: &[T], room: usize) -> Result<*mut T, Fault> {
     Ok(memory)
 }
 
-/// A list of strings for C, with a null at its end. What was made before something failed is freed again.
+/// A list of strings for C, terminated by a null. On failure, all strings that were allocated are freed.
 ///
 /// # Errors
 /// As [`string`].
@@ -112,7 +113,7 @@ pub fn strings<S: AsRef<[u8]>>(texts: &[S]) -> Result<*mut *mut c_char, Fault> {
         match string(text.as_ref()) {
             Ok(text) => made.push(text),
             Err(fault) => {
-                // SAFETY: they were made here and nobody else has them.
+                // SAFETY: they were allocated here, and these are the only pointers to them.
                 made.into_iter().for_each(|text| unsafe { release(text) });
                 return Err(fault);
             }
@@ -121,10 +122,10 @@ pub fn strings<S: AsRef<[u8]>>(texts: &[S]) -> Result<*mut *mut c_char, Fault> {
     array(&made, 1)
 }
 
-/// Frees a list of [`strings`]; null is fine.
+/// Frees a list of [`strings`]; null is allowed.
 ///
 /// # Safety
-/// It is null, or a list of [`strings`] that was not freed yet, nor any string of it.
+/// It is null, or a list of [`strings`] of which nothing was freed yet.
 pub unsafe fn release_strings(list: *mut *mut c_char) {
     if list.is_null() {
         return;
@@ -136,12 +137,12 @@ pub unsafe fn release_strings(list: *mut *mut c_char) {
         if text.is_null() {
             break;
         }
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { release(text) };
         // SAFETY: this entry was not null, so another one follows.
         at = unsafe { at.add(1) };
     }
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { release(list) };
 }
 
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_what_c_takes_them_for() {
+    fn strings_have_the_form_that_c_expects() {
         let list = strings(&["a", "", "bc"]).expect("memory");
         // SAFETY: made above, and not freed yet.
         let found = unsafe { crate::text::list(list.cast_const().cast()) }.expect("a list");
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_twice_is_refused() {
+    fn a_second_free_is_refused() {
         static GIVEN: Given<u64> = Given::new();
         let one = GIVEN.note(allocate::<u64>(1).expect("memory"));
         GIVEN.take_back(one).expect("once");

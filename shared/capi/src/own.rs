@@ -1,13 +1,13 @@
-//! What each process has for itself.
+//! Values that each process owns separately.
 //!
-//! A forked child has a copy of its parent's memory and none of its parent's threads. A lock that one of those held stays locked there for
-//! ever, and a connection would be shared by two processes. So what a library keeps is marked with the process that made it. A child looks
-//! at that mark before anything else, touches nothing of its parent's, and begins anew.
+//! A forked child has a copy of its parent's memory and none of its parent's threads. A lock that such a thread held
+//! stays locked for ever, and both processes would share a connection. So every value carries the mark of the process
+//! that made it. A child checks the mark first, leaves its parent's value alone, and makes its own.
 
 use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value of each process's own: made by the first call that needs it, and once more in a forked child.
+/// A value per process: the first call makes it, and again in a forked child.
 pub struct PerProcess<T: 'static> {
     current: AtomicPtr<Marked<T>>,
 }
@@ -18,13 +18,14 @@ struct Marked<T> {
 }
 
 impl<T: Send + Sync> PerProcess<T> {
-    /// No process has one yet.
+    /// No process has a value yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// This process's value. Waits for nobody. When several threads need it first, all but one value that they make are dropped.
+    /// This process's value. Never blocks. If several threads make it at once, one value wins and the others are
+    /// dropped.
     pub fn get_or_make(&self, make: impl Fn() -> T) -> &'static T {
         let own = std::process::id();
         let mut known = self.current.load(Ordering::Acquire);
@@ -40,7 +41,7 @@ impl<T: Send + Sync> PerProcess<T> {
                 // SAFETY: made above, and from now on never freed.
                 Ok(_) => return unsafe { &(*fresh).value },
                 Err(now) => {
-                    // SAFETY: made above, and nobody else has seen it.
+                    // SAFETY: made above, and not visible to other threads.
                     drop(unsafe { Box::from_raw(fresh) });
                     known = now;
                 }
@@ -48,7 +49,7 @@ impl<T: Send + Sync> PerProcess<T> {
         }
     }
 
-    /// This process's value, at first the default one.
+    /// This process's value, initially the default.
     pub fn get(&self) -> &'static T
     where
         T: Default,
@@ -76,10 +77,10 @@ mod tests {
 
     use super::*;
 
-    /// How often it forks; without the mark about every second child hangs.
+    /// The number of forks. Without the mark, about every second child hangs.
     const FORKS: u32 = 300;
 
-    /// Seconds after which a child that hangs is killed.
+    /// Seconds after which a hanging child is killed.
     const PATIENCE: u32 = 20;
 
     #[test]
@@ -111,7 +112,7 @@ mod tests {
             .collect();
         let mut ended = Vec::new();
         for _ in 0..FORKS {
-            // SAFETY: the child calls nothing but what the C library makes good after a fork, memory included.
+            // SAFETY: the child calls only functions that the C library supports after a fork, including memory allocation.
             let child = unsafe { libc::fork() };
             assert!(child >= 0);
             if child == 0 {

@@ -1,28 +1,29 @@
-//! Strings and lists of strings that come from C. They are bytes: a path need not be UTF-8.
+//! Strings and lists of strings from C. They are bytes: a path need not be UTF-8.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::fault::Fault;
 
-/// Most strings of one list: what no kernel would take as arguments. A list without its null at the end is noticed here, if nowhere before.
+/// The most strings of one list: more than any kernel accepts as arguments. A list without its terminating null is
+/// noticed here at the latest.
 const MAX_STRINGS: usize = 1 << 20;
 
-/// The string at `text`, or nothing where that is null.
+/// The string at `text`. None: it is null.
 ///
 /// # Safety
-/// `text` is null or leads to a string with a NUL at its end that nobody changes while the call lasts.
+/// `text` is null or points to a NUL-terminated string that does not change during the call.
 #[must_use]
 pub unsafe fn optional<'a>(text: *const c_char) -> Option<&'a OsStr> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: it is not null; the rest is our caller's word.
+    // SAFETY: it is not null; the caller guarantees the rest.
     let text = unsafe { CStr::from_ptr(text) };
     Some(OsStr::from_bytes(text.to_bytes()))
 }
 
-/// The string at `text`, which is to be `what`.
+/// The string at `text`; `what` names it in an error.
 ///
 /// # Errors
 /// It is null.
@@ -30,12 +31,12 @@ pub unsafe fn optional<'a>(text: *const c_char) -> Option<&'a OsStr> {
 /// # Safety
 /// As [`optional`].
 pub unsafe fn required<'a>(text: *const c_char, what: &str) -> Result<&'a OsStr, Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let found = unsafe { optional(text) };
     found.ok_or_else(|| Fault::invalid(format!("{what} is NULL")))
 }
 
-/// As [`required`], of something that is a name and no path.
+/// As [`required`], for a name rather than a path.
 ///
 /// # Errors
 /// It is null, or not UTF-8.
@@ -43,18 +44,18 @@ pub unsafe fn required<'a>(text: *const c_char, what: &str) -> Result<&'a OsStr,
 /// # Safety
 /// As [`optional`].
 pub unsafe fn required_name<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { required(text, what) }?;
     text.to_str().ok_or_else(|| Fault::invalid(format!("{what} is not UTF-8: {}", text.to_string_lossy())))
 }
 
-/// The strings of a list with a null at its end; none where the list itself is null.
+/// The strings of a null-terminated list; none if the list itself is null.
 ///
 /// # Errors
-/// There are too many to be a list.
+/// There are too many for a list.
 ///
 /// # Safety
-/// `list` is null or leads to pointers, each as [`optional`] has it, up to one that is null.
+/// `list` is null or points to pointers up to a null one, each as [`optional`] requires.
 pub unsafe fn list<'a>(list: *const *const c_char) -> Result<Vec<&'a OsStr>, Fault> {
     let mut found = Vec::new();
     if list.is_null() {
@@ -65,7 +66,7 @@ pub unsafe fn list<'a>(list: *const *const c_char) -> Result<Vec<&'a OsStr>, Fau
         let entry = unsafe { list.add(at) };
         // SAFETY: as above.
         let text = unsafe { entry.read() };
-        // SAFETY: our caller's word for every entry.
+        // SAFETY: guaranteed by the caller for every entry.
         match unsafe { optional(text) } {
             Some(text) => found.push(text),
             None => return Ok(found),

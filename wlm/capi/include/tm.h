@@ -4,9 +4,11 @@
  *
  *     cc -I.../include program.c -L... -lgantry_tm
  *
- * All but tm_init, tm_nodeinfo, tm_poll, tm_atnode, tm_attach and tm_finalize begin a request and return; tm_poll tells of the
- * end of one after the other, in the order in which they end, and only then what a request points to is filled in. Several
- * threads may call: a tm_poll that waits lets other calls in. Which of several threads that wait is told of a request is open.
+ * All but tm_init, tm_nodeinfo, tm_poll, tm_atnode, tm_attach and tm_finalize start a request and return. tm_poll
+ * reports the
+ * ends of requests, in the order in which they end. Only then the variables that a request points to are set. Several
+ * threads may call: a waiting tm_poll lets other calls in. When several threads wait, any of them may get a request's
+ * end.
  */
 #ifndef GANTRY_TM_H
 #define GANTRY_TM_H
@@ -33,7 +35,8 @@ typedef unsigned int tm_task_id;
 #define TM_NULL_TASK ((tm_task_id)0)
 #define TM_INIT_TASK ((tm_task_id)1)
 
-/* What functions return, and what tm_poll puts into tm_errno. Moms of other hosts also give numbers from 15001 on. */
+/* Return values of functions, and values of tm_errno after tm_poll. Moms of other hosts also return numbers from
+ * 15001 on. */
 #define TM_SUCCESS 0
 #define TM_ESYSTEM 17000         /* no mom, or it could not do it */
 #define TM_ENOEVENT 17001        /* an answer to nothing */
@@ -44,8 +47,8 @@ typedef unsigned int tm_task_id;
 #define TM_ENOTFOUND 17006       /* no such node, task or name; in tm_poll: nothing is under way */
 #define TM_BADINIT 17007         /* before tm_init, or tm_init twice */
 #define TM_ESESSION 17008        /* the session is a task already */
-#define TM_EUSER 17009           /* the job is somebody else's */
-#define TM_EOWNER 17010          /* the process is somebody else's */
+#define TM_EUSER 17009           /* the job is another user's */
+#define TM_EOWNER 17010          /* the process is another user's */
 #define TM_ENOPROC 17011         /* no such process */
 #define TM_EHOOK 17012           /* refused by the site */
 
@@ -56,7 +59,7 @@ typedef unsigned int tm_task_id;
 #define TM_TODO_QUIT 5003
 #define TM_TODO_STOP 5004
 
-/* Who the caller is. */
+/* The caller's place in its job. */
 struct tm_roots {
     tm_task_id tm_me;
     tm_task_id tm_parent;    /* TM_NULL_TASK: PBS itself */
@@ -82,7 +85,8 @@ int tm_poll(tm_event_t poll_event, tm_event_t *result_event, int wait, int *tm_e
 /* The nodes of the job, in memory that the caller frees. */
 int tm_nodeinfo(tm_node_id **list, int *nnodes);
 
-/* Starts a task. That it was started says nothing of the program: the end of one that cannot be executed is 254. */
+/* Starts a task. A successful start does not mean that the program was executed: the end of one that cannot be
+ * executed is 254. */
 int tm_spawn(int argc, char *argv[], char *envp[], tm_node_id where, tm_task_id *tid, tm_event_t *event);
 
 /* Sends a signal to all processes of a task's session. */
@@ -94,13 +98,14 @@ int tm_obit(tm_task_id tid, int *obitval, tm_event_t *event);
 /* The tasks of a node. `ntasks` may say that there are more than fit into the list. */
 int tm_taskinfo(tm_node_id node, tm_task_id *list, int lsize, int *ntasks, tm_event_t *event);
 
-/* Where a task is that the caller has heard of. */
+/* The node of a task that the caller knows. */
 int tm_atnode(tm_task_id tid, tm_node_id *node);
 
-/* What uname says there, a colon, the resources of the job. Cut, and then without a zero at its end, where it does not fit. */
+/* The output of uname there, a colon, the resources of the job. Cut, and then without a terminating zero, if it does
+ * not fit. */
 int tm_rescinfo(tm_node_id node, char *resource, int len, tm_event_t *event);
 
-/* Leaves bytes under a name, and reads what a task has left; `amount` says how many there are, also when they do not fit. */
+/* Leaves bytes under a name, and reads a task's bytes; `amount` is set to their number, even if they do not fit. */
 int tm_publish(char *name, void *info, int nbytes, tm_event_t *event);
 int tm_subscribe(tm_task_id tid, char *name, void *info, int len, int *amount, tm_event_t *event);
 
@@ -110,7 +115,7 @@ int tm_attach(char *jobid, char *cookie, pid_t pid, tm_task_id *tid, char *host,
 /* Hangs up, and forgets all requests. */
 int tm_finalize(void);
 
-/* What PBS does not have: TM_ENOTIMPLEMENTED. */
+/* Not supported by PBS: TM_ENOTIMPLEMENTED. */
 int tm_notify(int tm_signal);
 int tm_alloc(char *resources, tm_event_t *event);
 int tm_dealloc(tm_node_id node, tm_event_t *event);

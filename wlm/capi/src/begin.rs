@@ -1,4 +1,4 @@
-//! The calls that begin a request; `tm_poll` tells of their end.
+//! The calls that start a request; `tm_poll` reports its end.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -109,7 +109,7 @@ extern "C" fn tm_subscribe(
     })
 }
 
-/// A task with its node, which C does not say: it must have been heard of.
+/// Completes a task with its node, which C does not pass: the task must be known.
 fn whole(open: &Open, tid: u32) -> Result<(NodeId, TaskId), Code> {
     let task = TaskId(tid);
     open.session().node_of(task).map(|node| (node, task)).ok_or(Code::NOT_FOUND)

@@ -1,4 +1,4 @@
-//! What C's pointers point to.
+//! The targets of C's pointers.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -28,7 +28,8 @@ impl<T> Place<T> {
         T: Copy,
     {
         let count = values.len().min(usize::try_from(size).unwrap_or(0));
-        // SAFETY: the caller has said that there are `size` places, of which no more are written; both do not overlap, as the values are ours.
+        // SAFETY: the caller guarantees `size` places, and no more are written; the ranges do not overlap, as the values
+        // are this library's.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.0, count) };
     }
 }
@@ -60,7 +61,7 @@ pub(crate) fn texts_to_null(pointer: *const *mut c_char) -> Vec<Vec<u8>> {
 }
 
 fn entry(pointer: *const *mut c_char, index: usize) -> *const c_char {
-    // SAFETY: within the list: the caller has said how long it is, or it has not come to its null pointer yet.
+    // SAFETY: within the list: the caller has given its length, or its null pointer has not been reached yet.
     let place = unsafe { pointer.add(index) };
     // SAFETY: as above, and the caller vouches that it is a list of pointers.
     unsafe { place.read() }

@@ -18,18 +18,18 @@ use crate::pointers::{Place, for_free, text};
 /// How long the first answer may take.
 const ANSWERING: Duration = Duration::from_secs(60);
 
-/// Where the name of this host is; it decides what an attached task may ask.
+/// The file with this host's name; the name decides which requests an attached task may send.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 static SESSION: Mutex<Option<Open>> = Mutex::new(None);
 
-/// A session, and where the caller wants to have what its requests bring.
+/// A session, and the caller's variables for the results of its requests.
 pub(crate) struct Open {
     session: Session,
     wanted: HashMap<EventId, Wanted>,
 }
 
-/// Where to write what a request brings.
+/// The variables for a request's results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wanted {
     Nothing,
@@ -149,10 +149,10 @@ fn poll_once(open: &mut Open, result: Place<c_int>, errno: Place<c_int>) -> Resu
     }
 }
 
-/// How long a thread waits before it looks again whether another one has taken what it waits for, or has ended the session.
+/// How long a thread waits before it checks whether another one has taken its result, or has ended the session.
 const LOOK_AGAIN: c_int = 100;
 
-/// Waits until there is something to read, or it is time to look again. False: a signal has come.
+/// Waits until there is data to read, or it is time for the check. False: a signal has come.
 fn wait_for(readable: &OwnedFd) -> bool {
     let mut polled = libc::pollfd { fd: readable.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, which outlives the call; the descriptor is open.
@@ -217,7 +217,7 @@ pub(crate) fn with(body: impl FnOnce(&mut Open) -> Result<(), Code>) -> Result<(
 }
 
 impl Open {
-    /// Begins a request and remembers what is wanted of it.
+    /// Starts a request and records the variables for its results.
     pub(crate) fn begin(&mut self, command: &Command, wanted: Wanted, event: *mut c_int) -> Result<(), Code> {
         let place = Place::new(event)?;
         let event = self.session.begin(command).map_err(|error| error.code())?;

@@ -34,10 +34,10 @@ pub extern "C" fn gantry_be_openChannel() -> c_int {
     enter("gantry_be_openChannel", 1, || channel().map(|_| 0))
 }
 
-/// Who this daemon is on the channel.
+/// This daemon's member identity on the channel.
 ///
 /// # Safety
-/// `member` is null or leads to a place for it.
+/// `member` is null or points to a writable one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_getMember(member: *mut Member) -> c_int {
     enter("gantry_be_getMember", 1, || {
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn gantry_be_getMember(member: *mut Member) -> c_int {
             return Err(Fault::invalid("the place for the member is NULL"));
         }
         let own = channel()?.member();
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { member.write(own.into()) };
         Ok(0)
     })
@@ -67,7 +67,7 @@ pub extern "C" fn gantry_be_receive(tag: u32) -> *mut Data {
     })
 }
 
-/// The next message, whatever its tag.
+/// The next message with any tag.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_be_receiveAny() -> *mut Data {
     enter("gantry_be_receiveAny", std::ptr::null_mut(), || {
@@ -83,7 +83,7 @@ pub extern "C" fn gantry_be_receiveAny() -> *mut Data {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_destroyData(data: *mut Data) {
     enter("gantry_be_destroyData", (), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { data::take_data(&GIVEN, data) }
     });
 }
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn gantry_be_destroyData(data: *mut Data) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_send(tag: u32, bytes: *const c_void, size: usize) -> c_int {
     enter("gantry_be_send", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { data::bytes(bytes.cast(), size) }?;
         channel()?.send(tag, bytes, deadline::of_calls()).map_err(|error| fault(&error))?;
         Ok(0)
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn gantry_be_send(tag: u32, bytes: *const c_void, size: us
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contribute(tag: u32, bytes: *const c_void, size: usize) -> c_int {
     enter("gantry_be_contribute", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         contribute(tag, unsafe { data::bytes(bytes.cast(), size) }?)
     })
 }
@@ -123,7 +123,7 @@ pub(super) fn contribute(tag: u32, part: &[u8]) -> Result<c_int, Fault> {
 /// Merges for this node's agent until the channel ends.
 ///
 /// # Safety
-/// `name` is null or a string; `merge` is as the header says and goes with `context`.
+/// `name` is null or a string; `merge` fulfils the header's contract and belongs to `context`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_serveFilter(
     name: *const c_char,
@@ -131,11 +131,11 @@ pub unsafe extern "C" fn gantry_be_serveFilter(
     context: *mut c_void,
 ) -> c_int {
     enter("gantry_be_serveFilter", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text::required_name(name, "the filter's name") }?;
         let merge = merge.ok_or_else(|| Fault::invalid("the filter's function is NULL"))?;
         let served = channel()?.serve_filter(name, |parts| {
-            // SAFETY: our caller's word; it is called by this thread, which has not returned yet.
+            // SAFETY: guaranteed by the caller; it is called by this thread, which has not returned yet.
             let merged = unsafe { data::merge(merge, context, &parts) };
             merged.ok_or_else(|| {
                 Failure::new(Kind::Unsupported, format!("merge by the daemon's filter {name:?}"))

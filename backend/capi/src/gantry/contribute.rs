@@ -29,7 +29,7 @@ fn encoded(part: Result<Vec<u8>, Failure>) -> Result<Vec<u8>, Fault> {
 /// # Safety
 /// `ranks` leads to `number` ints.
 unsafe fn read_ranks(ranks: *const c_int, number: c_int) -> Result<RankSet, Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let ranks = unsafe { values(ranks, count(number)?) }?;
     ranks.iter().map(|rank| to_rank(*rank)).collect()
 }
@@ -45,7 +45,7 @@ fn to_rank(rank: c_int) -> Result<Rank, Fault> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeIntegers(tag: u32, numbers: *const i64, number: c_int) -> c_int {
     enter("gantry_be_contributeIntegers", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let numbers = unsafe { values(numbers, count(number)?) }?.to_vec();
         contribute(tag, &encoded(Numbers::Integers(numbers).encode())?)
     })
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn gantry_be_contributeIntegers(tag: u32, numbers: *const 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeReals(tag: u32, numbers: *const f64, number: c_int) -> c_int {
     enter("gantry_be_contributeReals", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let numbers = unsafe { values(numbers, count(number)?) }?.to_vec();
         contribute(tag, &encoded(Numbers::Floats(numbers).encode())?)
     })
@@ -71,16 +71,16 @@ pub unsafe extern "C" fn gantry_be_contributeReals(tag: u32, numbers: *const f64
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeRanks(tag: u32, numbers: *const c_int, number: c_int) -> c_int {
     enter("gantry_be_contributeRanks", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let set = unsafe { read_ranks(numbers, number) }?;
         contribute(tag, &encoded(ranks::encode(&set))?)
     })
 }
 
-/// Contributes for each of some ranks what it says.
+/// Contributes a key for each of some ranks.
 ///
 /// # Safety
-/// `keys` and `numbers` lead to `number` strings and ints.
+/// `keys` and `numbers` point to `number` strings and ints.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeKeys(
     tag: u32,
@@ -89,13 +89,13 @@ pub unsafe extern "C" fn gantry_be_contributeKeys(
     number: c_int,
 ) -> c_int {
     enter("gantry_be_contributeKeys", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let keys = unsafe { values(keys, count(number)?) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let ranks = unsafe { values(numbers, count(number)?) }?;
         let mut map: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
         for (key, rank) in keys.iter().zip(ranks) {
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             let key = unsafe { text::required(*key, "a key") }?;
             map.entry(key.as_encoded_bytes().to_vec()).or_default().insert(to_rank(*rank)?);
         }
@@ -111,9 +111,9 @@ pub unsafe extern "C" fn gantry_be_contributeKeys(
 pub unsafe extern "C" fn gantry_be_contributeStacks(tag: u32, stacks: *const Stack, number: c_int) -> c_int {
     enter("gantry_be_contributeStacks", 1, || {
         let mut tree = PrefixTree::new();
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         for stack in unsafe { values(stacks, count(number)?) }? {
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             let frames = unsafe { text::list(stack.frames) }?;
             let rank = to_rank(stack.rank)?;
             let frames: Vec<String> =

@@ -10,7 +10,7 @@ pub extern "C" fn gantry_be_setDeadline(milliseconds: i64) -> c_int {
     enter("gantry_be_setDeadline", 1, || deadline::set(milliseconds).map(|()| 0))
 }
 
-/// What this thread has set.
+/// The timeout that this thread has set.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_be_getDeadline() -> i64 {
     deadline::in_milliseconds()

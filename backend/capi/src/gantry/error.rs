@@ -10,7 +10,7 @@ pub extern "C" fn gantry_be_error_str() -> *const c_char {
     fault::last_text()
 }
 
-/// What can be done about this thread's last error.
+/// The kind of this thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_be_error_kind() -> c_int {
     fault::last_kind()

@@ -1,4 +1,4 @@
-//! What `gantry_be.h` has beyond the reference: a module for each of its sections.
+//! The functions of `gantry_be.h`, beyond the reference: a module for each of its sections.
 
 pub mod channel;
 pub mod contribute;

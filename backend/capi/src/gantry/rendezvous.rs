@@ -19,7 +19,7 @@ static LISTS: Given<RendezvousList> = Given::new();
 /// # Safety
 /// `handle` is null or a string.
 unsafe fn rendezvous(handle: *const c_char) -> Result<Rendezvous, Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     match unsafe { text::optional(handle) } {
         None => Rendezvous::of_job().map_err(|error| fault(&error)),
         Some(handle) => {
@@ -38,7 +38,7 @@ unsafe fn ask<T>(
     handle: *const c_char,
     question: impl FnOnce(&Rendezvous) -> Result<T, gantry_backend::Error>,
 ) -> Result<T, Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let rendezvous = unsafe { rendezvous(handle) }?;
     question(&rendezvous).map_err(|error| fault(&error))
 }
@@ -54,9 +54,9 @@ pub unsafe extern "C" fn gantry_be_register(
     size: usize,
 ) -> c_int {
     enter("gantry_be_register", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let item = unsafe { data::bytes(bytes.cast(), size) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { ask(handle, |it| it.register(item, deadline::of_calls())) }?;
         Ok(0)
     })
@@ -69,20 +69,20 @@ pub unsafe extern "C" fn gantry_be_register(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_getAll(handle: *const c_char) -> *mut Data {
     enter("gantry_be_getAll", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let all = unsafe { ask(handle, |it| it.get_all(deadline::of_calls())) }?;
         data::give_data(&GIVEN, &all, Member::default(), 0)
     })
 }
 
-/// What one has registered.
+/// The data of one member.
 ///
 /// # Safety
 /// `handle` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_getItem(handle: *const c_char, member: u32) -> *mut Data {
     enter("gantry_be_getItem", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let item = unsafe { ask(handle, |it| it.get_item(member, deadline::of_calls())) }?;
         data::give_data(&GIVEN, &item, Member::default(), 0)
     })
@@ -95,20 +95,20 @@ pub unsafe extern "C" fn gantry_be_getItem(handle: *const c_char, member: u32) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_waitComplete(handle: *const c_char) -> c_int {
     enter("gantry_be_waitComplete", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { ask(handle, |it| it.wait(deadline::of_calls())) }?;
         Ok(0)
     })
 }
 
-/// A descriptor that says when it is complete or broken.
+/// A descriptor that becomes readable when the rendezvous is complete or broken.
 ///
 /// # Safety
 /// `handle` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_openRendezvous(handle: *const c_char) -> c_int {
     enter("gantry_be_openRendezvous", -1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let descriptor = unsafe { ask(handle, |it| it.subscribe_to_end(deadline::of_calls())) }?;
         Ok(descriptor.into_raw_fd())
     })
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn gantry_be_createRendezvous(
     expected: u32,
 ) -> *mut c_char {
     enter("gantry_be_createRendezvous", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text::required_name(name, "the rendezvous's name") }?;
         let name: Name = name.parse().map_err(|error| Fault::invalid(format!("failed to {error}")))?;
         let expected = (expected > 0).then_some(expected);
@@ -133,20 +133,20 @@ pub unsafe extern "C" fn gantry_be_createRendezvous(
             let made = it.named(name, expected);
             made.status(deadline::of_calls()).map(|_| made.handle().to_string())
         };
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let handle = unsafe { ask(handle, make) }?;
         string(handle.as_bytes())
     })
 }
 
-/// How one stands.
+/// The state of one rendezvous.
 ///
 /// # Safety
 /// `handle` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_getRendezvous(handle: *const c_char) -> *mut RendezvousList {
     enter("gantry_be_getRendezvous", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { list(handle, |it| it.status(deadline::of_calls()).map(|status| vec![status])) }
     })
 }
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn gantry_be_getRendezvous(handle: *const c_char) -> *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_listRendezvous(handle: *const c_char) -> *mut RendezvousList {
     enter("gantry_be_listRendezvous", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { list(handle, |it| it.list(deadline::of_calls())) }
     })
 }
@@ -169,7 +169,7 @@ unsafe fn list(
     handle: *const c_char,
     question: impl FnOnce(&Rendezvous) -> Result<Vec<Status>, gantry_backend::Error>,
 ) -> Result<*mut RendezvousList, Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let asked = unsafe { rendezvous(handle) }?;
     let found = question(&asked).map_err(|error| fault(&error))?;
     data::give_list(&LISTS, &found, |resource| asked.other(resource.clone()).handle().to_string())
@@ -182,7 +182,7 @@ unsafe fn list(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_destroyRendezvousList(list: *mut RendezvousList) {
     enter("gantry_be_destroyRendezvousList", (), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { data::take_list(&LISTS, list) }
     });
 }
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn gantry_be_findItem(
     item_size: *mut usize,
 ) -> c_int {
     enter("gantry_be_findItem", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { data::find((bytes, size), (way, steps), (item, item_size)) }.map(|()| 0)
     })
 }

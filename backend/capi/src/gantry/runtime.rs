@@ -48,10 +48,10 @@ pub extern "C" fn gantry_be_getSize() -> c_int {
     enter("gantry_be_getSize", -1, || to_int(runtime()?.size()))
 }
 
-/// Who takes part.
+/// The structure of the job.
 ///
 /// # Safety
-/// All are null or lead to what may be written.
+/// All are null or point to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_getSubjobs(
     index: *mut c_int,
@@ -64,12 +64,12 @@ pub unsafe extern "C" fn gantry_be_getSubjobs(
         let (own, number) = (to_int(structure.index)?, to_int(all.len())?);
         if !sizes.is_null() {
             let given = memory::array(&all, 0)?;
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             unsafe { set(sizes, given) };
         }
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(index, own) };
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(count, number) };
         Ok(0)
     })
@@ -87,19 +87,19 @@ pub unsafe extern "C" fn gantry_be_sendToSubjob(
     size: usize,
 ) -> c_int {
     enter("gantry_be_sendToSubjob", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let tag = unsafe { text::required_name(tag, "the tag") }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { bytes_at(message, size) }?;
         let subjob = number(subjob, "subjob")?;
         ask(|runtime, deadline| runtime.send_to_subjob(subjob, tag, bytes, deadline)).map(|()| 0)
     })
 }
 
-/// Takes what a subjob has sent.
+/// Receives a message of a subjob.
 ///
 /// # Safety
-/// `tag` is null or a string; the others are null or lead to what may be written.
+/// `tag` is null or a string; the others are null or point to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_receiveFromSubjobs(
     tag: *const c_char,
@@ -108,12 +108,12 @@ pub unsafe extern "C" fn gantry_be_receiveFromSubjobs(
     subjob: *mut c_int,
 ) -> c_int {
     enter("gantry_be_receiveFromSubjobs", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let tag = unsafe { text::required_name(tag, "the tag") }?;
         let Message { from, bytes } = ask(|runtime, deadline| runtime.receive_from_subjobs(tag, deadline))?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { give(&bytes, message, size) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(subjob, to_int(from.subjob)?) };
         Ok(0)
     })
@@ -131,16 +131,16 @@ pub unsafe extern "C" fn gantry_be_sendToRank(
     size: usize,
 ) -> c_int {
     enter("gantry_be_sendToRank", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let tag = unsafe { text::required_name(tag, "the tag") }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { bytes_at(message, size) }?;
         let rank = Rank(number(rank, "rank")?);
         ask(|runtime, deadline| runtime.send_to_rank(rank, tag, bytes, deadline)).map(|()| 0)
     })
 }
 
-/// Takes what a rank of this subjob has sent.
+/// Receives a message of a rank of this subjob.
 ///
 /// # Safety
 /// As [`gantry_be_receiveFromSubjobs`].
@@ -152,21 +152,21 @@ pub unsafe extern "C" fn gantry_be_receiveFromRanks(
     rank: *mut c_int,
 ) -> c_int {
     enter("gantry_be_receiveFromRanks", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let tag = unsafe { text::required_name(tag, "the tag") }?;
         let Message { from, bytes } = ask(|runtime, deadline| runtime.receive_from_ranks(tag, deadline))?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { give(&bytes, message, size) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(rank, to_int(from.rank.0)?) };
         Ok(0)
     })
 }
 
-/// Gives everybody what rank 0 of each subjob says.
+/// Gives every process the text of rank 0 of each subjob.
 ///
 /// # Safety
-/// `said` is null or a string; the others are null or lead to what may be written.
+/// `said` is null or a string; the others are null or point to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_exchange(
     said: *const c_char,
@@ -175,22 +175,22 @@ pub unsafe extern "C" fn gantry_be_exchange(
     all: *mut *mut *mut c_char,
 ) -> c_int {
     enter("gantry_be_exchange", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let said = unsafe { text::required(said, "what is said") }?;
         let heard = ask(|runtime, deadline| runtime.exchange(said.as_bytes(), deadline))?;
         let own = to_int(ask(Runtime::structure)?.index)?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { give_list(Some(heard), count, all) }?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(index, own) };
         Ok(0)
     })
 }
 
-/// Gives the master everybody's start point.
+/// Gives the master the start points of all processes.
 ///
 /// # Safety
-/// `start` is null or a string; the others are null or lead to what may be written.
+/// `start` is null or a string; the others are null or point to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_masterVector(
     start: *const c_char,
@@ -198,10 +198,10 @@ pub unsafe extern "C" fn gantry_be_masterVector(
     all: *mut *mut *mut c_char,
 ) -> c_int {
     enter("gantry_be_masterVector", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let start = unsafe { text::required(start, "the start point") }?;
         let vector = ask(|runtime, deadline| runtime.master_vector(start.as_bytes(), deadline))?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { give_list(vector, count, all) }.map(|()| 0)
     })
 }
@@ -218,13 +218,13 @@ pub unsafe extern "C" fn gantry_be_orderedMasterVector(
     all: *mut *mut *mut c_char,
 ) -> c_int {
     enter("gantry_be_orderedMasterVector", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let start = unsafe { text::required(start, "the start point") }?;
-        // A wrong place is refused in all processes alike, so it is told to all.
+        // All processes must refuse a wrong place alike, so it is sent to all.
         let place = u32::try_from(place).unwrap_or(u32::MAX);
         let vector =
             ask(|runtime, deadline| runtime.ordered_master_vector(start.as_bytes(), place, deadline))?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { give_list(vector, count, all) }.map(|()| 0)
     })
 }
@@ -234,7 +234,7 @@ fn number(of: c_int, what: &str) -> Result<u32, Fault> {
 }
 
 /// # Safety
-/// `message` leads to `size` bytes that nobody changes, or `size` is 0.
+/// `message` points to `size` bytes that do not change, or `size` is 0.
 unsafe fn bytes_at<'a>(message: *const c_void, size: usize) -> Result<&'a [u8], Fault> {
     if size == 0 {
         return Ok(&[]);
@@ -242,7 +242,7 @@ unsafe fn bytes_at<'a>(message: *const c_void, size: usize) -> Result<&'a [u8], 
     if message.is_null() || isize::try_from(size).is_err() {
         return Err(Fault::invalid("the message is NULL, or larger than memory"));
     }
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { std::slice::from_raw_parts(message.cast::<u8>(), size) })
 }
 
@@ -250,7 +250,7 @@ unsafe fn bytes_at<'a>(message: *const c_void, size: usize) -> Result<&'a [u8], 
 /// It is null or may be written.
 unsafe fn set<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { place.write(value) };
     }
 }
@@ -261,10 +261,10 @@ unsafe fn give(bytes: &[u8], message: *mut *mut c_void, size: *mut usize) -> Res
     if !message.is_null() {
         // A zero at the end, for texts.
         let given = memory::array(bytes, 1)?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(message, given.cast()) };
     }
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { set(size, bytes.len()) };
     Ok(())
 }
@@ -282,10 +282,10 @@ unsafe fn give_list(
             None => std::ptr::null_mut(),
             Some(list) => memory::strings(list)?,
         };
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(all, given) };
     }
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { set(count, number) };
     Ok(())
 }

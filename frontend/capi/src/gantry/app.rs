@@ -7,14 +7,14 @@ use gantry_shared_capi::{deadline, enter, memory, text};
 
 use crate::process::process;
 
-/// Attaches to what runs already.
+/// Attaches to a running application.
 ///
 /// # Safety
 /// `target` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_attach(target: *const c_char) -> i64 {
     enter("gantry_attach", 0, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let target = unsafe { text::required_name(target, "the target") }?;
         process().attach(target.to_owned(), false, deadline::of_launches())
     })
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn gantry_waitApp(app_id: i64, exit_code: *mut c_int) -> c
             waited.unwrap_or(Err(Error::TimedOut { phase, after, missing: Vec::new() }))
         })?;
         if !exit_code.is_null() {
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             unsafe { exit_code.write(exit.code) };
         }
         Ok(0)

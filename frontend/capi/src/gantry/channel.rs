@@ -58,7 +58,7 @@ pub extern "C" fn gantry_getMembers(sid: i64) -> *mut MemberList {
                 Ok(MEMBERS.note(list))
             }
             Err(fault) => {
-                // SAFETY: made above, and nobody else has it.
+                // SAFETY: allocated above, and this is the only pointer to it.
                 unsafe { release(list) };
                 Err(fault)
             }
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn gantry_destroyMembers(list: *mut MemberList) {
     }
     enter("gantry_destroyMembers", (), || {
         MEMBERS.take_back(list)?;
-        // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+        // SAFETY: it was on the list of allocations, so it is valid and complete.
         let members = unsafe { (*list).members };
         // SAFETY: made with the list, and freed with it.
         unsafe { release(members) };
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn gantry_broadcast(
     size: usize,
 ) -> *mut Outcome {
     enter("gantry_broadcast", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { data::bytes(bytes.cast(), size) }?.to_vec();
         let (channel, deadline) = (channel(sid)?, deadline::of_calls());
         let (members, missing) = process().try_wait(async move {
@@ -127,9 +127,9 @@ pub unsafe extern "C" fn gantry_scatter(
 ) -> *mut Outcome {
     enter("gantry_scatter", null_mut(), || {
         let mut messages = Vec::new();
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         for part in unsafe { data::values(parts, data::count(count)?) }? {
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             messages.push((part.member.into(), unsafe { part.bytes() }?.to_vec()));
         }
         let (channel, deadline, given) = (channel(sid)?, deadline::of_calls(), messages.len());
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn gantry_send(
     size: usize,
 ) -> c_int {
     enter("gantry_send", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { data::bytes(bytes.cast(), size) }?.to_vec();
         let (channel, deadline) = (channel(sid)?, deadline::of_calls());
         process().try_wait(async move { channel.send(member.into(), tag, &bytes, deadline).await })?;
@@ -172,7 +172,7 @@ pub extern "C" fn gantry_gather(sid: i64, tag: u32, policy: i64) -> *mut Outcome
     })
 }
 
-/// Takes what a filter makes of the members' contributions.
+/// Reduces the members' contributions with a filter.
 ///
 /// # Safety
 /// `filter` is null or a string.
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn gantry_reduce(
     policy: i64,
 ) -> *mut Outcome {
     enter("gantry_reduce", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let filter = parse_filter(unsafe { text::required_name(filter, "the filter's name") }?);
         let policy = parse_policy(policy)?;
         let (channel, deadline) = (channel(sid)?, deadline::of_calls());
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn gantry_reduce(
     })
 }
 
-/// A filter of C's: its function, what it wants to be given, and until when it may be called.
+/// A filter in C: its function, its context, and until when it may be called.
 #[derive(Clone)]
 struct Own {
     merge: Merge,
@@ -202,7 +202,7 @@ struct Own {
     gate: Arc<Gate>,
 }
 
-// SAFETY: who registers a filter promises that it may be called from any thread.
+// SAFETY: the caller of the registration promises that the filter may be called from any thread.
 unsafe impl Send for Own {}
 // SAFETY: as above, and from several threads at once.
 unsafe impl Sync for Own {}
@@ -224,7 +224,7 @@ impl Reduce for Merging {
             return Ok(self.parts.pop().unwrap_or_default());
         }
         let merged = self.own.gate.pass(|| {
-            // SAFETY: what was promised for it when it was registered, until its session ends.
+            // SAFETY: promised at its registration, until its session ends.
             unsafe { data::merge(self.own.merge, self.own.context, &self.parts) }
         });
         let merged = merged.ok_or_else(|| Failure::new(Kind::Gone, "the filter's session has ended"))?;
@@ -232,10 +232,10 @@ impl Reduce for Merging {
     }
 }
 
-/// Makes a filter of the tool's own known.
+/// Registers a filter of the tool's own.
 ///
 /// # Safety
-/// `name` is null or a string; `merge` is as the header says and goes with `context`.
+/// `name` is null or a string; `merge` fulfils the header's contract and belongs to `context`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_registerFilter(
     sid: i64,
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn gantry_registerFilter(
     context: *mut c_void,
 ) -> c_int {
     enter("gantry_registerFilter", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text::required_name(name, "the filter's name") }?;
         let merge = merge.ok_or_else(|| Fault::invalid("the filter's function is NULL"))?;
         if !matches!(parse_filter(name), gantry_frontend::filter::Filter::Custom(_)) {

@@ -10,7 +10,7 @@ pub extern "C" fn gantry_setDeadline(milliseconds: i64) -> c_int {
     enter("gantry_setDeadline", 1, || deadline::set(milliseconds).map(|()| 0))
 }
 
-/// What this thread has set.
+/// The timeout that this thread has set.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_getDeadline() -> i64 {
     deadline::in_milliseconds()
@@ -22,7 +22,7 @@ pub extern "C" fn gantry_setQueueDeadline(milliseconds: i64) -> c_int {
     enter("gantry_setQueueDeadline", 1, || deadline::set_for_queues(milliseconds).map(|()| 0))
 }
 
-/// What this thread has set for queues.
+/// The timeout that this thread has set for queues.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_getQueueDeadline() -> i64 {
     deadline::of_queues_in_milliseconds()

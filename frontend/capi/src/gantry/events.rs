@@ -1,4 +1,4 @@
-//! Section "events": what happens to an application, to be read from a descriptor.
+//! Section "events": an application's events, to be read from a descriptor.
 
 use std::ffi::c_int;
 use std::io;
@@ -30,7 +30,7 @@ pub extern "C" fn gantry_openEvents(app_id: i64) -> c_int {
     })
 }
 
-/// Writes events until there are no more, or nobody reads them. While somebody does not read they wait in memory.
+/// Writes events until there are no more, or the reader has gone. Unread events wait in memory.
 async fn write_events(mut events: Events, mut to: UnixStream) {
     loop {
         let event = tokio::select! {

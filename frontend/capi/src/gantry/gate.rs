@@ -48,7 +48,7 @@ impl Gate {
         }
     }
 
-    /// Refuses what would wait for the end of the call that asks for it.
+    /// Fails inside of a filter's call, because the requested operation would wait for the end of that call.
     pub(crate) fn refuse_inside() -> Result<(), Fault> {
         match INSIDE.get() {
             true => Err(Fault::invalid("a filter cannot end sessions or applications: it is waited for")),

@@ -1,4 +1,4 @@
-//! Section "the channel to daemons": what they send unasked.
+//! Section "the channel to daemons": messages that daemons send unasked.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
@@ -67,7 +67,7 @@ pub extern "C" fn gantry_receive(inbox: i64) -> *mut Data {
                 }
             }
         });
-        // What is left says so again.
+        // Remaining messages signal again.
         inbox.signal.clear();
         match next? {
             Some(message) => data::give_data(&GIVEN, &message.bytes, message.member.into(), inbox.tag),
@@ -89,7 +89,7 @@ pub extern "C" fn gantry_closeInbox(inbox: i64) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_destroyData(data: *mut Data) {
     enter("gantry_destroyData", (), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { data::take_data(&GIVEN, data) }
     });
 }

@@ -23,10 +23,10 @@ fn job(id: i64) -> Result<Owned, Fault> {
     Ok(Arc::clone(&*process().jobs.get(id)?))
 }
 
-/// Asks for a job.
+/// Requests a job.
 ///
 /// # Safety
-/// `description` is null or a string; `count` and `results` are null or lead to what may be written.
+/// `description` is null or a string; `count` and `results` are null or point to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_requestJob(
     description: *const c_char,
@@ -35,11 +35,11 @@ pub unsafe extern "C" fn gantry_requestJob(
 ) -> i64 {
     enter("gantry_requestJob", 0, || {
         let nothing = std::ptr::null_mut();
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(count, 0) };
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(results, nothing) };
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let description = unsafe { text::required_name(description, "the description") }?.to_owned();
         let process = process();
         let config = process.frontend().config().clone();
@@ -56,10 +56,10 @@ pub unsafe extern "C" fn gantry_requestJob(
             kinds.map(|kind| kind.map_or(0, gantry_shared_capi::fault::number_of)).collect();
         if !results.is_null() {
             let given = memory::array(&kinds, 0)?;
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             unsafe { set(results, given) };
         }
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(count, c_int::try_from(kinds.len()).unwrap_or(c_int::MAX)) };
         match requested.into_job() {
             Ok(job) => Ok(process.jobs.add(&process.ids, Arc::new(job))),
@@ -68,13 +68,13 @@ pub unsafe extern "C" fn gantry_requestJob(
     })
 }
 
-/// Writes where something is wanted.
+/// Writes a result if its pointer is not null.
 ///
 /// # Safety
-/// It is null or may be written.
+/// It is null or writable.
 unsafe fn set<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { place.write(value) };
     }
 }
@@ -86,7 +86,7 @@ unsafe fn set<T>(place: *mut T, value: T) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_addSubjob(job_id: i64, description: *const c_char) -> c_int {
     enter("gantry_addSubjob", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let description = unsafe { text::required_name(description, "the description") }?.to_owned();
         let job = job(job_id)?;
         process().try_wait(async move { job.add(&description).await }).map(|()| 0)
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn gantry_addSubjob(job_id: i64, description: *const c_cha
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_deleteSubjob(job_id: i64, label: *const c_char) -> c_int {
     enter("gantry_deleteSubjob", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let label = unsafe { text::required_name(label, "the label") }?.to_owned();
         let job = job(job_id)?;
         process().try_wait(async move { job.delete(&label).await }).map(|()| 0)
@@ -126,10 +126,10 @@ pub extern "C" fn gantry_cancelJob(job_id: i64) -> c_int {
     })
 }
 
-/// How the subjobs stand.
+/// The states of the subjobs.
 ///
 /// # Safety
-/// All three are null or lead to what may be written.
+/// All three are null or point to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_getSubjobStates(
     job_id: i64,
@@ -143,15 +143,15 @@ pub unsafe extern "C" fn gantry_getSubjobStates(
         let names: Vec<&[u8]> = all.iter().map(|info| info.label.as_bytes()).collect();
         if !labels.is_null() {
             let given = memory::strings(&names)?;
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             unsafe { set(labels, given) };
         }
         if !states.is_null() {
             let given = memory::array(&numbers, 0)?;
-            // SAFETY: our caller's word.
+            // SAFETY: guaranteed by the caller.
             unsafe { set(states, given) };
         }
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(count, c_int::try_from(all.len()).unwrap_or(c_int::MAX)) };
         Ok(0)
     })
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn gantry_waitJob(job_id: i64, exit_code: *mut c_int) -> c
             let late = |_| Error::TimedOut { phase, after, missing: Vec::new() };
             tokio::time::timeout(after, job.wait()).await.map_err(late)
         })?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { set(exit_code, exit.code) };
         Ok(0)
     })
@@ -241,7 +241,7 @@ pub extern "C" fn gantry_openJobEvents(job_id: i64) -> c_int {
     })
 }
 
-/// Writes events until there are no more, or nobody reads them. While somebody does not read they wait in memory.
+/// Writes events until there are no more, or the reader has gone. Unread events wait in memory.
 async fn write_events(past: Vec<JobEvent>, mut events: JobEvents, mut to: UnixStream) {
     let mut past = past.into_iter();
     loop {

@@ -1,4 +1,4 @@
-//! What `gantry.h` has beyond the reference: a module for each of its sections.
+//! The functions of `gantry.h`, beyond the reference: a module for each of its sections.
 
 pub mod app;
 pub mod channel;

@@ -1,4 +1,4 @@
-//! Section "the channel to daemons": what operations give.
+//! Section "the channel to daemons": results of operations.
 
 use std::ffi::{c_char, c_int};
 use std::fmt::Write;
@@ -44,7 +44,7 @@ pub struct Outcome {
 
 static GIVEN: Given<Outcome> = Given::new();
 
-/// What is on its way to C. What was made before something failed is freed again.
+/// Allocations for C in progress. On failure they are freed again.
 #[derive(Default)]
 struct Making {
     parts: Vec<Contribution>,
@@ -74,7 +74,7 @@ impl Making {
                 (data::to_int(self.parts.len())?, data::to_int(self.missing.len())?);
             let parts = array(&self.parts, 0)?;
             let missing = array(&self.missing, 0).inspect_err(|_| {
-                // SAFETY: made above, and nobody else has it.
+                // SAFETY: allocated above, and this is the only pointer to it.
                 unsafe { release(parts) };
             })?;
             Ok(Outcome { contributed, num_parts, parts, num_missing, missing })
@@ -89,7 +89,7 @@ impl Making {
                 Ok(GIVEN.note(outcome))
             }
             Err(fault) => {
-                // SAFETY: made above, and nobody else has it.
+                // SAFETY: allocated above, and this is the only pointer to it.
                 unsafe { release(outcome) };
                 Err(fault)
             }
@@ -116,7 +116,7 @@ fn release_all(parts: &[Contribution], missing: &[Absent]) {
     }
 }
 
-/// Gives an operation's outcome away.
+/// Converts an operation's outcome for C.
 pub(super) fn give<'a>(
     parts: impl IntoIterator<Item = (library::channel::Member, &'a [u8])>,
     missing: &[Missing],
@@ -128,7 +128,7 @@ pub(super) fn give<'a>(
     making.give(contributed)
 }
 
-/// As [`give`], of one result that is nobody's own.
+/// As [`give`], for one result without a member.
 pub(super) fn give_result(
     bytes: &[u8],
     missing: &[Missing],
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn gantry_destroyOutcome(outcome: *mut Outcome) {
     }
     enter("gantry_destroyOutcome", (), || {
         GIVEN.take_back(outcome)?;
-        // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+        // SAFETY: it was on the list of allocations, so it is valid and complete.
         let Outcome { num_parts, parts, num_missing, missing, .. } = unsafe { outcome.read() };
         // SAFETY: as many as were made with it.
         let made = unsafe { data::values(parts, data::count(num_parts)?) }?;
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn gantry_destroyOutcome(outcome: *mut Outcome) {
 /// # Safety
 /// `outcome` is null or came from this library and was not freed.
 unsafe fn result<'a>(outcome: *const Outcome) -> Result<&'a [u8], Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let outcome = unsafe { outcome.as_ref() }.ok_or_else(|| Fault::invalid("the outcome is NULL"))?;
     // SAFETY: as many as were made with it.
     match unsafe { data::values(outcome.parts, data::count(outcome.num_parts)?) }? {
@@ -183,10 +183,10 @@ unsafe fn result<'a>(outcome: *const Outcome) -> Result<&'a [u8], Fault> {
     }
 }
 
-/// Copies values to C as far as there is room; gives how many there are.
+/// Copies values to C as far as there is room; returns their total number.
 ///
 /// # Safety
-/// `to` leads to `room` places.
+/// `to` points to `room` places.
 unsafe fn copy_out<T: Copy>(values: &[T], to: *mut T, room: c_int) -> Result<c_int, Fault> {
     let count = values.len().min(data::count(room)?);
     if count > 0 && to.is_null() {
@@ -206,13 +206,13 @@ unsafe fn copy_out<T: Copy>(values: &[T], to: *mut T, room: c_int) -> Result<c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_getIntegers(outcome: *const Outcome, values: *mut i64, room: c_int) -> c_int {
     enter("gantry_getIntegers", -1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let found = match Numbers::decode(unsafe { result(outcome) }?).map_err(Fault::from)? {
             None => Vec::new(),
             Some(Numbers::Integers(found)) => found,
             Some(Numbers::Floats(_)) => return Err(Fault::invalid("these are reals")),
         };
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy_out(&found, values, room) }
     })
 }
@@ -224,13 +224,13 @@ pub unsafe extern "C" fn gantry_getIntegers(outcome: *const Outcome, values: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_getReals(outcome: *const Outcome, values: *mut f64, room: c_int) -> c_int {
     enter("gantry_getReals", -1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let found = match Numbers::decode(unsafe { result(outcome) }?).map_err(Fault::from)? {
             None => Vec::new(),
             Some(Numbers::Floats(found)) => found,
             Some(Numbers::Integers(_)) => return Err(Fault::invalid("these are integers")),
         };
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy_out(&found, values, room) }
     })
 }
@@ -242,11 +242,11 @@ pub unsafe extern "C" fn gantry_getReals(outcome: *const Outcome, values: *mut f
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_getRanks(outcome: *const Outcome, values: *mut c_int, room: c_int) -> c_int {
     enter("gantry_getRanks", -1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let set = ranks::decode(unsafe { result(outcome) }?).map_err(Fault::from)?;
         let found: Result<Vec<c_int>, _> = set.iter().map(|rank| c_int::try_from(rank.0)).collect();
         let found = found.map_err(|_| Fault::invalid("a rank is too large for an int"))?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy_out(&found, values, room) }
     })
 }
@@ -261,9 +261,9 @@ pub unsafe extern "C" fn gantry_describeResult(
     filter: *const c_char,
 ) -> *mut c_char {
     enter("gantry_describeResult", null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let filter = parse_filter(unsafe { text::required_name(filter, "the filter's name") }?);
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let said = describe(&filter, unsafe { result(outcome) }?)?;
         string(said.as_bytes())
     })

@@ -42,7 +42,7 @@ pub extern "C" fn gantry_listRendezvous(app_id: i64) -> *mut RendezvousList {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_destroyRendezvousList(list: *mut RendezvousList) {
     enter("gantry_destroyRendezvousList", (), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { data::take_list(&LISTS, list) }
     });
 }
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn gantry_findItem(
     item_size: *mut usize,
 ) -> c_int {
     enter("gantry_findItem", 1, || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { data::find((bytes, size), (way, steps), (item, item_size)) }.map(|()| 0)
     })
 }
@@ -91,7 +91,7 @@ pub extern "C" fn gantry_joinMultijob(multijob: i64, above: i64, number: u32) ->
 /// Launches an application as a member.
 ///
 /// # Safety
-/// Strings and lists of strings are null or end as the header says.
+/// Strings and lists of strings are null or valid as in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_launchSubjob(
     multijob: i64,
@@ -106,10 +106,10 @@ pub unsafe extern "C" fn gantry_launchSubjob(
 ) -> i64 {
     enter("gantry_launchSubjob", 0, || {
         let above = process().multijobs.get(multijob)?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let stdin = Reads::File(unsafe { text::optional(input_file) });
         let to = (stdout_fd, stderr_fd);
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let asked = unsafe { Asked::read(launcher_argv, to, stdin, chdir_path, env_list, held != 0) }?;
         asked.launch_as(|request| request.subjob(&above, number))
     })
@@ -127,7 +127,7 @@ pub extern "C" fn gantry_waitMultijob(multijob: i64) -> *mut Data {
     })
 }
 
-/// How it stands.
+/// Its state.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_getMultijob(multijob: i64) -> *mut RendezvousList {
     enter("gantry_getMultijob", null_mut(), || {

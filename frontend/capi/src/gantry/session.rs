@@ -15,7 +15,7 @@ use crate::process::{fault, process};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_getSessionDirOn(sid: i64, hostname: *const c_char) -> *mut c_char {
     enter("gantry_getSessionDirOn", std::ptr::null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let host = unsafe { text::required_name(hostname, "the node's name") }?;
         let process = process();
         let session = process.live_session(sid)?;

@@ -1,4 +1,4 @@
-//! Tables of workload managers that gantry lacks. Every function in them answers with an error that says so.
+//! Tables of workload managers that gantry lacks. Every function in them returns an error that says so.
 
 use std::ffi::{c_char, c_int, c_void};
 

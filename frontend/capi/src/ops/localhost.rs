@@ -18,7 +18,7 @@ pub(super) static OPS: Ops = Ops { register_job };
 /// `job` is null or a string.
 unsafe extern "C" fn register_job(job: *const c_char) -> i64 {
     register("registerJob", || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let job = unsafe { text::required_name(job, "the job") }?;
         Ok(format!("localhost:{job}"))
     })

@@ -1,4 +1,4 @@
-//! What single workload managers have: the tables of `cti_open_ops`, one module each, and their words.
+//! Functions of single workload managers: the tables of `cti_open_ops`, one module each, and their names.
 
 mod absent;
 mod localhost;
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn cti_open_ops(ops: *mut *mut c_void) -> c_int {
         }
         let number = current_wlm()?;
         let table = table_of(number)?;
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { ops.write(table.cast_mut()) };
         Ok(number)
     })
@@ -49,7 +49,7 @@ fn table_of(number: c_int) -> Result<*const c_void, Fault> {
     })
 }
 
-/// The word for a workload manager.
+/// The name of a workload manager.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_wlm_type_toString(wlm_type: c_int) -> *const c_char {
     wlm_words(wlm_type).as_ptr()

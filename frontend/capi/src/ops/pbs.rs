@@ -21,7 +21,7 @@ pub(super) static OPS: Ops = Ops { register_job, register_job_wait, get_job_id }
 /// # Safety
 /// `job` is null or a string.
 unsafe fn target(job: *const c_char) -> Result<String, Fault> {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     let job = unsafe { text::required_name(job, "the job") }?;
     Ok(format!("pbs:{job}"))
 }
@@ -29,14 +29,14 @@ unsafe fn target(job: *const c_char) -> Result<String, Fault> {
 /// # Safety
 /// `job` is null or a string.
 unsafe extern "C" fn register_job(job: *const c_char) -> i64 {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     register("registerJob", || unsafe { target(job) })
 }
 
 /// # Safety
 /// `job` is null or a string.
 unsafe extern "C" fn register_job_wait(job: *const c_char, timeout_seconds: u32) -> i64 {
-    // SAFETY: our caller's word.
+    // SAFETY: guaranteed by the caller.
     register_when_there("registerJobWait", timeout_seconds, || unsafe { target(job) })
 }
 

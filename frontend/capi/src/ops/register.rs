@@ -1,4 +1,4 @@
-//! What the functions of all tables share.
+//! Shared code of all tables' functions.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use gantry_types::error::Kind;
 
 use crate::process::process;
 
-/// What a call is told that has nothing behind it. Everything that is missing asks here, and nothing else does.
+/// The error of a function that is not implemented. All such functions use it.
 pub(crate) fn not_built_in(what: &str) -> Fault {
     Fault::new(Kind::Unsupported, format!("{what} is not built into gantry"))
 }
 
-/// Attaches and gives an id, for a function of a table.
+/// Attaches and returns an id, for a function of a table.
 pub(super) fn register(name: &str, target: impl FnOnce() -> Result<String, Fault>) -> i64 {
     enter(name, 0, || process().attach(target()?, false, deadline::of_launches()))
 }

@@ -39,7 +39,7 @@ fn target(job: u32, step: u32) -> String {
     format!("slurm:{job}.{step}")
 }
 
-/// Asks Slurm, whose commands take their time: on a thread of the library's, and gives the step to C.
+/// Queries Slurm, whose commands may be slow, on a thread of the library, and converts the step for C.
 fn give(ask: impl FnOnce() -> gantry_wlm::Result<SrunStep> + Send + 'static) -> Result<*mut SrunProc, Fault> {
     let asked = process().wait(async move { tokio::task::spawn_blocking(ask).await })?;
     let step = asked.map_err(|error| Fault::new(Kind::Protocol, error.to_string()))?;
@@ -74,18 +74,18 @@ extern "C" fn get_srun_info(app: i64) -> *mut SrunProc {
 }
 
 /// # Safety
-/// Strings and lists of strings are null or end as the header says.
+/// Strings and lists of strings are null or valid as in the header.
 unsafe extern "C" fn submit_batch_script(
     script: *const c_char,
     args: *const *const c_char,
     env: *const *const c_char,
 ) -> *mut SrunProc {
     enter("submitBatchScript", std::ptr::null_mut(), || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let script = unsafe { text::required(script, "the script's path") }?.to_owned();
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let args: Vec<OsString> = unsafe { text::list(args) }?.into_iter().map(OsStr::to_owned).collect();
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let env = unsafe { text::list(env) }?;
         let env: Result<Vec<_>, _> = env.into_iter().map(parse_env_string).collect();
         let env = env.map_err(|error| fault(&error))?;

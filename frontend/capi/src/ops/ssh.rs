@@ -29,7 +29,7 @@ extern "C" fn register_job(launcher: libc::pid_t) -> i64 {
 /// `hostname` is null or a string.
 unsafe extern "C" fn register_remote_job(hostname: *const c_char, launcher: libc::pid_t) -> i64 {
     register("registerRemoteJob", || {
-        // SAFETY: our caller's word.
+        // SAFETY: guaranteed by the caller.
         let host = unsafe { text::required_name(hostname, "the host's name") }?;
         Ok(format!("ssh:{host}:{}", check(launcher)?))
     })
