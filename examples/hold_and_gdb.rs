@@ -7,7 +7,7 @@
 //! What stands after the `--` is what one would give the launcher. For each rank the line to type in another terminal is printed; in gdb
 //! then `break main` and `continue`. A rank whose gdb detaches goes on by itself. The example ends with the app, and with its exit code.
 //!
-//! `gdbserver` asks nobody for a password and listens on every address of its node: use this where you trust the network.
+//! `gdbserver` asks for no password and listens on every address of its node: use this where you trust the network.
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
 use std::error::Error;
@@ -52,7 +52,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         ));
     }
 
-    // Release leaves ranks to whoever traces them. None runs now, but each will when its debugger says so: the SIGSTOP that held it is
+    // Release leaves ranks to their tracer. None runs now, but each will when its debugger says so: the SIGSTOP that held it is
     // still on it, and gdb must not hand it on, which is what `nopass` sees to.
     app.release(MINUTE).await?;
     println!("{}\nthen, in gdb: break main, continue", ready.join("\n"));
@@ -84,7 +84,7 @@ async fn start_gdbserver(session: &Session, rank: &RankPlace<'_>) -> Result<(Dae
     Err(format!("gdbserver cannot attach to rank {}: {}", rank.rank, said.trim()).into())
 }
 
-/// When a gdb detaches, its gdbserver ends and the kernel stops the rank again, as it was before gdb came. Nobody else would wake it.
+/// When a gdb detaches, its gdbserver ends and the kernel stops the rank again, as it was before gdb came. No other process would resume it.
 async fn go_on_without_gdb(app: AppHandle, rank: Rank, gdbserver: Daemon) {
     gdbserver.wait().await;
     // An error means that the app has ended, which is the usual reason for a gdbserver's end.

@@ -85,7 +85,7 @@ fn measure(gantry: &Path, program: &Path) {
     println!("| {} |", row.join(" | "));
 }
 
-/// Runs a command to its end; what it says is read by nobody.
+/// Runs a command to its end; its output is dropped.
 fn run(command: &mut Command) {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     assert!(command.status().expect("it can be started").success(), "{command:?}");

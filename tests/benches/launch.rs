@@ -216,7 +216,7 @@ impl Bench {
         for plain in (0..rounds).flat_map(|_| [false, true]) {
             let app = self.held(ranks, &["/bin/sleep", "600"]).await?;
             let pids = pids(&app);
-            // It looks meanwhile: whoever waits for the call to return waits behind 512 ranks that want a processor.
+            // It looks meanwhile: the return of the call would wait behind 512 ranks that want a processor.
             let watched = pids.clone();
             let watcher = std::thread::spawn(move || until_none_stopped(&watched));
             let start = Instant::now();

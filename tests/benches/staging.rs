@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The nodes are agents of this machine in roots of their own, so all of them share its cores and its disk, and each writes a copy: time grows with what
-//! all of them do together. Bytes are noise, which nobody can pack. `scp` goes to the testbed's nodes, eight copies at a time. It needs root; prints a
+//! all of them do together. Bytes are noise, which cannot be compressed. `scp` goes to the testbed's nodes, eight copies at a time. It needs root; prints a
 //! Markdown table.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]

@@ -1,4 +1,5 @@
-/* What may never change, said once more: every value, every layout, every signature. It only has to compile. */
+/* The stable ABI, written out a second time: every value, every layout, every signature. This file only has to
+ * compile. */
 #include <stddef.h>
 
 #include "common_tools_be.h"

@@ -54,7 +54,7 @@ int main(void) {
     CHECK(cti_be_getFileDir() == NULL && cti_be_getTmpDir() == NULL);
     CHECK(gantry_be_getNode() == -1 && gantry_be_getNumNodes() == -1 && gantry_be_getNumPEs() == -1);
     CHECK(strncmp(gantry_be_error_str(), "gantry_be_getNumPEs: ", 21) == 0);
-    /* The rest of what is gantry's own: the error value, and whose it is. */
+    /* The other functions of gantry: the kind of an error, and the member of data. */
     gantry_member_t member;
     gantry_rendezvousList_t list = {0, NULL};
     gantry_data_t data = {0, NULL, {0, 0}, 0};

@@ -14,7 +14,7 @@ static void launches(void) {
     CHECK(exit_code(app) == 0);
     UNTIL(!cti_appIsValid(app));
     FAILS(!cti_releaseAppBarrier(app), "there is no application 1");
-    /* What cannot be launched, and that an id is not used again. */
+    /* Launches that fail; and an id is not used again. */
     FAILS(cti_launchApp((args_t){"-n", "2", "/no/such/program", NULL}, -1, -1, NULL, NULL, NULL), "/no/such/program");
     FAILS(cti_launchApp((args_t){"-n", "x", "true", NULL}, -1, -1, NULL, NULL, NULL), "'-n x'");
     FAILS(cti_launchApp((args_t){NULL}, -1, -1, NULL, NULL, NULL), "no program");
@@ -65,7 +65,7 @@ static void reads_files_and_descriptors(void) {
         CHECK(strcmp(read_all(out[0]), "by pipe") == 0);
         CHECK(exit_code(app) == 0);
     }
-    /* Our own descriptors are where output goes that nobody redirects. */
+    /* Output without a redirection goes to this process's own descriptors. */
     CHECK(exit_code(launch((args_t){"echo", "inherited", NULL})) == 0);
     /* And files. */
     int file = open("redirected", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -182,7 +182,8 @@ static void runs(cti_app_id_t app, int ranks, const char *name) {
     cti_destroyBinaryList(programs);
 }
 
-/* By a launcher, whose ranks block no signal: its own wrapper has its command line, and what stands around ranks is no rank. */
+/* By a launcher whose ranks block no signal: its own wrapper has its command line, and a program around a rank is not
+ * a rank. */
 static void wraps(void) {
     char *masks = output_of((args_t){"-n", "1", "grep", "SigBlk", "/proc/self/status", NULL}, NULL, NULL, NULL);
     if (!strstr(masks, "SigBlk:\t0000000000000000\n")) FAIL("%s", masks);
@@ -197,7 +198,7 @@ static void wraps(void) {
     setenv("CTI_LAUNCHER_WRAPPER", "/no/such/wrapper", 1);
     FAILS(cti_launchApp((args_t){"-n", "2", "sleep", "100", NULL}, -1, -1, NULL, NULL, NULL), "/no/such/wrapper");
     unsetenv("CTI_LAUNCHER_WRAPPER");
-    /* Ranks within something else: the child is held, and let go, and found. */
+    /* Ranks within another program: the child is held, released, and found. */
     write_file("box", "#!/bin/sh\n\"$@\" &\nwait\n", 0700);
     setenv("CTI_BACKEND_WRAPPER", "box", 1);
     for (int held = 1; held >= 0; held--) {
@@ -234,7 +235,8 @@ static void wraps(void) {
     cti_deregisterApp(app);
 }
 
-/* What somebody has left at its first instruction is held for who attaches to it, and left so; what is stopped elsewhere is not. */
+/* A process that is stopped at its first instruction counts as held when it is attached to, and is left so; one that
+ * is stopped elsewhere does not. */
 static void attaches_to_what_is_held(void) {
     cti_app_id_t app = launch_held((args_t){"sleep", "103", NULL});
     int pid = atoi(strstr(read_line(gantry_openEvents(app)), "\"pid\":") + 6);
@@ -281,7 +283,7 @@ static void attaches_twice(void) {
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
     UNTIL(!cti_appIsValid(by_pid));
-    FAILS(ops->registerJob(text("%d.nobody-has-this-name", getpid())), "nobody-has-this-name");
+    FAILS(ops->registerJob(text("%d.no-such-name", getpid())), "no-such-name");
     FAILS(ops->registerJob(NULL), "NULL");
     FAILS(ops->registerJob("\xff\xfe"), "not UTF-8");
     FAILS(gantry_attach("no-such-wlm:7"), "no-such-wlm");
@@ -303,7 +305,7 @@ static void deregisters(void) {
     CHECK(strstr(cti_error_str(), text("there is no application %ld", (long)app)));
 }
 
-/* Every function with ids that nobody has: an error, and nothing worse. */
+/* Every function with unknown ids: an error, and no harm. */
 static void refuses_wrong_ids(void) {
     cti_app_id_t app = launch_held((args_t){"sleep", "100", NULL});
     cti_session_id_t session = cti_createSession(app);
@@ -362,7 +364,7 @@ static void lets_go(void) {
     UNTIL(exists("gone"));
 }
 
-/* What the suite that drives this one kills. */
+/* The suite that runs this one kills it. */
 static void is_killed(void) {
     cti_app_id_t app = launch((args_t){"-n", "2", "sleep", "100", NULL});
     cti_session_id_t session = cti_createSession(app);

@@ -85,8 +85,8 @@ static void operations(cti_session_id_t session) {
     CHECK(own && own->numParts == 3 && own->parts[2].size == 0);
     CHECK(!strcmp((char *)own->parts[0].bytes, "zero") && !strcmp((char *)own->parts[1].bytes, "one"));
     gantry_destroyOutcome(own);
-    gantry_member_t nobody = {7, 7};
-    FAILS(gantry_send(session, nobody, 1, "x", 1) == 0, "daemon 7");
+    gantry_member_t missing = {7, 7};
+    FAILS(gantry_send(session, missing, 1, "x", 1) == 0, "daemon 7");
     CHECK(gantry_gather(session, 1, -7) == NULL && gantry_error_kind() == GANTRY_INVALID);
     CHECK(gantry_broadcast(session, 1, NULL, 1) == NULL && gantry_broadcast(0, 1, "x", 1) == NULL);
     gantry_destroyMembers(members);
@@ -120,7 +120,7 @@ static void messages(cti_session_id_t session) {
     CHECK(gantry_closeInbox(empty) == 0);
 }
 
-/* Every call, with what comes of it. */
+/* Every call, with its result. */
 static void speaks(void) {
     const char *steps[] = {"echo", "echo", "give", "say", "polls", "echo", NULL};
     cti_session_id_t session;
@@ -137,7 +137,7 @@ static void speaks(void) {
         CHECK(data && data->size == 1 && data->bytes[0] == '?');
         gantry_destroyData(data);
     }
-    /* Who waits when the session ends is told so; so is its descriptor. */
+    /* A waiting call gets an error when the session ends; its descriptor becomes readable. */
     CHECK(cti_destroySession(session) == 0);
     struct pollfd one = {gantry_getInboxFd(inbox), POLLIN, 0};
     CHECK(poll(&one, 1, (int)(SOON * 1000)) == 1);
@@ -147,7 +147,7 @@ static void speaks(void) {
     end(app);
 }
 
-/* A megabyte to everybody and back. */
+/* A megabyte to all members and back. */
 static void carries_a_megabyte(void) {
     const char *steps[] = {"echo", NULL};
     cti_session_id_t session;
@@ -222,7 +222,7 @@ static void merges_by_its_own_filter(void) {
     end(app);
 }
 
-/* A filter that takes its time, and what it has seen. */
+/* A slow filter, and the parts that it has got. */
 struct slow {
     cti_session_id_t session;
     int calls, refused;
@@ -236,7 +236,7 @@ static int slow(void *context, const gantry_part_t *parts, int count, void **res
     own->calls++;
     own->refused = cti_destroySession(own->session) == 1 && strstr(cti_error_str(), "a filter cannot end") != NULL;
     slow_began = 1;
-    /* Whoever ends the session has half a second to do it under us. */
+    /* The other thread has half a second to end the session during the call. */
     for (int at = 0; at < 50 && !session_ended; at++) usleep(10000);
     ended_too_early = session_ended;
     own->calls++;
@@ -249,7 +249,7 @@ static void *reduces(void *session) {
     return NULL;
 }
 
-/* When a session has ended, its filters and what they were given are the tool's again. */
+/* When a session has ended, its filters and their contexts belong to the tool again. */
 static void waits_for_a_filter_that_runs(void) {
     const char *steps[] = {"serve", NULL};
     cti_session_id_t session;

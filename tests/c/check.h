@@ -1,4 +1,4 @@
-/* What the C suites have in common: checks that say where they failed and why, a table of tests, waiting with a deadline. */
+/* Common parts of the C suites: checks that report place and reason, a table of tests, waiting with a timeout. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -41,7 +41,7 @@
         if (!strstr(cti_error_str(), words)) FAIL("%s failed for another reason than '%s'", #call, words); \
     } while (0)
 
-/* Waits until something is so, and fails when it is not in time. */
+/* Waits until a condition holds, and fails at the timeout. */
 #define UNTIL(what) \
     do { \
         double limit_ = now() + SOON; \
@@ -168,7 +168,7 @@ static inline void serve_and_leave(cti_app_id_t app) {
     cti_deregisterApp(app);
 }
 
-/* What an application writes to standard output, from its launch to its end. */
+/* The standard output of an application, from its launch to its end. */
 static inline char *output_of(args_t argv, const char *input, const char *folder, args_t env) {
     int out[2];
     CHECK(pipe2(out, O_CLOEXEC) == 0);

@@ -1,4 +1,5 @@
-/* What tools rely on at every node of an app. Arguments: the test, how many nodes, the launcher's arguments for two ranks on each. */
+/* Properties of every node of an app that tools rely on. Arguments: the test, the number of nodes, the launcher's
+ * arguments for two ranks on each. */
 #include "check.h"
 
 static int nodes;
@@ -28,7 +29,7 @@ static void all_end_well(int events) {
     }
 }
 
-/* The directories that the tool is told of are those of every node: a daemon that has them as arguments finds there what was sent. */
+/* The tool's directories are those of every node: a daemon with them as arguments finds the sent files there. */
 static void paths(void) {
     cti_app_id_t app = launch_on_all((args_t){"sleep", "2101", NULL}, -1);
     cti_session_id_t session = cti_createSession(app);
@@ -59,7 +60,8 @@ static void paths(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-/* A killed app takes along what its ranks have started, in sessions of their own too. What is left is seen from outside. */
+/* A killed app includes the children of its ranks, even in sessions of their own. The suite outside checks for
+ * remains. */
 static void children(void) {
     int out[2];
     CHECK(pipe2(out, O_CLOEXEC) == 0);

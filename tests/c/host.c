@@ -1,4 +1,5 @@
-/* What libcommontools_fe does to the program that uses it: nothing. Signals, masks, threads, forks, errors of threads, the end, the rest of the interface. */
+/* libcommontools_fe does not affect its host program. Signals, masks, threads, forks, errors of threads, the end, the
+ * rest of the interface. */
 #include "check.h"
 
 #include <dirent.h>
@@ -54,7 +55,7 @@ static void leaves_signals_alone(void) {
     cti_deregisterApp(app);
 }
 
-/* A reader that has gone ends nobody but who writes to it. */
+/* A closed reader ends only the program that writes to it. */
 static void survives_readers_that_go(void) {
     int out[2];
     CHECK(pipe2(out, O_CLOEXEC) == 0);
@@ -282,7 +283,7 @@ static int entries(const char *path) {
     return count;
 }
 
-/* What users set for all tools. */
+/* Variables that users set for all tools. */
 static void variables(void) {
     char host[256];
     CHECK(gethostname(host, sizeof host) == 0);

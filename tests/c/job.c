@@ -1,11 +1,11 @@
-/* Co-allocated jobs, by their calls in gantry.h. RANK is a program that calls the barrier and checks what comes after it. */
+/* Co-allocated jobs, through the functions of gantry.h. RANK is a program that calls the barrier and checks the rest. */
 #include "check.h"
 
 static char *part(const char *label, const char *program, const char *more) {
     return text("(&(resourceManagerContact=localhost)(label=%s)(executable=\"%s\")%s)", label, program, more);
 }
 
-/* How the subjob of that label stands; -1: there is none. */
+/* The state of the subjob with that label; -1: there is none. */
 static int state_of(gantry_job_id_t job, const char *label) {
     int count = -1, *states = NULL, found = -1;
     char **labels = NULL;
@@ -83,7 +83,7 @@ static void changes(void) {
     gantry_job_id_t job = request(text("+%s%s", part("kept", "/usr/bin/touch", text("(arguments=\"%s\")", kept)),
         part("out", "/usr/bin/touch", text("(arguments=\"%s\")", out))));
     UNTIL(state_of(job, "out") == GANTRY_SUBJOB_CHECKED_IN);
-    FAILS(gantry_deleteSubjob(job, "nobody") == 0, "no subjob 'nobody'");
+    FAILS(gantry_deleteSubjob(job, "none-such") == 0, "no subjob 'none-such'");
     CHECK(gantry_deleteSubjob(job, "out") == 0);
     CHECK(count_of(job) == 1 && state_of(job, "out") == -1);
     FAILS(gantry_addSubjob(job, "&(executable=x)") == 0, "resourceManagerContact");
@@ -97,7 +97,7 @@ static void changes(void) {
     CHECK(gantry_closeJob(job) == 0);
 }
 
-/* A release that waits for nobody kills a job of which not all are there; one that all have come to it lets go. */
+/* A release without waiting kills a job with missing processes; it releases a complete one. */
 static void releases_at_once(void) {
     gantry_job_id_t job = request(text("+%s%s", part("a", "/bin/true", ""), part("late", "/bin/sleep", "(barrierPoint=runtime)(arguments=1000)")));
     UNTIL(state_of(job, "a") == GANTRY_SUBJOB_CHECKED_IN && state_of(job, "late") == GANTRY_SUBJOB_ACTIVE);
@@ -112,7 +112,7 @@ static void releases_at_once(void) {
     CHECK(gantry_closeJob(job) == 0);
 }
 
-/* Several jobs at once, one of them cancelled; what is left goes at the end. */
+/* Several jobs at once, one of them cancelled; the others end with the library. */
 static void several(void) {
     gantry_job_id_t jobs[3];
     for (int i = 0; i < 3; i++) jobs[i] = request(text("+%s", part("a", "/bin/sleep", "(arguments=1000)")));
@@ -160,7 +160,7 @@ static void lets_go_on(void) {
     FAILS(gantry_waitJob(job, NULL) == 0, "no job");
     CHECK(gantry_finalize() == 0);
     CHECK(!exists(on));
-    /* Opened by both, or by nobody: a program that has ended would keep us here, until the test is over. */
+    /* Opened by both sides or by none: if the program has ended, this open blocks until the test's timeout. */
     FILE *go = fopen(gate, "w");
     CHECK(go != NULL && fputs("go\n", go) >= 0 && fclose(go) == 0);
     UNTIL(exists(on));

@@ -48,7 +48,7 @@ static int once(void) {
     for (char **lock = locks; *lock; lock++) free(*lock);
     free(locks);
     free(cti_getSessionRootDir(session));
-    /* Both daemons have ended when that is told of both. */
+    /* Both daemons have ended when both ends are reported. */
     char line[1 << 16];
     size_t size = 0;
     const char *found;

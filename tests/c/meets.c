@@ -22,7 +22,7 @@ static int number(const char *one, const char *other) {
     return text ? atoi(text) : -1;
 }
 
-/* What a rank registers. */
+/* The data of a rank. */
 static size_t word(char *to, int rank) {
     return (size_t)sprintf(to, "%d of sub ", rank);
 }

@@ -1,4 +1,5 @@
-/* A tool daemon that does on its channel what its arguments say, one after the other; see the functions below. It frees all that it is given. */
+/* A tool daemon that carries out its arguments on its channel, in order; see the functions below. It frees all memory
+ * that it gets. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
@@ -19,7 +20,7 @@
 
 static int node;
 
-/* What came with tag 1 is contributed. */
+/* Contributes the message with tag 1. */
 static void echo(void) {
     gantry_data_t *data = gantry_be_receive(1);
     CHECK(data && data->tag == 1 && data->bytes[data->size] == 0);

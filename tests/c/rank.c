@@ -1,4 +1,5 @@
-/* A rank of a co-allocated job: says that it runs, waits at the barrier, and tries what there is for it. Its argument is where it says that it runs. */
+/* A rank of a co-allocated job: reports that it runs, waits at the barrier, and uses every function. Its argument is
+ * the file for the report. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void *receive_other(void *tag) {
     return NULL;
 }
 
-/* Two threads wait for what comes in the other order. */
+/* Two threads wait for messages that come in the other order. */
 static void threads(int rank) {
     static char one[] = "one", two[] = "two";
     pthread_t other;

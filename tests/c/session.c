@@ -72,7 +72,7 @@ static void manifests(void) {
     CHECK(cti_addManifestLibrary(manifest, "libm.so.6") == 0);
     CHECK(cti_addManifestLibDir(manifest, "plugins") == 0);
     CHECK(cti_addManifestFile(manifest, here("data")) == 0 && cti_addManifestFile(manifest, "tar") == 0);
-    /* What cannot be added, and does no harm. */
+    /* Additions that fail, without harm. */
     FAILS(!cti_addManifestBinary(manifest, "no-such-program"), "no-such-program");
     FAILS(!cti_addManifestBinary(manifest, "data"), "data");
     FAILS(!cti_addManifestLibrary(manifest, "libno-such.so"), "libno-such.so");
@@ -88,7 +88,7 @@ static void manifests(void) {
     for (int at = 0; at < 6; at++)
         if (!exists(in(session, there[at]))) FAIL("%s is not there", there[at]);
     CHECK(same(read_path(in(session, "data")), "data"));
-    /* A second one: what is there is not sent anew, and another of the same name is refused. */
+    /* A second one: existing files are not sent again, and another file of the same name is refused. */
     manifest = manifest_of(session);
     CHECK(cti_addManifestFile(manifest, "data") == 0);
     CHECK(mkdir("other", 0700) == 0);
@@ -126,7 +126,7 @@ static void dependencies_are_an_attribute(void) {
     cti_deregisterApp(app);
 }
 
-/* What a daemon said of its node, once it has. */
+/* A daemon's report about its node, once it is there. */
 static char *view(int node) {
     char *path = text("view.%d", node);
     UNTIL(exists(path));

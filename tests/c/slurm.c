@@ -37,7 +37,7 @@ static void serve(cti_app_id_t app) {
     CHECK(cti_destroySession(session) == 0);
 }
 
-/* What one step writes to standard output. */
+/* The standard output of one step. */
 static char *said_by(args_t argv, int in, const char *input, const char *chdir, args_t env) {
     int out[2];
     CHECK(pipe2(out, O_CLOEXEC) == 0);
@@ -135,7 +135,7 @@ static void stages(void) {
     CHECK(cti_addManifestBinary(manifest, "sleep") == 0 && cti_addManifestLibrary(manifest, "libz.so.1") == 0);
     CHECK(cti_addManifestLibDir(manifest, "plugins") == 0 && cti_addManifestFile(manifest, "data") == 0);
     if (cti_sendManifest(manifest)) FAIL("not sent");
-    /* The first daemon looks at what is there, and waits; the second is there beside it. */
+    /* The first daemon checks the files, and waits; the second one runs beside it. */
     write_file("look", "#!/bin/sh\ncd $CTI_ROOT_DIR && [ -x bin/sleep ] && [ -e lib/libz.so.1 ] && [ -e lib/plugins/.hidden ] && "
                        "[ \"$(cat data)\" = data ] && [ \"$1 $MINE\" = 'a b c' ] && exec sleep 2005\n", 0755);
     int events = gantry_openEvents(app);
@@ -240,7 +240,7 @@ static void submits(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-/* What wraps srun, and what wraps ranks. */
+/* Wrappers of srun, and wrappers of ranks. */
 static void wraps(void) {
     write_file(text("%s/wrap", folder), text("#!/bin/sh\necho \"$1\" > %s/wrapped\nshift\n\"$@\"\n", folder), 0755);
     write_file(text("%s/box", folder), "#!/bin/sh\n\"$@\" &\nwait\n", 0755);

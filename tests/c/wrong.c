@@ -1,6 +1,6 @@
-/* Every function of libcommontools_fe that can fail, with what is wrong: ids that nobody has, that are of something else or not any more, NULL, text that is no
-   text, memory that is not gantry's or was freed before. It answers with its value for errors, and the error names the function. The suite that drives
-   this looks that no function is left out. */
+/* Every function of libcommontools_fe that can fail, with wrong arguments: unknown ids, ids of other kinds or expired ones, NULL, invalid
+   text, foreign or freed memory. It returns its value for errors, and the error names the function. The suite that runs this checks
+   that no function is left out. */
 #include "check.h"
 
 static int64_t wrong[8];
@@ -12,7 +12,7 @@ static void says(const char *name) {
     if (strlen(cti_error_str()) < size + 6) FAIL("%s has not said much", name);
 }
 
-/* Another function has failed before, so that what is said is of this one. */
+/* Another function has failed before, so that the error text must be this one's. */
 #define NO(name, call, bad) \
     do { \
         CHECK(cti_setAttribute((cti_attr_type_t)99, NULL) == 1); \
@@ -37,7 +37,7 @@ static void says(const char *name) {
         says(#function); \
     } while (0)
 
-/* Memory that somebody else has made, and freeing it twice is no better. */
+/* Foreign memory, and a second free. */
 #define FOREIGN(function, type) \
     do { \
         type mine; \
@@ -173,7 +173,7 @@ static void wrong_arguments(void) {
     setenv("CTI_WLM_IMPL", "localhost", 1);
 }
 
-/* Of what is there. */
+/* With existing objects. */
 static void wrong_arguments_of(cti_app_id_t app, cti_session_id_t session, cti_manifest_id_t manifest) {
     REFUSES(cti_killApp, (app, 0), 1);
     REFUSES(cti_killApp, (app, 4711), 1);

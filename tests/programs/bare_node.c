@@ -1,12 +1,13 @@
 /*
- * bare_node HOST PORT: the least that can do on a node what an agent is timed at, for benches. It connects to HOST and obeys orders of one
+ * bare_node HOST PORT: the minimum of an agent's timed work on a node, for benches. It connects to HOST and obeys
+ * orders of one
  * byte, each answered by one byte when it is done:
  *   h  start two processes of /bin/true and hold each at its first instruction
  *   s  start /bin/sleep 600 (returns when that has been executed)
  *   k  end what "s" has started, by SIGTERM, and wait for it
- *   c  let go what "h" holds
- *   e  wait for what was let go
- * No secret, no encryption, no storage, one process, one thread: what is slower than this by little cannot be made faster by much.
+ *   c  release the processes of "h"
+ *   e  wait for the released processes
+ * No secret, no encryption, no storage, one process, one thread: a program that is slightly slower has little left to gain.
  * When the connection ends it kills what it has started and ends too.
  */
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /*
- * mpi_hang: a program that hangs. Rank 0 waits for a message that nobody sends, the last rank turns in a loop,
+ * mpi_hang: a program that hangs. Rank 0 waits for a message that never comes, the last rank turns in a loop,
  * the others wait for both in a barrier. Prints "hanging" before. For stack tools. Ends with 0 after 300 s.
- * mpi_hang till-told [exit]: all ranks turn until SIGUSR1 comes, and end by MPI_Finalize, or without it.
+ * mpi_hang till-told [exit]: all ranks spin until SIGUSR1 comes, and end by MPI_Finalize, or without it.
  */
 #include <mpi.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /*
  * mpi_steps SECONDS [wait]: computes and exchanges again and again: each turn is an MPI_Allreduce, mostly of nothing else, so that a rank is nearly always
  * in one. Ends with 0 after SECONDS, and says how many turns that were.
- * With "wait", rank 0 then waits for a message that nobody sends, and the others in a barrier, until they are killed.
+ * With "wait", rank 0 then waits for a message that never comes, and the others in a barrier, until they are killed.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
  * An MPI program that shows in which world it is. Its arguments say what it does, in their order:
  *   late RANK        that rank says "late" and waits 300 s, before MPI_Init
  *   sum              all ranks add up their numbers; each prints "rank R of N, program A, places U, sum S"
- *   say              each prints what its launcher has told it: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS
+ *   say              each prints the variables of its launcher: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS
  *   abort RANK CODE  that rank ends all by MPI_Abort, the others wait for it
  *   leave RANK CODE  that rank ends without MPI_Finalize, the others wait for it
- *   spawn            rank 0 asks for one process more, and says what comes of it
+ *   spawn            rank 0 asks for one process more, and prints the result
  *   finalize         MPI_Finalize
  */
 #include <mpi.h>

@@ -1,5 +1,5 @@
 /*
- * mpir_launcher WORD...: a launcher for tests of launcher control. Prints "debugged 0" or "debugged 1", then does what its words say,
+ * mpir_launcher WORD...: a launcher for tests of launcher control. Prints "debugged 0" or "debugged 1", then carries out its words,
  * one after the other, and ends with 0:
  *   ranks=N[/H]  fills the table with N ranks on H hosts n0, n1, ... (1 when not given), pids from 1001, all strings made anew
  *   state=N  size=N  twin  unfilled: what debuggers read, changed (twin: rank 1 is rank 0; unfilled: the last rank has no host)

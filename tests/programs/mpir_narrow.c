@@ -1,6 +1,6 @@
 /*
- * mpir_narrow: a launcher of two ranks that needs no C library, so that it can be made for 32 bits (-m32 -static -nostdlib) where only
- * the compiler knows how. Ends with 7 when the breakpoint's body has run, with 3 when it has not, with 4 when nobody debugs it. x86 only.
+ * mpir_narrow: a launcher of two ranks that needs no C library, so that it can be built for 32 bits (-m32 -static -nostdlib) even if only
+ * the compiler knows how. Ends with 7 when the breakpoint's body has run, with 3 when it has not, with 4 without a debugger. x86 only.
  */
 struct mpir_process {
     const char *host_name;

@@ -1,5 +1,5 @@
 /*
- * mpir_starter [-n N] [-x NAME[=VALUE]] PROGRAM ARG...: a launcher for tests of what a launcher says of its ranks. Starts N ranks (2 when not given)
+ * mpir_starter [-n N] [-x NAME[=VALUE]] PROGRAM ARG...: a launcher for tests of a launcher's table. Starts N ranks (2 when not given)
  * on this machine with the variables of Open MPI, and fills the table of the MPIR interface. With LIE=pid rank 1 has another pid there,
  * with LIE=host another host, with LIE=count there is a rank more. Ends with the highest exit code of its ranks.
  */

@@ -1,6 +1,6 @@
 /*
- * mpir_symbols: what a launcher has for debuggers (the MPIR interface), in a library of its own, as one
- * MPI does it, or included in mpir_launcher. Running the breakpoint's body prints "body". With STOPS_RANKS it says that
+ * mpir_symbols: a launcher's symbols for debuggers (the MPIR interface), in a library of its own, as one
+ * MPI does it, or included in mpir_launcher. Running the breakpoint's body prints "body". With STOPS_RANKS it reports that
  * ranks are stopped before their first instruction.
  */
 #include <unistd.h>

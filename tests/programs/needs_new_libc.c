@@ -1,5 +1,5 @@
 /*
- * needs_new_libc: calls what glibc has since version 2.36 only, says so and ends.
+ * needs_new_libc: calls a function that glibc has since version 2.36, reports success and ends.
  * For tests of nodes whose C library is older than the one here.
  */
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * rest [SECONDS | PATH]: waits so long, half a second unless it is told, or until a FIFO is opened for writing; and ends.
+ * rest [SECONDS | PATH]: waits that long (half a second by default), or until a FIFO is opened for writing; then ends.
  * For commands in the documents, whose programs end by themselves.
  */
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
- * say [ARGS...]: says who it is and ends at once.
- * For tests of what a rank or a daemon is given: one "name=value" per line: pid, cwd, argc, arg<i>,
- * then every variable of its environment that starts with GANTRY_, and those by which Slurm tells it who it is.
+ * say [ARGS...]: prints its identity and ends at once.
+ * For tests of the environment of ranks and daemons: one "name=value" per line: pid, cwd, argc, arg<i>,
+ * then every variable of its environment that starts with GANTRY_, and Slurm's variables for its identity.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * steps MODE [COUNT]: healthy and hanging programs, for what tells them apart. Prints "begun" first. Ends with 0.
+ * steps MODE [COUNT]: healthy and hanging programs, for their detection. Prints "begun" first. Ends with 0.
  * work: computes. sleep: sleeps for a second, COUNT times. files: writes and reads a little, with breaks, COUNT times.
- * hang: waits for a pipe that nobody writes to. sleeps-in-a-loop: waits by sleeping, for something that does not come.
+ * hang: waits for a pipe without a writer. sleeps-in-a-loop: waits by sleeping, for something that does not come.
  * once: hangs until SIGUSR1 comes, then computes.
  */
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
- * tm_calls: every call of tm(3), once well and once badly, as a program does it that was written for PBS's own library; it includes
- * <tm.h> of whichever library it is compiled with. What it says does not depend on times and task numbers, so two libraries can be compared.
+ * tm_calls: every call of tm(3), once well and once badly, like a program for PBS's own library; it includes
+ * <tm.h> of whichever library it is compiled with. Its output does not depend on times and task numbers, so two libraries can be compared.
  * For tests of libgantry_tm; to be run as the script of a job with three hosts of two nodes each.
  */
 #include <stdio.h>
@@ -177,7 +177,7 @@ static void unsupported(void)
            tm_create_event(&event), tm_destroy_event(&event), tm_register(&what, &event));
 }
 
-/* A session that nobody has started by TM. */
+/* A session that was not started by TM. */
 static void attachments(void)
 {
     tm_task_id task = TM_NULL_TASK;

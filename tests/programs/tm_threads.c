@@ -25,7 +25,7 @@ static void *take(void *event)
     return NULL;
 }
 
-/* Whether a thread sleeps, in whatever call. */
+/* Whether a thread sleeps, in any call. */
 static int sleeps(pid_t thread)
 {
     char path[64], text[256] = "";

@@ -1,7 +1,8 @@
-//! What a machine needs at least for what agents do, by the smallest program that does it on every node: benches show its time beside ours.
+//! The minimum time of a machine for agents' work, by the smallest program that does it on every node. Benches show
+//! it beside gantry's time.
 //!
-//! Nodes of a testbed share this machine's cores. So a time that grows with their number says little by itself: most of it is what the
-//! kernel needs to start or end so many processes, and what those need to load their libraries.
+//! Nodes of a testbed share this machine's cores. So a time that grows with their number means little by itself: most
+//! of it is the kernel's time for starting and ending so many processes, and for loading their libraries.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +16,7 @@ const PROGRAM: &str = "bare_node";
 /// How long all nodes may take to come, or to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What all bare nodes are told at once: a process, or two, on each.
+/// An order to all bare nodes: one or two processes on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Start a process.
@@ -49,7 +50,7 @@ pub struct BareNodes {
     launcher: Child,
 }
 
-/// Compiles the program. To be called by who may write into the target folder, which a testbed's user may not.
+/// Compiles the program. Call this with write access to the target folder, which a testbed's user does not have.
 pub fn prepare() {
     drop(programs::get(PROGRAM));
 }

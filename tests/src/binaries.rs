@@ -80,7 +80,7 @@ fn profile_dir() -> Option<PathBuf> {
     folder.join("deps").is_dir().then(|| folder.to_path_buf())
 }
 
-/// This clone and what is built of it, wherever they are: absolute, no links, outer folders first.
+/// This clone and its build folders: absolute, without links, outer folders first.
 pub(crate) fn clone_folders() -> Vec<PathBuf> {
     let exe = std::env::current_exe().unwrap_or_default();
     let programs = exe.parent().map(Path::to_path_buf);

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use crate::binaries::{lock, workspace};
 use crate::{Run, World, binaries, target_dir};
 
-/// The libraries, and what is made of them; the last file that an installation makes tells how old it is.
+/// The sources of the libraries; the age of an installation is that of its last file.
 const SOURCES: [&str; 5] =
     ["libcommontools_fe.a", "libcommontools_be.a", "gantry", "gantry-guard", "gantry-agent"];
 const LAST: &str = "share/man/man1/gantry.1";

@@ -1,11 +1,12 @@
-//! The blocks of code in the documents, and the commands in them run as a reader would type them.
+//! The code blocks in the documents, and their commands, run as a reader would type them.
 //!
-//! A fence's first line says what becomes of its commands:
+//! A fence's first line decides about its commands:
 //!
 //! - `sh run=localhost`, `run=slurm`, `run=ssh`: they run there, in the order of the page, in one shell.
 //! - `enter` beside that: the command asks for Enter, and gets it.
 //! - `sh no-run=REASON`: they do not run, for one of the reasons of [`REASONS`].
-//! - `text output`, `json output`: lines that the block before writes. A word with a digit in it stands for any such word, `...` for anything.
+//! - `text output`, `json output`: output lines of the block before. A word with a digit stands for any such word,
+//!   `...` for anything.
 //!
 //! Comments that a reader does not see complete a block. `<!-- first: COMMAND -->` runs before it. `<!-- let: 4711 => $! -->` puts the second text in the
 //! place of the first. `<!-- after: COMMAND -->` stands below the block, and runs after it. `<!-- until: TEXT -->` ends the ranks that `running` has
@@ -59,17 +60,17 @@ pub struct Block {
     pub line: usize,
     /// The words after the fence: a language, then markers.
     pub marks: Vec<String>,
-    /// What is in it.
+    /// Its content.
     pub text: String,
     /// The file that it is a part of: `<!-- file: PATH -->`.
     pub file: Option<String>,
     /// Commands that run before it.
     pub first: Vec<String>,
-    /// What it writes when the ranks that it has attached to may end.
+    /// The output at which the attached ranks may end.
     pub until: Option<String>,
     /// Commands that run after it.
     pub after: Vec<String>,
-    /// Texts and what stands for them.
+    /// Texts and their replacements.
     pub replace: Vec<(String, String)>,
 }
 
@@ -87,7 +88,7 @@ impl Block {
         self.marks.first().map_or("", String::as_str)
     }
 
-    /// What stands after `NAME=` in the markers.
+    /// The value of `NAME=` in the markers.
     #[must_use]
     pub fn mark(&self, name: &str) -> Option<&str> {
         self.marks.iter().find_map(|mark| mark.strip_prefix(name)?.strip_prefix('='))
@@ -110,7 +111,7 @@ impl Block {
     }
 }
 
-/// All documents: what lies beside this repository's README, and the book.
+/// All documents: those beside this repository's README, and the book.
 ///
 /// # Panics
 /// When a folder cannot be read.
@@ -195,7 +196,7 @@ fn parse(page: &Path, text: &str) -> Vec<Block> {
     found
 }
 
-/// What in `expected` is not in `written`, in this order.
+/// The first line of `expected` that is missing in `written`, in this order.
 #[must_use]
 pub fn missing_output<'a>(expected: &'a str, written: &str) -> Option<&'a str> {
     let mut lines = written.lines();
@@ -284,7 +285,7 @@ impl Desk {
         self.give(name);
     }
 
-    /// Ends the ranks that wait, and all that will until what this gives is dropped.
+    /// Ends the waiting ranks, and all later ones until the result is dropped.
     fn end_ranks(&self, block: usize) -> File {
         let mut options = OpenOptions::new();
         // For reading too: so it does not wait for a reader.
@@ -339,13 +340,14 @@ impl Desk {
                 wrong.push(format!("{block} does not write '{line}' but:\n{written}"));
             }
         }
-        // The shell's end is the end of the page. What is left in the background may hold the terminal; the leak check finds it.
+        // The shell's end is the end of the page. Background processes may keep the terminal open; the leak check finds
+        // them.
         wrong
     }
 
-    /// Waits until a block has ended, or its page; gives what it wrote and the mark after that.
+    /// Waits until a block has ended, or its page; returns its output and the mark after that.
     ///
-    /// A table on a terminal changes: what a block that asks for Enter is to show must be there when it asks.
+    /// A table on a terminal changes: if a block asks for Enter, its expected output must be there at that moment.
     fn follow(&self, terminal: &mut Terminal, number: usize, block: &Block, shown: Option<&Block>) -> String {
         let (begin, end) = (format!("#### begin {number}\n"), format!("#### end {number}\n"));
         let since = |text: &str| format!("{text}\n").split_once(&begin).map(|(_, after)| after.to_owned());
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_have_their_markers_and_what_prepares_them() {
+    fn blocks_have_their_markers_and_preparations() {
         let text = "# A\n<!-- first: x & -->\n<!-- let: 4711 => $! -->\n```sh run=localhost enter\ngantry attach 4711\n```\n<!-- after: wait -->\n\n```text output\nseen\n```\n";
         let found = parse(Path::new("a.md"), text);
         assert_eq!(found.len(), 2);

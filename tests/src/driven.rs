@@ -21,9 +21,9 @@ pub struct Driven {
     pub pid: i32,
     /// Its first thread stands at its breakpoint.
     pub stands: bool,
-    /// What it reads; none: the test has closed it.
+    /// Its standard input; none: the test has closed it.
     pub stdin: Option<PipeWriter>,
-    /// What it says.
+    /// Its standard output.
     pub stdout: BufReader<PipeReader>,
     /// The same, of its errors.
     pub stderr: PipeReader,
@@ -32,7 +32,7 @@ pub struct Driven {
 /// How a launcher is started, other than its command line.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
-    /// What becomes of it at its breakpoint.
+    /// The action at its breakpoint.
     pub at_breakpoint: AtBreakpoint,
     /// How that is set.
     pub breakpoints: Breakpoints,

@@ -1,4 +1,4 @@
-//! The scriptable tool `fault_tool` in its own process, and the processes of its apps by what they are.
+//! The scriptable tool `fault_tool` in its own process, and its apps' processes by kind.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::proc::SOON;
 use crate::{Run, World, binaries, proc};
 
-/// A tool that can be told what to do, and killed.
+/// A tool that obeys commands and can be killed.
 #[derive(Debug)]
 pub struct Tool {
     /// Its process.
@@ -116,7 +116,7 @@ impl Tool {
         }
     }
 
-    /// The next event of that name of any of its apps; what comes before it is forgotten.
+    /// The next event with that name of any of its apps; earlier ones are dropped.
     ///
     /// # Panics
     /// When none comes.
@@ -135,16 +135,16 @@ impl Tool {
         }
     }
 
-    /// Fails unless everything that it has started goes, with its storage, while it lives on.
+    /// Fails unless all that it has started ends, with its storage, while it lives on.
     ///
     /// # Panics
-    /// With a list of what is left.
+    /// With a list of the remains.
     #[track_caller]
     pub fn assert_alone(&self, world: &World) {
         let others = || world.processes().into_iter().filter(|pid| *pid != self.run.pid());
         let gone = crate::becomes_true(SOON, || others().next().is_none());
         assert!(gone, "left beside the tool: {:#?}", others().map(proc::command_line).collect::<Vec<_>>());
-        // What stays in the other one is the number of the last process group, as the name of an empty folder.
+        // The other folder keeps the number of the last process group, as the name of an empty folder.
         let files = || world.files_left();
         let gone = crate::becomes_true(SOON, || files().is_empty());
         assert!(gone, "files are left beside the tool: {:#?}", files());

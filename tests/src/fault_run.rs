@@ -19,7 +19,7 @@ use crate::{SOON, binaries, programs};
 /// Finds the processes that belong to an app now, in a fixed order.
 pub type Find<'a> = &'a (dyn Fn() -> Vec<i32> + Sync);
 
-/// What a process of an app is; none: nothing of ours.
+/// The kind of an app's process; none: it does not belong to gantry.
 #[must_use]
 pub fn kind_of(pid: i32) -> Option<Kind> {
     let line = proc::command_line(pid);
@@ -61,7 +61,7 @@ impl Striker<'_, '_> {
     }
 }
 
-/// What was done and when, for whoever reads of a failure.
+/// The actions and their times, for the analysis of a failure.
 #[derive(Debug)]
 struct Log {
     began: Instant,
@@ -128,7 +128,7 @@ impl Driven {
         Self { child, stdin, lines }
     }
 
-    /// Gives a command and waits for the answer. None: there is none.
+    /// Gives a command and waits for the answer. None: there was none.
     fn ask(&mut self, command: &str) -> Option<Value> {
         writeln!(self.stdin.as_mut()?, "{command}").ok()?;
         let until = Instant::now() + SOON;
@@ -151,7 +151,8 @@ impl Driven {
     }
 }
 
-/// Plays a schedule to its end: `tool` becomes the tool, `launch` is a launch's arguments without the program. Gives what was done, for whoever reads of a failure. What is left is for the caller to look at.
+/// Runs a schedule to its end: `tool` becomes the tool, `launch` is a launch's arguments without the program. Returns
+/// the actions, for the analysis of a failure. The caller checks for remains.
 ///
 /// # Panics
 /// When no process can be started.

@@ -8,7 +8,7 @@ use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-/// What was open at one moment.
+/// The descriptors that were open at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census(BTreeMap<i32, String>);
 
@@ -19,7 +19,7 @@ impl Census {
         let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Self(BTreeMap::new()) };
         let open = entries.flatten().filter_map(|entry| {
             let number = entry.file_name().to_str()?.parse().ok()?;
-            // The descriptor of this very listing is gone by the time that anybody looks.
+            // The descriptor of this listing itself is closed by now.
             let target = fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned();
             (!target.starts_with("/proc/") || !target.ends_with("/fd")).then_some((number, target))
         });

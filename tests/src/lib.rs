@@ -1,7 +1,7 @@
-//! What the suites stand on: a private world per test, the leak check at its end, deadlines on everything.
+//! The basis of the suites: a private world per test, the leak check at its end, timeouts everywhere.
 //!
-//! A test starts what it tests through a [`World`] and hears of it through a [`Run`]; when the world ends it looks for whatever is
-//! left behind and fails with a list of it. Nothing here sleeps to be in step with anything: it waits for events, with a deadline.
+//! A test starts processes through a [`World`] and follows them through a [`Run`]. At the end of the world the leak
+//! check fails with a list of all remains. Nothing here sleeps to synchronise: it waits for events, with a timeout.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The system's own loader as the judge of what a program needs.
+//! The system's own loader as the reference for a program's dependencies.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -6,16 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What the loader said.
+/// The loader's report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listed {
     /// It went through to the end.
     pub is_whole: bool,
-    /// Paths of what it loaded, in its order.
+    /// Paths of the loaded files, in its order.
     pub paths: Vec<PathBuf>,
-    /// Names of what it did not find.
+    /// Names that it did not find.
     pub missing: BTreeSet<String>,
-    /// Versions of symbols that it did not find: the version, and who needs it.
+    /// Symbol versions that it did not find: the version, and the file that needs it.
     pub versions: BTreeSet<(String, PathBuf)>,
     /// All that it said.
     pub said: String,
@@ -43,8 +43,8 @@ pub fn list_all(loader: &Path, file: &Path) -> Listed {
     run(command)
 }
 
-/// Lets the kernel start a program whose loader then only says what it would load. Variables are added to an environment without any for
-/// loaders.
+/// Starts a program whose loader only lists the files that it would load. `variables` are set in an environment
+/// without other loader variables.
 ///
 /// # Panics
 /// When the program cannot be started.
@@ -56,7 +56,7 @@ pub fn trace(program: &Path, folder: &Path, variables: &[(&str, &str)]) -> Liste
 }
 
 fn run(mut command: Command) -> Listed {
-    // What the one who runs the tests has set is not the programs' business; it is taken out before what a test sets is put in.
+    // Remove the loader variables of the user who runs the tests, before those of the test are set.
     let own: Vec<_> =
         command.get_envs().map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned))).collect();
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"LD_")) {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_loader_says_is_understood() {
+    fn a_loaders_report_is_parsed() {
         let stdout = "\tlinux-vdso.so.1 (0x00007ffd)\n\tliba.so => /x/liba.so (0x00007f)\n\t/lib64/ld.so (0x7f)\n\tlibb.so => not found\n";
         let stderr = "/x/p: /x/liba.so: version `V2' not found (required by /x/p)\n";
         let output = Output { status: ExitStatus::from_raw(0), stdout: stdout.into(), stderr: stderr.into() };

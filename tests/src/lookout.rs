@@ -1,4 +1,5 @@
-//! Who answers the questions of a test's body on a bed ([`outside`](crate::outside)): the test process outside, as root.
+//! Answers the requests of a test's body on a bed ([`outside`](crate::outside)): a thread of the test process
+//! outside, as root.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,7 +15,7 @@ use crate::outside::{BETWEEN, NOBODY, join, list, mode_and_owner, read, read_lin
 use crate::sys::Pidfd;
 use crate::testbed::Testbed;
 
-/// Whoever answers the questions of one body. It goes when the body has ended or this is dropped.
+/// The server for one body's requests. It ends with the body or when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lookout(PathBuf);
 
@@ -37,13 +38,13 @@ impl Lookout {
 
 impl Drop for Lookout {
     fn drop(&mut self) {
-        // Whoever still waits for a body hears that there is none.
+        // Wakes a thread that still waits for a body.
         drop(UnixStream::connect(&self.0));
         drop(fs::remove_file(&self.0));
     }
 }
 
-/// The bytes of a file. On a host a link may lead to what only that host has there.
+/// The bytes of a file. A link may lead to a file of this host's root only.
 fn read_in_root(path: &Path) -> Option<Vec<u8>> {
     let parts: Vec<_> = path.components().take(4).collect();
     let root: PathBuf = parts.iter().collect();

@@ -1,4 +1,4 @@
-//! What a bench has measured, as lines that `cargo xtask docs --measured FILE` takes into the page of measurements.
+//! Results of a bench, as lines that `cargo xtask docs --measured FILE` takes into the page of measurements.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ pub struct Measurement<'a> {
     pub bench: &'a str,
     /// A name of the row that stays. A later measurement of that bench and row takes its place.
     pub row: &'a str,
-    /// What was done, for readers.
+    /// The measured operation, for readers.
     pub what: &'a str,
     /// The median for gantry.
     pub gantry: f64,

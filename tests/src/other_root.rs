@@ -1,8 +1,8 @@
-//! A node that lacks what this machine has: an agent that lives in a root of its own.
+//! A node that lacks files of this machine: an agent in a root of its own.
 //!
-//! Login side and nodes are one machine in these tests, so a node has every file that a manifest names and nothing would ever be sent. Here the
-//! agent that the command line finds beside itself is a script, which changes into another root in a mount namespace of its own and becomes the
-//! agent there. What is mounted goes with the last process in there.
+//! Login side and nodes are one machine in these tests, so a node has every file of a manifest, and nothing would be
+//! sent. Here the command line finds a script as its agent. The script changes into another root in its own mount
+//! namespace and becomes the agent there. Its mounts go with the last process inside.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -38,7 +38,8 @@ macro_rules! in_another_root {
     }};
 }
 
-/// What stands in the agent's place. Its arguments are the root, two directories that are the same in there, and the agent's own.
+/// The script in the agent's place. Its arguments are the root, two directories that are shared with it, and the
+/// agent's own arguments.
 const ENTER: &str = r#"
 set -eu
 root=$1 stage=$2 runtime=$3
@@ -54,7 +55,7 @@ exec chroot "$root" /gantry-agent "$@"
 /// A root with the agent, a shell, `env`, the C library and nothing else. Apps are launched into it with [`OtherRoot::gantry_command`].
 #[derive(Debug)]
 pub struct OtherRoot {
-    /// Holds the command line, and what the node must not see.
+    /// Contains the command line, and files that the node must not see.
     install: TempDir,
     root: PathBuf,
 }
@@ -169,7 +170,7 @@ impl OtherRoot {
         self.copy(path);
     }
 
-    /// The command line, whose agents live in the other root.
+    /// The command line, with agents in the other root.
     #[must_use]
     pub fn gantry_command<A: AsRef<OsStr>>(
         &self,
@@ -212,7 +213,7 @@ impl OtherRoot {
         fs::write(&libc, bytes).expect("the C library");
     }
 
-    /// The C library comes as one: who has it has the parts that it once had, too.
+    /// The C library is one unit: a node that has it also has its former parts.
     fn add_family(&self) {
         let libc = self.libc();
         for part in [
@@ -248,7 +249,7 @@ impl OtherRoot {
         fs::copy(path, &to).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
-    /// Paths of what the loader loads for a program.
+    /// Paths of the files that the loader loads for a program.
     fn loaded_by(&self, path: &Path) -> BTreeSet<PathBuf> {
         let listed = Command::new("ldd").arg(path).stdin(Stdio::null()).output().expect("ldd");
         let text = String::from_utf8_lossy(&listed.stdout).into_owned();

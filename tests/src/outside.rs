@@ -1,8 +1,9 @@
-//! What a test's body cannot see from its host: processes and files of the other hosts. The test process outside the bed, which sees all and is root, looks
-//! for it.
+//! Shows a test's body processes and files of other hosts. The test process outside the bed, which sees everything
+//! and is root, looks for them.
 //!
-//! A body that runs on a host of a bed asks by a socket in the home that all hosts share. A question is a few words; most of them are the path of a file as the
-//! machine has it, under its `/proc`: so what a body learns is the kernel's own text. Pids here are the machine's.
+//! A body on a host of a bed sends requests through a socket in the home that all hosts share. A request is a few
+//! words, mostly the path of a file on the machine, under its `/proc`: so the body gets the kernel's own text. Pids
+//! here are the machine's.
 
 use std::ffi::OsString;
 use std::fs;

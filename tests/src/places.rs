@@ -1,4 +1,4 @@
-//! Where the bodies of tests may be, and what the processes of a body and of its test agree upon.
+//! Places for the bodies of tests, and the protocol between a body's process and its test's.
 
 use gantry_types::launch::HoldMethod;
 
@@ -33,7 +33,7 @@ pub(crate) const PLACES: [Place; 4] = [
     Place::new("pbs", "pbs", HoldMethod::Detect),
 ];
 
-/// What makes a test binary run one test.
+/// The arguments that make a test binary run one test.
 pub(crate) fn words(test: &str) -> [String; 4] {
     ["--exact", test, "--nocapture", "--test-threads=1"].map(str::to_owned)
 }

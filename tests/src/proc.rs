@@ -1,7 +1,8 @@
-//! What /proc says about a process, and the one poll of the test code.
+//! Information about processes from /proc, and the only poll of the test code.
 //!
-//! Everything here looks from outside, so that a test does not take the program's own word for "held" or "gone". In a test's body on a host of a bed the whole
-//! bed is looked at ([`outside`]), and every pid is the machine's.
+//! Everything here looks from outside, so that a test does not rely on the program's own claim about "held" or
+//! "gone". In a test's body on a host of a bed this covers the whole bed ([`outside`]), and every pid is the
+//! machine's.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ pub fn peak_memory_kib(pid: i32) -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// Who traces it, if somebody does.
+/// Its tracer, if there is one.
 #[must_use]
 pub fn tracer(pid: i32) -> Option<i32> {
     let status = read_text(format!("/proc/{pid}/status"))?;
@@ -166,7 +167,7 @@ pub fn all() -> Vec<i32> {
     names.into_iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
 }
 
-/// The processes whose parent is `pid` now, zombies too.
+/// The current children of `pid`, including zombies.
 #[must_use]
 pub fn children(pid: i32) -> Vec<i32> {
     all().into_iter().filter(|child| stat(*child).is_some_and(|stat| stat.parent == pid)).collect()
@@ -193,10 +194,10 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
     })
 }
 
-/// The processes whose environment says `name=value`, but for this one and those above it.
+/// The processes with `name=value` in their environment, except this one and its ancestors.
 ///
-/// A process in the middle of `exec` shows no environment for an instant, and a child may be born behind the
-/// place where a scan stands: so "there is none" is believed only when two scans agree.
+/// During `exec` a process shows no environment for an instant, and a child may start behind the current place of a
+/// scan. So "none" needs two scans that agree.
 #[must_use]
 pub fn bearing(name: &str, value: &str) -> Vec<i32> {
     let parent = |pid: &i32| stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
@@ -278,7 +279,7 @@ pub fn wait_file(path: &Path, timeout: Duration) {
     eventually(timeout, &format!("{} is there", path.display()), || path.exists());
 }
 
-/// Asks `condition` until it holds, and fails the test when it does not by `timeout`.
+/// Polls `condition` until it holds, and fails the test at the timeout.
 ///
 /// This and [`becomes_true`], which it calls, are the only poll in the tests: for what the kernel tells no event
 /// about (a state in /proc, a file of another program). What has an event is waited for by it: [`Pidfd::wait_end`],

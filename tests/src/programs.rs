@@ -1,7 +1,7 @@
-//! The small C programs under test, compiled when first asked for.
+//! The small C programs under test, compiled on first use.
 //!
-//! The result is kept under `target/test-programs`, named after the source's content and the flags, so that it is made once for all
-//! test processes and never stale. The sources stand in `tests/programs`; each says what it is for.
+//! The result is kept under `target/test-programs`, named after the source's content and the flags, so that it is
+//! built once for all test processes and never stale. The sources are in `tests/programs`; each explains its purpose.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,7 +20,7 @@ const MAKING: Duration = Duration::from_secs(30);
 /// How a program is linked: three ways to a first instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Link {
-    /// Position-independent, with a loader: what compilers make today.
+    /// Position-independent, with a loader: the default of today's compilers.
     Pie,
     /// At a fixed address, with a loader.
     NoPie,
@@ -136,7 +136,7 @@ fn compile_source<F: AsRef<OsStr> + Hash>(
         // Another user makes it: the same body runs on this machine, too.
         return becomes_true(MAKING, || made.is_file())
             .then_some(made)
-            .ok_or_else(|| format!("nobody makes {made_name}"));
+            .ok_or_else(|| format!("no rule makes {made_name}"));
     }
     let _locked = lock(&self::folder().join("lock"));
     if made.is_file() {
@@ -148,7 +148,7 @@ fn compile_source<F: AsRef<OsStr> + Hash>(
     command.args(common).arg("-o").arg(&fresh).arg(&source).args(flags).stdin(Stdio::null());
     // Fortran's modules become files where the compiler stands.
     command.current_dir(&folder);
-    // Go keeps what it has compiled in the user's folder, unless it is told of another one.
+    // Go's default cache is in the user's folder.
     command.env("GOCACHE", target_dir().join("go-cache"));
     let output = command.output().map_err(|error| format!("{compiler} cannot be started: {error}"))?;
     if !output.status.success() {
@@ -166,7 +166,7 @@ fn included(text: &[u8]) -> impl Iterator<Item = String> {
     lines.filter_map(|line| Some(line.strip_prefix("#include \"")?.split('"').next()?.to_owned()))
 }
 
-/// A program for a machine that this one is not: an ELF file whose header names the other architecture.
+/// A program for another machine: an ELF file whose header names another architecture.
 ///
 /// # Panics
 /// When it cannot be written.

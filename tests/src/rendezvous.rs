@@ -1,6 +1,6 @@
-//! What ranks register in tests: it follows from their numbers, so that everybody can check everything.
+//! The ranks' data in tests: it follows from their numbers, so that every rank can check it.
 
-/// What a rank registers: no byte at all, up to 1 MiB, of any value.
+/// The data of a rank: from no byte to 1 MiB, of any value.
 #[must_use]
 pub fn item_of(rank: u32) -> Vec<u8> {
     let bytes = match rank % 64 {

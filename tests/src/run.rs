@@ -56,13 +56,13 @@ impl Finished {
 enum News {
     Out(String),
     Err(String),
-    /// Nobody can write stdout any more, or stderr.
+    /// All writers have closed stdout, or stderr.
     OutEnded,
     ErrEnded,
     Exited(ExitStatus),
 }
 
-/// What has been heard.
+/// The events so far.
 #[derive(Debug, Default)]
 struct Seen {
     stdout: Vec<String>,
@@ -109,7 +109,7 @@ impl Run {
         self.pid
     }
 
-    /// Sends it a signal, and nobody else.
+    /// Sends a signal to it alone.
     ///
     /// # Panics
     /// When it has ended.
@@ -141,10 +141,10 @@ impl Run {
         self.stdin = None;
     }
 
-    /// The next line of stdout that was not handed out yet.
+    /// The next line of stdout that was not returned yet.
     ///
     /// # Panics
-    /// When there is none by `timeout`, or stdout has ended; with all that was heard.
+    /// When there is none by `timeout`, or stdout has ended; with all output so far.
     #[track_caller]
     pub fn next_line(&mut self, timeout: Duration) -> String {
         match self.find_line(timeout, |line| Some(line.to_owned())) {
@@ -153,10 +153,11 @@ impl Run {
         }
     }
 
-    /// The next JSON event with this name (`{"event":NAME,...}`); what comes before it is passed over, and stays in [`Run::stdout`].
+    /// The next JSON event with this name (`{"event":NAME,...}`); earlier ones are skipped, and stay in
+    /// [`Run::stdout`].
     ///
     /// # Panics
-    /// When it has not come by `timeout`, or stdout has ended; with all that was heard.
+    /// When it has not come by `timeout`, or stdout has ended; with all output so far.
     #[track_caller]
     pub fn next_event(&mut self, name: &str, timeout: Duration) -> Value {
         let found = self.find_line(timeout, |line| parse_event(line).filter(|event| event["event"] == name));
@@ -204,12 +205,13 @@ impl Run {
         self.seen.stdout.iter().filter_map(|line| parse_event(line)).collect()
     }
 
-    /// Waits for its end and for the end of its output. stdin is left as it is.
+    /// Waits for its end and for the end of its output. Leaves stdin unchanged.
     ///
-    /// Who inherited its output and lives on makes this fail: a program that returns leaves nobody at its caller's pipes.
+    /// This fails if another process inherited its output and lives on: a program that returns must not leave writers
+    /// of its caller's pipes.
     ///
     /// # Panics
-    /// When it has not ended, or somebody still holds its output, at `timeout`.
+    /// When it has not ended, or another process still holds its output, at `timeout`.
     #[track_caller]
     pub fn wait(&mut self, timeout: Duration) -> Finished {
         let end = Instant::now() + timeout;
@@ -226,7 +228,7 @@ impl Run {
         }
     }
 
-    /// Waits for its end only, whoever may hold its output.
+    /// Waits for its end only, even if other processes hold its output.
     ///
     /// # Panics
     /// When it has not ended at `timeout`.
@@ -309,7 +311,7 @@ fn parse_event(line: &str) -> Option<Value> {
     serde_json::from_str(line).ok().filter(Value::is_object)
 }
 
-/// Reads lines on a thread until nobody can write any more. A failed send means that the `Run` is gone.
+/// Reads lines on a thread until all writers have closed. A failed send means that the `Run` is gone.
 fn listen<R: Read + Send + 'static>(
     source: Option<R>,
     tell: Sender<News>,

@@ -1,8 +1,8 @@
-//! Random faults as data: from a number comes a schedule, always the same one, so that what failed can be played again.
+//! Random faults as data: a number determines a schedule, so that a failure can be reproduced.
 
 use std::time::Duration;
 
-/// One app's life, and what is done to it.
+/// One app's life, and its faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     /// The number that it comes from.
@@ -15,7 +15,7 @@ pub struct Schedule {
     pub hold: bool,
     /// Whether a session is opened and a daemon started.
     pub daemon: bool,
-    /// Whether ranks end at once and leave what they have started.
+    /// Whether ranks end at once and leave children.
     pub leave: bool,
     /// In the order of their moments.
     pub strikes: Vec<Strike>,
@@ -56,39 +56,39 @@ pub struct Strike {
     pub moment: Moment,
     /// How much later.
     pub after: Duration,
-    /// Whom it hits; who is not there is not hit.
+    /// The targets; missing ones are skipped.
     pub victims: Vec<Victim>,
-    /// What they get.
+    /// The fault.
     pub blow: Blow,
 }
 
 /// Some of an app's processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Victim {
-    /// What they are.
+    /// The kind of process.
     pub kind: Kind,
     /// Which of these, counted on from the first after the last; none: all of them.
     pub which: Option<u64>,
 }
 
-/// What a process of an app is.
+/// The kind of an app's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The tool.
     Tool,
     /// Its guard.
     Guard,
-    /// What is above a guard or an agent.
+    /// The process above a guard or an agent.
     Keeper,
     /// A node's agent.
     Agent,
-    /// What stands in a rank's place before it is its program.
+    /// The process of a rank before it becomes its program.
     Shim,
     /// srun, with its helpers.
     Launcher,
-    /// A daemon, or what it has started.
+    /// A daemon, or one of its children.
     Daemon,
-    /// A rank, or what it has started.
+    /// A rank, or one of its children.
     Rank,
 }
 
@@ -104,7 +104,7 @@ pub const KINDS: [Kind; 8] = [
     Kind::Rank,
 ];
 
-/// What a process gets.
+/// A fault of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blow {
     /// SIGKILL.
@@ -170,7 +170,7 @@ impl Schedule {
 impl Strike {
     fn random(numbers: &mut Numbers) -> Self {
         let moment = numbers.one_of(&MOMENTS);
-        // Most of what happens does so within milliseconds.
+        // Most events happen within milliseconds.
         let most_us = numbers.one_of(&[2_000, 20_000, 100_000, 400_000]);
         let after = Duration::from_micros(numbers.below(most_us));
         let blow = match numbers.one_in(3) {

@@ -37,7 +37,7 @@ const PLAYED: &str = "fake";
 /// Where a test's body is: a world, a workload manager, and the test's own process as the tool.
 #[derive(Debug)]
 pub struct Site {
-    /// The folders and what was started in them.
+    /// The folders, and the processes that were started in them.
     pub world: World,
     place: Place,
 }
@@ -50,8 +50,9 @@ pub struct Site {
 /// Bodies see ranks by [`pids`] and [`proc`], and files of nodes by [`outside`](crate::outside): so they are the same everywhere. The folder for work is on every
 /// node.
 ///
-/// The process is this test binary again, told to run this one test: so nothing may stand in the test beside this call but what both
-/// processes may do. What is not here is left out; `conformance::pbs_is_here` and its neighbours count that.
+/// The process is this test binary again, with the argument to run this one test. So the test may contain besides
+/// this call only code that may run in both processes. Missing WLMs are left out; `conformance::pbs_is_here` and its
+/// neighbours count that.
 ///
 /// # Panics
 /// As `body` does, with all that it printed; and when something is left, or `limit` passes.
@@ -70,7 +71,8 @@ pub fn on_every_wlm_but<F: AsyncFnOnce(&mut Site)>(place: &str, limit: Duration,
     on_each(|wlm| wlm.name() != place, &places, limit, body);
 }
 
-/// As [`on_every_wlm`], without the bed: for what takes too long there, or needs what only this machine has. Each test that uses it says which.
+/// As [`on_every_wlm`], without the bed: for tests that take too long there, or that need this machine. Each test
+/// that uses it says which.
 ///
 /// # Panics
 /// As there.
@@ -152,7 +154,8 @@ fn run_inside<F: AsyncFnOnce(&mut Site)>(name: OsString, body: F) {
     let world = World::around_us().expect("a world around this process");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    // The library's own tasks go on while the leak check waits: it blocks this thread, which is none of the runtime's workers.
+    // The library's own tasks continue while the leak check waits: it blocks this thread, which is not one of the
+    // runtime's workers.
     runtime.block_on(async {
         let mut site = Site { world, place };
         body(&mut site).await;
@@ -180,7 +183,7 @@ impl Site {
         Frontend::new(self.config())
     }
 
-    /// Launches, and fails the test when that fails. What is held is held in this place's way.
+    /// Launches, and fails the test on an error. Held ranks are held by this place's method.
     ///
     /// # Panics
     /// With the error and its hint.
@@ -217,7 +220,7 @@ impl Site {
         words
     }
 
-    /// What those leave who could have removed an app's control socket and are dead: the user's next command removes it.
+    /// Removes control sockets whose owners are dead: the user's next command does that.
     ///
     /// # Panics
     /// When that command fails.
@@ -244,7 +247,8 @@ impl Site {
     #[must_use]
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.world.command(program);
-        // A world removes what would change its tests. Here it is what they need: the job that this is in, or the list of hosts.
+        // A world removes variables that would change its tests. Here they are needed: the job of this process, or the
+        // list of hosts.
         let is_needed =
             |name: &str| name.starts_with("PBS_") || matches!(name, "GANTRY_FAKE_SITE" | "GANTRY_SSH");
         let ours = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_needed));

@@ -41,9 +41,9 @@ pub fn is_on_beds(wlm: &str) -> Result<(), String> {
     if wlm == "pbs" { pbs::installation().map(drop) } else { Ok(()) }
 }
 
-/// Runs a test's body at these places of the bed, beside each other and beside other tests that are on it. The last of those that have been on the bed at the
-/// same time looks at what they have left together: processes, files and sockets on every host, and jobs. The processes of each are looked for at its own end,
-/// on every host too.
+/// Runs a test's body at these places of the bed, in parallel and beside other tests on it. The last of those that
+/// have shared the bed checks for common remains: processes, files and sockets on every host, and jobs. Each also
+/// checks for its own processes on every host at its own end.
 ///
 /// # Panics
 /// As the body does; and when something is left.
@@ -78,7 +78,7 @@ pub(crate) fn on_beds(test: &str, limit: Duration, places: Vec<Place>) {
     });
 }
 
-/// What is in the queues.
+/// The content of the queues.
 fn queued(bed: &Testbed) -> String {
     let of_slurm = said_by(bed, &["squeue", "--noheader"]);
     if bed.config().pbs.is_some() { of_slurm + &jobs(bed) } else { of_slurm }

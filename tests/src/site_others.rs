@@ -6,12 +6,12 @@ use crate::site::Site;
 use crate::testbed::pbs::installation;
 use crate::{Run, becomes_true, proc, programs};
 
-/// An app that somebody else has started.
+/// An app that a foreign launcher has started.
 #[derive(Debug)]
 pub struct Others {
     /// Its launcher.
     pub launcher: Run,
-    /// What to attach to.
+    /// The target to attach to.
     pub target: String,
     /// Its ranks, for [`proc`], sorted.
     pub ranks: Vec<i32>,

@@ -1,4 +1,4 @@
-//! What ranks write, by rank: under some launchers it all comes by one pipe, and then each line says whose it is.
+//! The ranks' output, by rank: some launchers mix all of it in one pipe, with the rank in each line.
 
 use gantry_frontend::{App, OutputStream};
 use gantry_types::id::NodeId;
@@ -8,10 +8,10 @@ use crate::outside;
 use crate::site::Site;
 
 impl Site {
-    /// What each rank writes on standard output, to the end of it.
+    /// The complete standard output of each rank.
     ///
     /// # Panics
-    /// When nobody has asked for it, or it is not known whose it is.
+    /// When it was not requested, or a line's rank is unknown.
     pub async fn texts(&self, app: &App) -> Vec<Vec<u8>> {
         let mut texts = vec![Vec::new(); app.info().ranks.len()];
         let mut stream = app.take_output().expect("the output");
@@ -63,7 +63,8 @@ impl Site {
         lines
     }
 
-    /// What a rank wrote, for comparing: without line ends where a launcher adds some. srun cuts labelled lines where its buffers end.
+    /// A rank's output for a comparison: without line ends that a launcher adds. srun cuts labelled lines where its
+    /// buffers end.
     #[must_use]
     pub fn uncut(&self, text: &[u8]) -> Vec<u8> {
         let adds_ends = self.wlm() == "slurm";
@@ -76,7 +77,8 @@ impl Site {
         if self.wlm() == "slurm" { line.split_once(": ").map_or(line, |(_, line)| line) } else { line }
     }
 
-    /// The variables by which a rank knows who it is: its number, how many there are, its number on its node, and that of its node. Who starts ranks tells them.
+    /// The variables of a rank's identity: its number, the number of ranks, its number on its node, and that of its
+    /// node. The starter of ranks sets them.
     #[must_use]
     pub fn rank_variables(&self) -> [&'static str; 4] {
         match self.wlm() {

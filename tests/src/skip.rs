@@ -89,7 +89,7 @@ mod tests {
 
     /// Run by the next test in a process of its own, with a log of its own; in an ordinary run it does nothing.
     #[test]
-    fn a_test_that_needs_what_is_not_there() {
+    fn a_test_with_a_missing_requirement() {
         if std::env::var_os("GANTRY_TEST_INNER").is_some() {
             let _missing = require!(tool("no-such-tool"));
             panic!("require! did not return");
@@ -101,7 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("skips");
         let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "skip::tests::a_test_that_needs_what_is_not_there"])
+            .args(["--exact", "skip::tests::a_test_with_a_missing_requirement"])
             .env("GANTRY_TEST_INNER", "1")
             .env("GANTRY_SKIP_LOG", &log)
             .output()
@@ -109,7 +109,7 @@ mod tests {
         assert!(status.status.success(), "{status:?}");
         let written = std::fs::read_to_string(log).unwrap();
         let expected =
-            "gantry_tests::skip::tests::a_test_that_needs_what_is_not_there\tno-such-tool is not installed\n";
+            "gantry_tests::skip::tests::a_test_with_a_missing_requirement\tno-such-tool is not installed\n";
         assert_eq!(written, expected);
     }
 }

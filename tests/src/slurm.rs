@@ -1,4 +1,4 @@
-//! The command line under test on a bed with Slurm, as its ordinary user, and what stands on the nodes as the nodes' own `/proc` has it.
+//! The command line under test on a bed with Slurm, as its ordinary user. The nodes' own `/proc` shows the ranks.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_ski
 /// For a whole test, a new bed included.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What every launch begins with: nodes have no folder of a world, so ranks start where every host has one.
+/// The beginning of every launch: nodes have no folder of a world, so ranks start in a directory that every host has.
 const LAUNCH: [&str; 4] = ["launch", "--json", "--cwd", "/"];
 
 /// A bed for one test, and the test's world.
@@ -25,7 +25,7 @@ pub struct Cluster {
     pub world: World,
     /// The bed.
     pub bed: Shared,
-    /// What programs on the login node find in their environment beside the world's.
+    /// Variables of programs on the login node, besides the world's.
     pub variables: Vec<(&'static str, &'static str)>,
 }
 
@@ -49,7 +49,7 @@ pub fn on_cluster_for(limit: Duration, config: Config, body: impl FnOnce(&mut Cl
     }
     within(limit + turn_of(&config), move || {
         let bed = shared(&config);
-        // The test before may have had nodes killed, whose jobs complete for a while.
+        // The previous test may have killed nodes, whose jobs take a while to complete.
         bed.wait_idle(2 * SOON).expect("idle nodes");
         let mut cluster = Cluster { world: World::new(), bed, variables: Vec::new() };
         body(&mut cluster);
@@ -59,8 +59,8 @@ pub fn on_cluster_for(limit: Duration, config: Config, body: impl FnOnce(&mut Cl
     });
 }
 
-/// As [`on_cluster`], beside other tests of this process that ask so for the same configuration. The last of those that have been on the bed at the same time looks
-/// at what they have left together.
+/// As [`on_cluster`], beside other such tests of this process with the same configuration. The last of those that
+/// have shared the bed checks for their common remains.
 ///
 /// # Panics
 /// As `body` does; and when something is left.
@@ -89,7 +89,7 @@ fn assert_nothing_left(bed: &Testbed) {
     assert!(ended, "jobs are left: {jobs}");
 }
 
-/// What a command of the ordinary user on the login node writes to stdout and stderr.
+/// The output of a command of the ordinary user on the login node.
 #[track_caller]
 fn said<const N: usize>(bed: &Testbed, program: &str, args: [&str; N]) -> String {
     let mut command = bed.login().command("timeout").expect("the login node");
@@ -99,7 +99,7 @@ fn said<const N: usize>(bed: &Testbed, program: &str, args: [&str; N]) -> String
 }
 
 impl Cluster {
-    /// What a command of the ordinary user on the login node writes to stdout and stderr.
+    /// The output of a command of the ordinary user on the login node.
     #[track_caller]
     pub fn said<const N: usize>(&self, program: &str, args: [&str; N]) -> String {
         said(&self.bed, program, args)
@@ -209,7 +209,7 @@ impl Cluster {
         folder.join("asks").display().to_string()
     }
 
-    /// The user's processes on all nodes whose command line ends so, node by node.
+    /// The user's processes on all nodes with a command line of this end, node by node.
     #[must_use]
     pub fn find(&self, line: &str) -> Vec<(String, Process)> {
         let nodes = self.bed.nodes();
@@ -220,10 +220,10 @@ impl Cluster {
         all.filter(|(_, process)| process.line.ends_with(line) && !is_keeper(process.pid)).collect()
     }
 
-    /// Fails unless that many processes of that line are on the nodes, and all are held as `/proc` has it.
+    /// Fails unless there are that many processes with that line on the nodes, and `/proc` shows all of them as held.
     ///
     /// # Panics
-    /// With what there is instead.
+    /// With the actual processes.
     #[track_caller]
     pub fn assert_held(&self, line: &str, count: usize) {
         let found = self.find(line);
@@ -234,7 +234,7 @@ impl Cluster {
     }
 }
 
-/// What ranks wrote, or daemons, in the order in which it came.
+/// The output of ranks, or of daemons, in the order in which it came.
 #[must_use]
 pub fn text_of(done: &Finished) -> String {
     done.events().iter().filter_map(|event| event["text"].as_str()).collect()
@@ -248,10 +248,10 @@ pub fn lines_of(done: &Finished) -> Vec<String> {
     lines
 }
 
-/// Why the workload manager has ended an app, as the command line told.
+/// The reported reason why the workload manager has ended an app.
 ///
 /// # Panics
-/// When it told nothing of that.
+/// When there was no such report.
 #[must_use]
 #[track_caller]
 pub fn cause_of(done: &Finished) -> Value {
@@ -259,7 +259,7 @@ pub fn cause_of(done: &Finished) -> Value {
     cause.unwrap_or_else(|| panic!("no cause in {done:?}"))
 }
 
-/// The error that the command line told.
+/// The error of the command line.
 ///
 /// # Panics
 /// When there is none.

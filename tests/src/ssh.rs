@@ -1,4 +1,5 @@
-//! What makes hosts that are reached by ssh difficult: each is done to a node of a bed, and undone when it is dropped, so that the next test finds the bed as it was.
+//! Difficult hosts for ssh: each change is made on a node of a bed, and undone when it is dropped, so that the next
+//! test finds the bed unchanged.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,13 +14,13 @@ use crate::testbed::config::{HOME, UID};
 use crate::testbed::{Config, Machine, Process};
 use crate::{binaries, record_skip};
 
-/// The login shell's start file, whatever is in it.
+/// The login shell's start file.
 const BASHRC: &str = ".bashrc";
 
 /// The suites that reach hosts by libssh2; all others do by the OpenSSH client.
 const BY_LIBSSH2: &str = "ssh_libssh2";
 
-/// Runs a test on a bed whose hosts are reached by the client that the running suite is for. Counts a skip where that client was not built.
+/// Runs a test on a bed with the running suite's ssh client. Counts a skip if that client was not built.
 ///
 /// # Panics
 /// As [`on_cluster`].
@@ -84,7 +85,7 @@ pub fn with_login_shell<'a>(cluster: &'a Cluster, node: u16, shell: &str) -> Cha
     change(cluster, node, &script, "umount /etc/passwd; rm /run/passwd")
 }
 
-/// Has nobody execute anything in these folders of a node.
+/// Forbids execution in these folders of a node.
 ///
 /// # Panics
 /// When that fails.
@@ -173,7 +174,7 @@ pub fn with_sshd_config<'a>(cluster: &'a Cluster, node: u16, script: &str) -> Ch
     change(cluster, node, &other, &format!("{gone}; rm /run/sshd_config; {}", start(own)))
 }
 
-/// A file of the user's home, which all hosts share; what was there before is back when it is dropped.
+/// A file of the user's home, which all hosts share; dropping it restores the previous content.
 #[derive(Debug)]
 pub struct HomeFile {
     path: PathBuf,
@@ -216,10 +217,10 @@ pub fn with_banner(cluster: &Cluster) -> HomeFile {
     home_file(cluster, BASHRC, "echo Welcome to a cluster; echo Mind the gap >&2; printf 'no line end'\n")
 }
 
-/// What a file of the user's home says.
+/// The content of a file in the user's home.
 ///
 /// # Panics
-/// When it is not there.
+/// When it does not exist.
 #[track_caller]
 #[must_use]
 pub fn read_home(cluster: &Cluster, name: &str) -> String {

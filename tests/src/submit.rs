@@ -1,4 +1,5 @@
-//! Batch jobs that the command line submits, whoever the workload manager is: what becomes of the job when nobody waits for it any more.
+//! Batch jobs of the command line, with any workload manager: what happens to the job when the command stops waiting
+//! for it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,10 +31,11 @@ pub fn submit(cluster: &Cluster, wlm: &str, args: &[&str]) -> Run {
     cluster.gantry([&["--json", "submit", "--wlm", wlm], args].concat())
 }
 
-/// Waits until a job is attached to that has two ranks on each of two nodes and a daemon on each, and has the tool let go. The job.
+/// Waits until a job with two ranks on each of two nodes is attached to, with a daemon on each, and makes the tool
+/// detach. Returns the job.
 ///
 /// # Panics
-/// When something of that does not come.
+/// When an expected event does not come.
 #[track_caller]
 pub fn attached_and_left(mut run: Run, starts: Duration) -> String {
     let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
@@ -43,7 +45,7 @@ pub fn attached_and_left(mut run: Run, starts: Duration) -> String {
     assert_eq!(hosts, ["n001", "n001", "n002", "n002"], "{attached}");
     run.next_event("daemon_started", SOON);
     run.next_event("daemon_started", SOON);
-    // From here on the job is its own: who lets go leaves it alone.
+    // From here on the job is independent: detaching leaves it alone.
     proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
     run.exited(SOON);
     job
@@ -77,8 +79,8 @@ pub fn check_cancelled(begin: impl Fn(&[&str]) -> Run, queued: impl Fn() -> Stri
     cancelled();
 }
 
-/// Sees that a job in the queue is waited for longer than `--timeout` says. `begin` submits one, and `let_go` lets the job of that name start.
-/// Gives the job, which has been let go.
+/// Checks that waiting in the queue may take longer than `--timeout`. `begin` submits a job, and `let_go` lets the
+/// job of that name start. Returns the job, after detaching from it.
 ///
 /// # Panics
 /// When it is not.

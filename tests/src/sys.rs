@@ -1,4 +1,4 @@
-//! The system calls that the crates at hand do not wrap: pidfds, and what makes a terminal a program's own.
+//! System calls without a wrapper in the available crates: pidfds, and controlling terminals.
 //!
 //! A pidfd names one process for ever, where a pid may be given to another one. So waiting and killing go through it.
 #![expect(unsafe_code, reason = "pidfds and ioctls of terminals have no safe wrapper in nix or std")]
@@ -19,7 +19,7 @@ use nix::sys::signal::Signal;
 pub struct Pidfd(OwnedFd);
 
 impl Pidfd {
-    /// Takes hold of the process that has this pid now.
+    /// Opens the process that has this pid now.
     ///
     /// # Errors
     /// `ESRCH` when there is none.
@@ -27,7 +27,7 @@ impl Pidfd {
         // SAFETY: pidfd_open takes two integers and no pointer; a bad pid is an error code.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = i32::try_from(Errno::result(fd)?).map_err(io::Error::other)?;
-        // SAFETY: the call above has just made this descriptor, and nobody else knows it.
+        // SAFETY: the call above has just returned this descriptor, so it has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -95,7 +95,7 @@ pub fn fork_idle() -> io::Result<i32> {
     Ok(Errno::result(pid)?)
 }
 
-/// Has a program begin a session of its own, as daemons start what is not theirs.
+/// Makes a program start its own session, as daemons do for foreign programs.
 pub(crate) fn in_session_of_its_own(command: &mut Command) -> Command {
     let mut command = std::mem::replace(command, Command::new("/nonexistent"));
     // SAFETY: setsid takes and touches no memory, and is async-signal-safe.
@@ -117,7 +117,7 @@ impl ClosedStdio {
         let keep = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().expect("a descriptor");
         let kept = [keep(io::stdin().as_fd()), keep(io::stdout().as_fd()), keep(io::stderr().as_fd())];
         for fd in 0..3 {
-            // SAFETY: takes an integer. Whoever writes to the standard descriptors meanwhile gets an error: that is what is tested.
+            // SAFETY: takes an integer. Concurrent writers to the standard descriptors get an error, as the test intends.
             unsafe { libc::close(fd) };
         }
         Self(kept)
@@ -133,7 +133,7 @@ impl Default for ClosedStdio {
 impl Drop for ClosedStdio {
     fn drop(&mut self) {
         for (fd, kept) in (0..).zip(&self.0) {
-            // SAFETY: takes integers; what has come to stand at these numbers is closed, which the test allows for.
+            // SAFETY: takes integers; files that got these numbers meanwhile are closed, which the test allows for.
             unsafe { libc::dup2(kept.as_raw_fd(), fd) };
         }
     }

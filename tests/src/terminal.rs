@@ -47,7 +47,8 @@ impl Shared {
 }
 
 impl Terminal {
-    /// See [`World::terminal`](crate::World::terminal). `paused`: nobody reads what the program writes until [`Terminal::resume`].
+    /// See [`World::terminal`](crate::World::terminal). `paused`: the program's output is not read until
+    /// [`Terminal::resume`].
     #[track_caller]
     pub(crate) fn spawn(mut command: Command, columns: u16, rows: u16, paused: bool) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -56,7 +57,7 @@ impl Terminal {
         command.stdin(copy()).stdout(copy()).stderr(copy());
         sys::lead_session(&mut command);
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        // What is left of the other end is the program's: its end is the end of what we read.
+        // The program now has the only descriptors of the other end: when it ends, reading ends.
         drop((command, pty.slave));
         let process =
             Pidfd::open(i32::try_from(child.id()).expect("a pid")).expect("a pidfd of our own child");
@@ -126,13 +127,13 @@ impl Terminal {
         self.wait_for(&format!("{part:?}"), timeout, |text| text.contains(part))
     }
 
-    /// Reads on what the program writes.
+    /// Continues reading the program's output.
     pub fn resume(&self) {
         self.shared.lock().paused = false;
         self.shared.changed.notify_all();
     }
 
-    /// Gives the terminal another size, of which the program is told by SIGWINCH. What stands on the screen is moved as little as can be.
+    /// Resizes the terminal, and sends SIGWINCH. The content of the screen is moved as little as possible.
     ///
     /// # Panics
     /// When the terminal is gone.
@@ -144,7 +145,7 @@ impl Terminal {
         sys::set_window_size(self.keyboard.as_fd(), &size).expect("a terminal with a size");
     }
 
-    /// Waits for the program's end, and unless nobody reads it for the end of what it writes.
+    /// Waits for the program's end, and for the end of its output unless reading is paused.
     ///
     /// # Panics
     /// When it has not ended by `timeout`.
@@ -173,7 +174,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Reads until nobody can write any more: Linux then says EIO.
+/// Reads until all writers have closed: Linux then returns EIO.
 fn read(mut screen: File, shared: &Shared) {
     let mut buffer = [0; 4096];
     loop {

@@ -1,4 +1,4 @@
-//! The watchdog: a test that hangs fails, with a list of what it had started, and the other tests go on.
+//! The watchdog: a test that hangs fails, with a list of its processes, and the other tests continue.
 
 use std::cell::RefCell;
 use std::panic::resume_unwind;
@@ -27,11 +27,12 @@ pub(crate) fn enrol(tag: &str, folder: &Path) {
     });
 }
 
-/// Runs the body of a test and fails it when it takes longer than `limit`; then everything that the body's worlds have started is
-/// killed and their folders are removed. The body runs on a thread of its own that bears the test's name; a hung one is left behind and ends with the process.
+/// Runs the body of a test and fails it when it takes longer than `limit`. Then all processes of the body's worlds
+/// are killed and their folders are removed. The body runs on its own thread with the test's name; a hung one is left
+/// behind and ends with the process.
 ///
 /// # Panics
-/// When the time is up, with what was running then; else as `body` panics.
+/// When the time is up, with the running processes; otherwise as `body` panics.
 pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Send + 'static) -> T {
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let worlds = Worlds::default();
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hung_body_fails_and_what_it_started_is_killed() {
+    fn a_hung_body_fails_and_its_processes_are_killed() {
         let (say, said) = channel();
         let outcome = catch_unwind(|| {
             within(Duration::from_millis(300), move || {

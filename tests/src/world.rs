@@ -17,15 +17,15 @@ use crate::proc::{self, Pidfd};
 use crate::testbed::config::UID;
 use crate::{Run, Terminal, binaries, outside, within};
 
-/// How long what was started may take to go, once the test is over. The daemons' own grace time (10 s) is longer on purpose: a test
-/// whose daemons use it up says so with [`World::set_grace`].
+/// How long processes may take to end after the test. The daemons' own grace period (10 s) is longer on purpose: a
+/// test whose daemons use it up calls [`World::set_grace`].
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Where a process in a world finds the world's folder.
 const PATH: &str = "GANTRY_TEST_WORLD";
 
-/// Variables of whoever runs the tests that would change what is tested: choices for gantry, and the names of a job, a step and a rank. `tests/run` removes
-/// the latter too, for tests in this process.
+/// Variables of the user who runs the tests that would affect the tests: settings of gantry, and the names of a job,
+/// a step and a rank. `tests/run` removes the latter too, for tests in this process.
 const FOREIGN: [&str; 15] = [
     "GANTRY_",
     "CTI_",
@@ -44,8 +44,8 @@ const FOREIGN: [&str; 15] = [
     "MPIEXEC_",
 ];
 
-/// The workload manager of what is started here. What rules the machine that runs the tests is none of theirs: its queue is for its users. A test that
-/// means another one says so by this variable, or by `GANTRY_WLM`, which comes before it.
+/// The workload manager of processes in a world. The cluster of the machine that runs the tests is not used: its
+/// queue is for its users. A test for another WLM sets this variable, or `GANTRY_WLM`, which takes precedence.
 const WLM: (&str, &str) = ("CTI_WLM_IMPL", "localhost");
 
 /// A private folder, private runtime and stage directories, and a tag in the environment of everything that is started here.
@@ -55,9 +55,9 @@ const WLM: (&str, &str) = ("CTI_WLM_IMPL", "localhost");
 #[derive(Debug)]
 pub struct World {
     path: PathBuf,
-    /// The same folder as what is started here sees it, on a host of a bed.
+    /// The path of the same folder for the world's processes, on a host of a bed.
     inside: Option<PathBuf>,
-    /// None in a process that lives in somebody else's world.
+    /// None in a process that lives in another process's world.
     folder: Option<TempDir>,
     ended: bool,
     tag: String,
@@ -82,8 +82,8 @@ impl World {
         Self::in_folder(&std::env::temp_dir())
     }
 
-    /// As [`new`](World::new), in the home of a bed's ordinary user, which all hosts share: `home` is its path here, `there` on the hosts. Sessions of what is
-    /// started in it are where they are by default, on each node: that is looked at by the bed's own leak check.
+    /// As [`new`](World::new), in the home of a bed's ordinary user, which all hosts share: `home` is its path here,
+    /// `there` on the hosts. Sessions have their default place on each node; the bed's own leak check covers that.
     pub(crate) fn on_host(home: &Path, there: &Path) -> Self {
         let mut world = Self::in_folder(home);
         for name in ["runtime", "stage", "tmp", "work", ""] {
@@ -100,7 +100,7 @@ impl World {
         for name in ["runtime", "stage", "tmp", "work"] {
             DirBuilder::new().mode(0o700).create(folder.path().join(name)).expect("a folder");
         }
-        // The test command looks for what bears its own run's name after the last test.
+        // After the last test, the test command looks for processes with its own run's name.
         let run = std::env::var("GANTRY_TEST_RUN").unwrap_or_else(|_| "alone".to_owned());
         let unique = folder.path().file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
         let tag = format!("{run}/{}-{unique}", std::process::id());
@@ -154,7 +154,7 @@ impl World {
         &self.path
     }
 
-    /// The private folder as what is started here sees it.
+    /// The private folder, as the world's processes see it.
     pub(crate) fn inside(&self) -> &Path {
         self.inside.as_ref().unwrap_or(&self.path)
     }
@@ -171,13 +171,13 @@ impl World {
         self.path().join("stage")
     }
 
-    /// For the test's own files, and the working directory of what it starts. It is not looked at.
+    /// For the test's own files, and the working directory of its processes. The leak check ignores it.
     #[must_use]
     pub fn work_dir(&self) -> PathBuf {
         self.path().join("work")
     }
 
-    /// What everything started here has in its environment; for in-process tests that pass an environment themselves.
+    /// Variables of all processes here; for in-process tests that pass an environment themselves.
     #[must_use]
     pub fn variables(&self) -> Vec<(OsString, OsString)> {
         let pair = |name: &str, value: OsString| (OsString::from(name), value);
@@ -193,8 +193,9 @@ impl World {
         all
     }
 
-    /// A command in this world: its environment, its working directory, a process group of its own. Its workload manager is `localhost`,
-    /// whatever rules this machine: `CTI_WLM_IMPL` says so. Change it as you like and give it to [`spawn`](World::spawn).
+    /// A command in this world: its environment, its working directory, its own process group. Its workload manager is
+    /// `localhost`, independent of this machine's: `CTI_WLM_IMPL` says so. Change it as you like and pass it to
+    /// [`spawn`](World::spawn).
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.command_in_our_group(program);
@@ -274,7 +275,7 @@ impl World {
         Terminal::spawn(command, 80, 24, false)
     }
 
-    /// As [`terminal`](World::terminal), but nobody reads what stands there until [`Terminal::resume`].
+    /// As [`terminal`](World::terminal), but its output is not read until [`Terminal::resume`].
     ///
     /// # Panics
     /// When it cannot be started.
@@ -283,7 +284,7 @@ impl World {
         Terminal::spawn(self.terminal_command(args), 80, 24, true)
     }
 
-    /// Who leads a group cannot begin a session: it has none of its own yet.
+    /// A group leader cannot start a session, so it must not be one.
     fn terminal_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         self.terminal_command_of(&binaries().gantry, args)
     }
@@ -335,10 +336,10 @@ impl World {
         Run::spawn(command)
     }
 
-    /// Writes an executable file into the work directory: a script, or bytes that only look like a program.
+    /// Writes an executable file into the work directory: a script, or bytes that only resemble a program.
     ///
-    /// The bytes are written by a child: a descriptor open for writing here could be inherited by a child that another test forks at
-    /// this moment, and the kernel refuses to execute a file that anybody can write (`ETXTBSY`).
+    /// A child writes the bytes: another test's fork could inherit a descriptor that is open for writing here, and the
+    /// kernel refuses to execute a file with an open writer (`ETXTBSY`).
     ///
     /// # Panics
     /// When it cannot be written.
@@ -365,7 +366,7 @@ impl World {
         proc::bearing(TAG, &self.tag)
     }
 
-    /// Waits for the end of everything, as long as the grace time allows, and says what is left. Kills nothing.
+    /// Waits for the end of everything within the grace time, and reports the rest. Kills nothing.
     #[must_use]
     pub fn leaks(&self) -> Leaks {
         let (runtime, stage, tmp) = (self.runtime_dir(), self.stage_dir(), self.path().join("tmp"));
@@ -380,7 +381,7 @@ impl World {
         watch.look(self.grace)
     }
 
-    /// What is there now of sessions and sockets.
+    /// The current remains of sessions and sockets.
     #[must_use]
     pub fn files_left(&self) -> Vec<String> {
         let (runtime, stage) = (self.runtime_dir(), self.stage_dir());
@@ -398,7 +399,8 @@ impl World {
         assert!(leaks.is_empty(), "left behind after {:?}:\n{leaks}", self.grace);
     }
 
-    /// Ends the world: the leak check, then the folder is removed. Whatever is left is killed before the test fails.
+    /// Ends the world: runs the leak check, then removes the folder. All remaining processes are killed before the test
+    /// fails.
     ///
     /// # Panics
     /// As [`assert_nothing_left`](World::assert_nothing_left).
@@ -407,7 +409,7 @@ impl World {
         self.end();
     }
 
-    /// As [`finish`](World::finish), for tests whose runtime has to go on meanwhile because the library's own tasks clean up.
+    /// As [`finish`](World::finish), for tests whose runtime must continue because the library's own tasks clean up.
     ///
     /// # Panics
     /// As [`assert_nothing_left`](World::assert_nothing_left).
@@ -437,7 +439,7 @@ impl World {
     }
 }
 
-/// A test that has failed already only kills what it started; any other is checked.
+/// A failed test only kills its processes; any other one is checked.
 impl Drop for World {
     fn drop(&mut self) {
         self.end();

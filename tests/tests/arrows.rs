@@ -1,4 +1,4 @@
-//! The shape of the workspace, kept by a machine: who may import whom, where a WLM may be named, how long a file may be.
+//! Checks the shape of the workspace: the imports of crates, the places that may name a WLM, the length of files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
-/// What each crate imports of this workspace, no more and no less. A crate may import only what stands above it.
+/// The exact workspace imports of each crate. A crate may import only crates above it.
 const ARROWS: [(&str, &[&str]); 20] = [
     ("gantry-types", &[]),
     ("gantry-shared", &["gantry-types"]),
@@ -99,7 +99,7 @@ const C_INTERFACE: [&str; 6] = [
     "frontend/capi/src/ops/",
 ];
 
-/// Folders of code outside the suites and the examples; what is in `wlm` is told apart in [`may_name_wlms`].
+/// Folders of code outside the suites and the examples; [`may_name_wlms`] distinguishes the parts of `wlm`.
 const CODE: [&str; 4] = ["shared", "wlm", "frontend", "backend"];
 
 const MOST_LINES: usize = 600;
@@ -120,7 +120,7 @@ fn side(package: &Package) -> String {
     path.components().next().expect("a folder").as_os_str().to_string_lossy().into_owned()
 }
 
-/// What a package imports of this workspace, whether to build, to run or to be tested.
+/// The imports of a package from this workspace, for building, running or testing.
 fn imports(package: &Package) -> BTreeSet<&str> {
     let ours = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
     ours.map(|dependency| dependency.name.as_str()).collect()
@@ -169,7 +169,7 @@ fn the_seam_stays_narrow() {
 #[test]
 fn a_daemon_brings_few_crates() {
     let mut command = MetadataCommand::new();
-    // What other systems need was never fetched.
+    // Dependencies of other platforms were not fetched.
     let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let options = ["--offline", "--filter-platform", &here].map(str::to_owned);
     command.manifest_path(root().join("Cargo.toml")).other_options(options);
@@ -282,7 +282,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return found };
     for entry in entries.flatten() {
         let path = entry.path();
-        // Recordings are what others have printed.
+        // Recordings contain foreign output.
         if path.is_dir() && path.file_name().is_none_or(|name| name != "fixtures") {
             found.extend(sources(&path));
         } else if path.is_dir() {

@@ -46,7 +46,7 @@ fn check_launches(cases: &[(String, &str, String, &str)]) {
             check(&mut tool, &world, &format!("{how} {args}"), kind, text, hint);
         }
     }
-    // It is none the worse for it.
+    // The tool still works.
     tool.ask("hold -n 2 /bin/true");
     tool.ask("close");
     tool.assert_alone(&world);
@@ -105,7 +105,7 @@ fn a_program_that_cannot_be_executed_is_named_with_the_reason() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused_with_what_can_be_written() {
+fn invalid_arguments_are_refused_with_the_valid_ones() {
     within(LIMIT, || {
         let form = "options before the program: -N NODES, -n RANKS";
         let case = |args: &str, text: &str| (args.to_owned(), "invalid", text.to_owned(), form);
@@ -205,7 +205,7 @@ fn an_unknown_workload_manager_is_refused_with_those_there_are() {
     });
 }
 
-/// A launched app whose session cannot have storage, and can be closed all the same.
+/// A launched app whose session cannot have storage, and that can still be closed.
 #[track_caller]
 fn check_stage(world: &World, mut tool: Tool, kind: &str, text: &str, hint: &str) {
     tool.ask("hold -n 2 /bin/true");
@@ -359,7 +359,7 @@ fn a_helper_that_is_missing_is_named_with_where_it_was_looked_for() {
     });
 }
 
-/// Replaces what the program says of its version.
+/// Replaces the version in the program.
 fn patch_version(program: &Path, world: &World) {
     let version = env!("CARGO_PKG_VERSION");
     let other = format!("{}9", &version[..version.len() - 1]);

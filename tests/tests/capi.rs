@@ -1,6 +1,6 @@
 //! The C libraries as C programs use them: installed below a prefix, linked by a C compiler, every function called.
 //!
-//! Each test below is one of a suite in `tests/c` and runs in a process and a world of its own: what it leaves behind is a failure.
+//! Each test below is one of a suite in `tests/c` and runs in its own process and world: any remains are a failure.
 #![expect(clippy::disallowed_methods, reason = "a test is the user: it asks nm and pkg-config what they see")]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 /// For a whole test, the compiler included.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// For what is run under valgrind, on a busy machine.
+/// The timeout under valgrind on a busy machine.
 const SLOW: Duration = Duration::from_secs(300);
 
 /// Runs a test of a suite; nothing may be left.
@@ -96,9 +96,9 @@ fn a_killed_c_tool_leaves_nothing() {
 }
 
 #[test]
-fn the_address_sanitizer_sees_nothing_in_what_c_is_given() {
+fn the_address_sanitizer_finds_no_error_in_data_for_c() {
     const FLAGS: &[&str] = &["-fsanitize=address", "-fno-omit-frame-pointer"];
-    // The suites free little of their own; what the library leaks is looked for by valgrind.
+    // The suites free little of their own memory; valgrind looks for the library's leaks.
     const OPTIONS: &[(&str, &str)] = &[("ASAN_OPTIONS", "detect_leaks=0")];
     for (suite, test) in [
         ("app", "launches"),
@@ -121,7 +121,8 @@ fn outside_of_a_daemon_the_backend_library_says_so() {
     });
 }
 
-/// Lost is what nothing leads to. What is only possibly lost are the tables of handles, to which a pointer leads that is not to their beginning.
+/// A lost block has no pointer to it. The possibly lost ones are the tables of handles, whose only pointer is not to
+/// their beginning.
 #[test]
 fn valgrind_finds_no_leak_and_no_wrong_access_in_tool_and_daemon() {
     require!(tool("valgrind"));
@@ -178,14 +179,14 @@ fn valgrind_finds_nothing_in_the_calls_of_channel_and_rendezvous() {
         tool.close_stdin();
         let done = tool.wait(SLOW);
         assert_eq!(done.code(), 0, "{}", done.stderr.join("\n"));
-        // Of daemons and ranks; some daemons are killed in the end, and have said what they had to say.
+        // Output of daemons and ranks; some daemons are killed in the end, after all their output.
         let said = read_all(&world.work_dir(), "said.");
         assert!(said.len() > 12 && said.iter().all(String::is_empty), "{said:?}");
         world.finish();
     });
 }
 
-/// What must be lost to nobody, and no wrong access; whoever does either ends with 9.
+/// Options that report leaks and wrong accesses by exit code 9.
 fn valgrind(world: &World) -> String {
     let known = world.work_dir().join("valgrind.supp");
     std::fs::write(&known, include_str!("../../frontend/capi/valgrind.supp")).expect("a file");
@@ -288,7 +289,7 @@ fn no_symbol_appears_or_vanishes_unnoticed() {
         let names: BTreeSet<String> =
             listed.iter().map(|name| name.split('@').next().unwrap_or_default().to_owned()).collect();
         assert_eq!(declared(&headers), names);
-        // What cargo builds for trying things out has the same ones, without versions.
+        // cargo's build folder has the same symbols, without versions.
         assert_eq!(exported(&binaries().dir.join(format!("libcommontools_{side}.so"))), names);
     }
 }
@@ -340,7 +341,7 @@ fn cti_install_dir_says_where_the_rest_of_gantry_is() {
     });
 }
 
-/// A prefix is moved, as packages are: what is in it finds itself.
+/// A prefix is moved, as packages are: its files find each other.
 #[test]
 fn a_moved_prefix_works() {
     within(LIMIT, || {

@@ -10,7 +10,7 @@ use gantry_tests::testbed::{self, Config};
 use gantry_tests::{SOON, becomes_true, proc};
 use nix::sys::signal::Signal;
 
-/// Runs a test of the suite `slurm.c` on the login node; what stands in the list must be among what it says.
+/// Runs a test of the suite `slurm.c` on the login node; its output must contain the list.
 fn run(test: &'static str, args: &'static [&'static str]) {
     run_on(Config::with_nodes(2), test, args);
 }
@@ -73,13 +73,13 @@ fn a_batch_script_is_submitted_and_its_first_step_held() {
 }
 
 #[test]
-fn what_wraps_srun_and_what_wraps_ranks_is_told_apart_from_them() {
+fn wrappers_of_srun_and_of_ranks_are_distinguished_from_them() {
     let folder = shared_folder();
     run_in("wraps", folder.path().to_str().expect("a path").to_owned());
 }
 
 #[test]
-fn input_output_variables_and_directory_are_what_was_asked_for() {
+fn input_output_variables_and_directory_are_as_requested() {
     run("surrounds", &[]);
 }
 

@@ -1,4 +1,5 @@
-//! The C library's table of ssh: a launcher on another host and one on this host, whose ranks are on hosts that are reached by ssh.
+//! The C library's table of ssh: launchers on another host and on this host, with ranks on hosts that are reached by
+//! ssh.
 
 use gantry_tests::capi::{prefix, program};
 use gantry_tests::slurm::on_cluster;

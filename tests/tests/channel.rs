@@ -27,7 +27,7 @@ async fn on_nodes(site: &mut Site, nodes: u32) -> (App, Session) {
     (app, session)
 }
 
-/// As [`on_nodes`], in a tree where nobody has more than two children.
+/// As [`on_nodes`], in a tree with at most two children per agent.
 async fn on_deep_tree(site: &mut Site, nodes: u32) -> (App, Session) {
     let count = nodes.to_string();
     let config = Config { radix: 2, bulk_radix: 2, ..site.config() };
@@ -95,7 +95,7 @@ fn every_daemon_is_heard_and_the_messages_of_each_come_in_order() {
 }
 
 #[test]
-fn what_is_scattered_or_sent_comes_to_whom_it_is_for() {
+fn scattered_and_sent_messages_reach_their_receivers() {
     on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 4).await;
         let _daemon = start(&session, ["echo:1", "echo:2", "wait"]).await;
@@ -157,7 +157,7 @@ fn two_sessions_have_two_channels() {
 }
 
 #[test]
-fn who_contributes_and_ends_at_once_has_contributed() {
+fn a_contribution_before_an_immediate_end_counts() {
     on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
         let daemon = start(&session, ["gather:1:10"]).await;
@@ -166,7 +166,7 @@ fn who_contributes_and_ends_at_once_has_contributed() {
         assert_eq!(channel.members(), []);
         assert_eq!(channel.gather(1, Policy::All, SOON).await.expect("contributions").parts.len(), 2);
         // And no more than once.
-        assert_eq!(channel.gather(1, Policy::All, SOON).await.expect("nobody is missed").parts.len(), 0);
+        assert_eq!(channel.gather(1, Policy::All, SOON).await.expect("no member is missing").parts.len(), 0);
         app.close(SOON).await.expect("close");
     });
 }
@@ -230,7 +230,7 @@ fn trees_of_megabytes_are_merged_on_the_way_while_others_are_answered() {
         assert_eq!((reduced.contributed, reduced.missing.len()), (4, 0));
         assert!(reduced.bytes.len() > 1_000_000, "{} bytes", reduced.bytes.len());
         let tree = PrefixTree::decode(&reduced.bytes).expect("a tree");
-        // Of 20 functions 19 are everybody's and one is the node's own.
+        // Of 20 functions 19 are common and one is the node's own.
         let functions = MODULES * (950 + 50 * NODES);
         assert_eq!((tree.len(), tree.ranks()), (MODULES + functions, RankSet::first_n(80)));
         for module in tree.outermost() {
@@ -256,7 +256,7 @@ fn sixty_four_nodes_make_one_sum() {
 }
 
 #[test]
-fn what_cannot_be_merged_is_said() {
+fn parts_that_cannot_be_merged_are_reported() {
     on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 4).await;
         let _daemon = start(&session, ["on:2:give:1:any", "give:1:numbers", "wait"]).await;
@@ -342,7 +342,7 @@ fn a_node_that_is_lost_takes_its_subtree_along_and_the_rest_is_summed() {
             ]))
         );
         let gathered = gathered.expect("what is left");
-        // What had come through before the loss counts.
+        // Contributions that arrived before the loss count.
         assert_eq!(gathered.parts.len() + gathered.missing.len(), 14);
         assert!(nodes_of(&gathered.missing).contains(&1));
         drop(daemon);
@@ -351,7 +351,7 @@ fn a_node_that_is_lost_takes_its_subtree_along_and_the_rest_is_summed() {
 }
 
 #[test]
-fn who_is_late_is_named_the_others_are_merged_and_what_comes_late_is_nobodys() {
+fn late_members_are_named_the_others_are_merged_and_late_parts_are_dropped() {
     on_this_machine(LIMIT, async |site| {
         let (app, session) = on_deep_tree(site, 14).await;
         let _daemon =
@@ -386,7 +386,7 @@ fn peak_kib(pid: i32) -> u64 {
 }
 
 #[test]
-fn a_hundred_megabytes_come_to_every_daemon_and_nobody_holds_them() {
+fn a_hundred_megabytes_come_to_every_daemon_and_are_never_held_whole() {
     on_this_machine(LIMIT, async |site| {
         const BYTES: usize = 100_000_000;
         let (app, session) = on_deep_tree(site, 3).await;
@@ -435,13 +435,13 @@ fn contributions_of_64_mib_come_through_and_agents_hold_little() {
             assert!(peak_kib(agent) < 32 * 1024, "agent of node {node}: {} KiB", peak_kib(agent));
         }
         assert_eq!(channel.gather(2, Policy::All, SOON).await.expect("small ones").parts.len(), 3);
-        // Nobody asks for this one, and the end of its daemon is no problem.
+        // This contribution is not requested, and the end of its daemon does no harm.
         app.close(SOON).await.expect("close");
     });
 }
 
 #[test]
-fn a_daemon_that_does_not_read_stops_only_those_who_send_to_it() {
+fn a_daemon_that_does_not_read_stops_only_its_senders() {
     on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
         let daemon = start(&session, ["gather:2:1", "slow:1", "wait"]).await;
@@ -469,7 +469,7 @@ fn a_daemon_that_does_not_read_stops_only_those_who_send_to_it() {
         let counts = channel.gather(1, Policy::All, SOON).await.expect("counts").parts;
         let count =
             |member: Member| u32::from_be_bytes(counts[&member].as_slice().try_into().expect("a number"));
-        // What was not sent in time was sent to none, or later to all that it was for.
+        // A message that was not sent in time was sent to no member, or later to all.
         let (fast, slow) = (count(members[0]), count(members[1]));
         assert!(slow >= 4 && (fast == slow + 100 || fast == slow + 99), "{fast} and {slow}");
         app.close(SOON).await.expect("close");
@@ -528,17 +528,18 @@ fn a_tools_own_filter_merges_in_daemons_in_the_tool_or_in_both() {
     on_this_machine(LIMIT, async |site| {
         let (app, _) = on_deep_tree(site, 6).await;
         let longest = || Filter::Custom("longest".to_owned());
-        // Who serves, and how many parts are left for the tool.
+        // The serving daemons, and the number of parts left for the tool.
         for (serve, left) in
             [("serve:longest", 2), ("on:0:serve:longest", 2), ("fail:longest", 6), ("on:9:wait", 6)]
         {
             let session = app.session(SOON).await.expect("a session");
-            // Asked for one by one, so that whoever serves does so by then.
+            // Requested one by one, so that the daemons serve by then.
             let _daemon = start(&session, [serve, "gather:2:1", "give:1:any", "give:1:any", "wait"]).await;
             let channel = session.channel();
             channel.gather(2, Policy::All, SOON).await.expect("all are there");
             if serve == "on:9:wait" {
-                let error = channel.reduce(1, longest(), Policy::All, SOON).await.expect_err("nobody merges");
+                let error =
+                    channel.reduce(1, longest(), Policy::All, SOON).await.expect_err("no daemon merges");
                 assert!(error.kind() == Kind::Unsupported && error.hint().is_some(), "{error}");
             }
             let parts = register_longest(&channel);

@@ -17,7 +17,7 @@ fn nodes() -> u16 {
     std::env::var("GANTRY_CHANNEL_NODES").map_or(4, |nodes| nodes.parse().expect("a number of nodes"))
 }
 
-/// What every filter makes of what `channel_daemon` contributes on so many nodes.
+/// The expected result of every filter for `channel_daemon` on this many nodes.
 fn expected(nodes: u32) -> Value {
     let set = |of: &dyn Fn(&u32) -> bool| {
         (0..nodes).filter(of).map(gantry_types::id::Rank).collect::<RankSet>().to_string()

@@ -88,7 +88,7 @@ impl Reader<'_> {
             UseTree::Glob(_) => (None, prefix.to_vec()),
         };
         let path = self.resolve(&path);
-        // A face hands on what its own modules have: it does not use that itself.
+        // A facade re-exports items of its own modules: it does not use them itself.
         let hands_on = is_public && path.as_ref().is_some_and(|path| path.starts_with(self.module));
         if !hands_on {
             self.uses.extend(path.clone());
@@ -177,7 +177,7 @@ impl Crate {
         self.files.insert(module, File { uses, names });
     }
 
-    /// The file that has what a path names. Names that a module has by `use` are looked up where they come from.
+    /// The file that defines a path. Imported names are looked up at their origin.
     fn find(&self, path: &[String]) -> Option<&Module> {
         let mut path = path.to_vec();
         for _ in 0..8 {
@@ -265,11 +265,11 @@ fn files_of_a_crate_need_each_other_in_one_direction() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The most methods of the trait that every workload manager implements. What only some of them can do is a capability.
+/// The most methods of the trait that every workload manager implements. Optional abilities are capabilities.
 const MOST_METHODS: usize = 8;
 
 #[test]
-fn what_every_workload_manager_implements_stays_small() {
+fn the_trait_of_every_workload_manager_stays_small() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../wlm/src/seam.rs");
     let syntax = syn::parse_file(&fs::read_to_string(path).expect("the seam")).expect("Rust");
     let found = syntax.items.iter().find_map(|item| match item {

@@ -1,4 +1,4 @@
-//! The command line from outside: what it prints, what it exits with, and that other commands reach an app of any of them.
+//! The command line from outside: its output, its exit codes, and access to its apps by other commands.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -61,7 +61,7 @@ fn a_held_app_is_listed_and_released_by_another_command_and_its_code_passed_on()
         let end = launch.wait(SOON);
         assert_eq!(end.code(), 5);
         let events = end.events();
-        // What ranks write comes another way than what happens to them, and may overtake it.
+        // The ranks' output takes another way than events, and may overtake them.
         let (output, others): (Vec<_>, Vec<_>) =
             names(&events).into_iter().partition(|name| *name == "output");
         assert_eq!(output.len(), 3);
@@ -226,7 +226,7 @@ fn the_socket_of_a_killed_frontend_is_swept() {
 }
 
 #[test]
-fn doctor_names_what_fails_and_really_holds_a_program() {
+fn doctor_names_failures_and_really_holds_a_program() {
     in_a_world(|world| {
         let checks: Vec<Value> =
             serde_json::from_str(&gantry(world, &["doctor", "--json"]).stdout[0]).unwrap();
@@ -289,7 +289,7 @@ fn every_command_has_a_manual_page_that_formats() {
         for page in pages {
             let text = std::fs::read_to_string(page.path()).unwrap();
             assert!(text.lines().any(|line| line.starts_with(".TH ")), "{page:?}");
-            // Not everybody has a formatter; who has one may not complain.
+            // If a formatter is installed, it must accept the pages.
             if let Ok(groff) = tool("groff") {
                 let page = page.path().into_os_string();
                 let args = ["-man".into(), "-ww".into(), "-Tutf8".into(), page.clone()];

@@ -1,5 +1,5 @@
-//! The same scenarios under every workload manager, and with every way to hold ranks. `on_every_wlm` says where they run; a scenario that runs in fewer places says
-//! why. What only one workload manager has is in its own suites.
+//! The same scenarios under every workload manager, and with every hold method. `on_every_wlm` lists the places; a
+//! scenario with fewer places says why. Tests for a single workload manager are in its own suites.
 
 #[path = "conformance/hold.rs"]
 mod hold;

@@ -1,4 +1,4 @@
-//! Small programs, one for each rule of ld.so(8): what we find is what the loader loads, in its order.
+//! Small programs, one for each rule of ld.so(8): our result is the loader's, in its order.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(clippy::disallowed_methods, reason = "programs are built with the system's compiler")]
@@ -59,7 +59,7 @@ impl Yard {
         }
     }
 
-    /// A library whose SONAME is its file's name.
+    /// A library with its file's name as SONAME.
     fn library(&self, name: &str, flags: &str) -> PathBuf {
         let soname = Path::new(name).file_name().unwrap().to_str().unwrap();
         self.library_as(name, soname, flags)
@@ -67,7 +67,7 @@ impl Yard {
 
     fn library_as(&self, name: &str, soname: &str, flags: &str) -> PathBuf {
         let soname = if soname.is_empty() { String::new() } else { format!("-Wl,-soname,{soname}") };
-        // It needs nothing unless told to.
+        // It needs nothing by default.
         self.compile(name, "int here;", &format!("-shared -fPIC -nostdlib {soname} {flags}")).unwrap();
         self.path(name)
     }
@@ -84,7 +84,7 @@ fn closure(program: &Path, variables: &[(&str, &str)]) -> Closure {
     Resolver::new(ResolverConfig { library_path, ..ResolverConfig::default() }).closure(program).unwrap()
 }
 
-/// The library call and the loader find the same, in the same order. Returns what the call found.
+/// The resolver and the loader find the same, in the same order. Returns the resolver's result.
 #[track_caller]
 fn check(program: &Path, variables: &[(&str, &str)]) -> Closure {
     let theirs = loader::trace(program, program.parent().unwrap(), variables);
@@ -146,7 +146,8 @@ fn rpath_is_inherited_along_the_chain_and_runpath_is_not() {
     assert_eq!(found(&check(&program, &[]), "libc1.so"), (How::Rpath, yard.path("low/libc1.so")));
     let program = yard.program("new", &inherited.replace(OLD, NEW));
     assert_eq!(check(&program, &[]).missing.len(), 1);
-    // One in the chain that has a RUNPATH looks at nobody's RPATH, its own needs included; those it loads look at the others' again.
+    // An object with a RUNPATH in the chain ignores all RPATHs, for its own needs as well; the libraries that it loads
+    // use the others' again.
     yard.library("libs/liba1.so", &format!("mid/libb1.so -Wl,-rpath,@/nowhere {NEW}"));
     let program = yard.program("broken", &inherited);
     assert_eq!(check(&program, &[]).missing[0].name, "libb1.so");
@@ -245,7 +246,7 @@ fn deps_json(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> (i32, 
 }
 
 #[test]
-fn what_is_missing_is_named_with_who_needs_it_and_where_it_was_looked_for() {
+fn a_missing_library_is_named_with_its_needing_file_and_search_path() {
     require!(tool("cc"));
     let yard = Yard::new();
     yard.library("gone/liblost.so", "");
@@ -303,13 +304,13 @@ fn names_with_a_slash_are_paths() {
 }
 
 #[test]
-fn who_wants_no_default_folders_gets_none() {
+fn a_library_without_default_folders_gets_none() {
     require!(tool("cc"));
     let yard = Yard::new();
     yard.library("lib/libn.so", "-Wl,-z,nodefaultlib -Wl,--no-as-needed -lc");
     let program = yard.program("tool", &format!("lib/libn.so -Wl,-rpath,@/lib {NEW} -Wl,-z,nodefaultlib"));
     assert!(check(&program, &[]).missing.iter().any(|it| it.name == "libc.so.6"));
-    // What somebody else had loaded is there for all.
+    // A library that another object has loaded counts for all.
     let program = yard.program("other", &format!("lib/libn.so -Wl,-rpath,@/lib {NEW}"));
     assert!(check(&program, &[]).missing.is_empty());
 }
@@ -442,7 +443,7 @@ fn a_library_is_found_by_its_name() {
 }
 
 #[test]
-fn a_script_brings_its_program_and_what_that_needs() {
+fn a_script_brings_its_program_with_dependencies() {
     require!(tool("cc"));
     let yard = Yard::new();
     yard.library("libs1.so", "");
@@ -482,7 +483,7 @@ fn make_executable(path: &Path) {
 }
 
 #[test]
-fn what_may_be_loaded_later_is_told_and_not_missed() {
+fn optional_libraries_are_listed_and_not_missing() {
     require!(tool("cc"));
     let yard = Yard::new();
     yard.library("liblater.so.1", "");
@@ -542,7 +543,7 @@ fn inside_a_sysroot_every_link_and_every_folder_is_its_own() {
 }
 
 #[test]
-fn what_is_neither_program_nor_library_nor_script_is_refused() {
+fn other_files_are_refused() {
     let yard = Yard::new();
     yard.write("text", "hello\n");
     let check = |name: &str, code: i32, said: &str| {

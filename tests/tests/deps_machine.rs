@@ -1,4 +1,4 @@
-//! Every program and library of this machine: what we say that it needs is what its own loader says.
+//! Every program and library of this machine: our dependencies are those of its own loader.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,7 +12,7 @@ use gantry_frontend::staging::{Arch, Closure, Resolver, ResolverConfig, Why};
 use gantry_tests::loader::{self, Listed};
 
 const FOLDERS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec"];
-/// With fewer files a full machine was not what was looked at.
+/// A lower number means that the machine was not really examined.
 const ENOUGH: usize = 1500;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -25,7 +25,7 @@ struct Counts {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "CI is known by a variable")]
-fn what_every_program_and_library_of_this_machine_needs_is_what_its_loader_says() {
+fn dependencies_of_all_files_of_this_machine_agree_with_the_loader() {
     let files = Mutex::new(find_elf_files().into_iter());
     let resolver = Resolver::new(ResolverConfig::default());
     let counts = Mutex::new(Counts::default());
@@ -70,7 +70,7 @@ fn is_elf(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
 }
 
-/// What counts when both agree; a description when they do not.
+/// The counter to increase when both agree; a description when they do not.
 fn compare(resolver: &Resolver, file: &Path) -> Result<fn(&mut Counts), String> {
     let elf = File::open(file).ok().and_then(|file| parse_elf(&file).ok());
     let is_dynamic = elf.as_ref().is_none_or(|elf| elf.dynamic.is_some() || elf.interpreter.is_some());

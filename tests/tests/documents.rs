@@ -34,7 +34,7 @@ fn missing(word: &str) -> Option<String> {
     (!path.exists()).then(|| format!("{word}: there is no {}", path.display()))
 }
 
-/// What is wrong with the tests in the last column of the table that begins with `head`. The table has more than `least` rows.
+/// The missing tests in the last column of the table that begins with `head`. The table has more than `least` rows.
 fn untested_rows(text: &str, head: &str, least: usize) -> Vec<String> {
     let rows = text.lines().skip_while(|line| *line != head).skip(2);
     let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
@@ -154,7 +154,7 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// What is wrong with a link of the page at `from`.
+/// The problem of a link on the page at `from`.
 fn wrong_link(from: &Path, link: &str) -> Option<String> {
     let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
     let path = if file.is_empty() { from.to_owned() } else { from.parent().expect("a folder").join(file) };
@@ -240,7 +240,7 @@ fn literals(code: &str, is_letter: impl Fn(char) -> bool) -> BTreeSet<String> {
     strings.filter(|text| text.len() > 1 && text.chars().all(&is_letter)).map(str::to_owned).collect()
 }
 
-/// What the first columns of a page's tables name.
+/// The names in the first columns of a page's tables.
 fn first_column(page: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(workspace().join("docs/src/reference").join(page)).expect("a page");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());

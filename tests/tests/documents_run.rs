@@ -1,4 +1,4 @@
-//! The commands in the documents run as they are printed, and write what the page shows.
+//! The commands in the documents run as printed, and produce the page's output.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -147,7 +147,7 @@ fn commands_run_on_this_machine() {
     });
 }
 
-/// Runs what runs on one kind of cluster.
+/// Runs the commands for one kind of cluster.
 #[track_caller]
 fn commands_run_on(bed: &'static str, variables: &'static [&'static str]) {
     on_cluster_for(LIMIT, Config::with_nodes(4), move |cluster| {

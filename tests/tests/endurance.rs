@@ -54,14 +54,14 @@ fn launches_in_a_row_are_held_and_released() {
         let launches =
             std::env::var("ENDURANCE_LAUNCHES").map_or(Ok(LAUNCHES), |text| text.parse()).expect("a number");
         let say = programs::get("say").display().to_string();
-        // The first one opens what stays open: the runtime's own descriptors.
+        // The first one opens descriptors that stay: the runtime's own.
         held_and_released(site, 0, &say).await;
         let own = Census::take();
         let start = Instant::now();
         for launch in 0..launches {
             let ranks = held_and_released(site, launch, &say).await;
             if launch % 100 == 99 {
-                // Its pids may be somebody else's by now, so it is asked for by the world's own tag.
+                // Other processes may have its pids by now, so look for the world's own tag.
                 assert!(ranks.iter().all(|pid| !site.world.processes().contains(pid)), "launch {launch}");
             }
         }

@@ -1,4 +1,5 @@
-//! The example `hold_and_gdb` with a real gdb: what it prints can be typed as it is, and nothing is left behind.
+//! The example `hold_and_gdb` with a real gdb: its printed commands can be typed unchanged, and nothing is left
+//! behind.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +22,7 @@ fn hold(world: &World) -> (Run, Vec<String>) {
     (run, lines)
 }
 
-/// Types a line into a shell and the commands into the gdb that it starts. Gives what gdb says.
+/// Types a line into a shell and the commands into the gdb that it starts. Returns gdb's output.
 fn type_in(world: &World, gdb: &Path, line: &str, commands: &[&str]) -> String {
     let typed = line.replacen("gdb", &format!("{} -nx -batch", gdb.display()), 1);
     let commands: String = commands.iter().map(|command| format!(" -ex '{command}'")).collect();

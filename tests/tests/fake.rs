@@ -1,5 +1,5 @@
-//! The launch pipeline on a cluster that is played: a queue, limits, nodes that fail. The guard and the agents are the real ones, so these tests say
-//! in milliseconds what the suites of real workload managers say in seconds.
+//! The launch pipeline on a fake cluster: a queue, limits, failing nodes. The guard and the agents are the real ones,
+//! so these tests show in milliseconds what the suites of real workload managers show in seconds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ impl Cluster {
         self.gantry(&[&["--json", "launch", "--wlm", "fake"], options, &["--"], args].concat())
     }
 
-    /// What is in a file of job 1.
+    /// The content of a file of job 1.
     fn read(&self, file: &str) -> Option<String> {
         let text = fs::read_to_string(self.folder().join("jobs/1").join(file)).ok()?;
         Some(text.trim().to_owned())
@@ -89,7 +89,7 @@ fn a_launch_waits_in_the_queue_and_is_held_on_the_nodes_of_its_job() {
 }
 
 #[test]
-fn what_the_cluster_refuses_is_said_in_its_words() {
+fn a_refusal_of_the_cluster_is_reported_with_its_message() {
     run(&json!({ "nodes": 4, "refuse": "your account has expired" }), |cluster| {
         let done = cluster.launch(&[], &["/bin/true"]).wait(SOON);
         assert_eq!(done.code(), 68, "{done:?}");

@@ -3,7 +3,7 @@
 //!
 //! Each run comes from a number, which is printed. `GANTRY_FAULT_SEED=N` plays that run again, `GANTRY_FAULT_RUNS=N` makes so many runs.
 
-#![expect(clippy::print_stdout, reason = "whoever runs it is told the numbers, and how to play one again")]
+#![expect(clippy::print_stdout, reason = "it prints the numbers, and how to repeat one")]
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Drop for Replay {
     }
 }
 
-/// Plays the runs; `run` does one of them and gives what happened in it.
+/// Plays the runs; `run` does one of them and returns its events.
 fn play_all(test: &'static str, mut run: impl FnMut(&Schedule, &mut Vec<String>)) {
     let mut done = 0;
     drop(programs::get("strays"));
@@ -64,7 +64,7 @@ fn random_faults_on_this_machine_leave_nothing() {
             *log = play(schedule, world.command(tool_program()), &launch, &find);
             let gone = || world.processes().is_empty() && world.files_left().is_empty();
             if !becomes_true(GONE / 10, gone) {
-                // Who could have cleaned up may be dead; the next command does it.
+                // The processes that clean up may be dead; the next command does it.
                 assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
                 assert!(becomes_true(GONE, gone), "left: {}", world.leaks());
             }
@@ -90,15 +90,15 @@ fn random_faults_under_slurm_leave_nothing() {
                 || cluster.bed.leftovers().is_empty() && cluster.said("squeue", ["--noheader"]).is_empty();
             // The control socket of a tool that was killed with its guard goes with the next command.
             cluster.ask(&["ps", "--json"]);
-            // Ranks that run go on without their agents, and Slurm keeps the job of an srun that was killed before its ranks were there: that is the
-            // user's to cancel. The next app on a node ends what dead agents have left there.
+            // Running ranks continue without their agents. Slurm keeps the job of an srun that was killed before its ranks
+            // existed; the user must cancel it. The next app on a node cleans up after dead agents.
             let excused =
                 [Kind::Agent, Kind::Keeper, Kind::Launcher].iter().any(|kind| schedule.kills(*kind));
             if !becomes_true(if excused { GONE / 10 } else { GONE }, gone) {
                 assert!(excused, "left: {:#?}", cluster.bed.leftovers());
                 cluster.said("scancel", ["--me"]);
-                // A child of a rank that was let go, and that holds the rank's output, keeps slurmstepd waiting where Slurm has no cgroups. Slurm gives up
-                // after a minute or two; the user would end it before.
+                // A child of a detached rank that holds the rank's output keeps slurmstepd waiting if Slurm has no cgroups.
+                // Slurm gives up after a minute or two; the user would end it earlier.
                 if cluster.bed.wait_idle(GONE / 6).is_err() {
                     let left = bed.nodes().into_iter().flat_map(|host| host.user_processes());
                     left.for_each(|process| proc::send(process.pid, Signal::SIGKILL));

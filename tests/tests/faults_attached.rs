@@ -170,7 +170,7 @@ fn the_last_rank_killed_ends_the_app_with_its_daemons_and_sessions() {
 }
 
 #[test]
-fn tool_killed_after_it_let_go_of_what_it_was_attached_to_changes_nothing() {
+fn tool_killed_after_it_detached_changes_nothing() {
     within(LIMIT, || {
         let mut scene = Scene::new();
         scene.tool.ask("detach");

@@ -1,4 +1,4 @@
-//! Who dies with whom, for apps that their tool has let go.
+//! Who dies with whom, for apps from which the tool has detached.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// An app of four ranks with a daemon, that was let go.
+/// An app of four ranks with a daemon, from which the tool has detached.
 struct Scene {
     tool: Tool,
     ranks: Vec<i32>,
@@ -135,7 +135,7 @@ fn agent_killed_after_the_tool_let_go_takes_its_ranks_and_daemons_along() {
             for pid in scene.ranks.iter().chain([&scene.daemon]) {
                 proc::wait_gone(*pid, SOON);
             }
-            // The guard is what is left to remove the storage.
+            // Only the guard is left to remove the storage.
             proc::eventually(SOON, "the session is removed", || !scene.root.exists());
             drop(scene.tool);
             scene.world.finish();
@@ -158,7 +158,7 @@ fn daemon_killed_after_the_tool_let_go_is_nobodys_business() {
 }
 
 #[test]
-fn an_app_that_is_let_go_writes_to_nobody_and_is_not_stopped_by_that() {
+fn a_detached_app_without_a_reader_is_not_stopped_by_its_output() {
     within(LIMIT, || {
         let world = World::new();
         let mut tool = Tool::start(&world);

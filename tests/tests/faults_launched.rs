@@ -1,6 +1,7 @@
 //! Who dies with whom, for apps that were launched: real SIGKILLs to tool, guard, agent, daemon and rank in each state.
 //!
-//! Every test ends with the leak check: no process, socket or file may be left, unless the test says who goes on.
+//! Every test ends with the leak check: no process, socket or file may be left, unless the test says which ones
+//! continue.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +22,7 @@ enum State {
     DaemonRunning,
 }
 
-/// An app of four ranks in that state, and everybody's pids.
+/// An app of four ranks in that state, and all pids.
 struct Scene {
     // Dropped in this order: the tool is killed before the world looks for leaks.
     tool: Tool,
@@ -77,7 +78,7 @@ impl Scene {
     }
 }
 
-/// Who could have removed the app's control socket is dead; the next command does it.
+/// The owner of the app's control socket is dead; the next command removes it.
 fn sweep_sockets(world: &World) {
     assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
 }
@@ -227,7 +228,7 @@ fn guard_killed(mut scene: Scene, state: State) {
     assert_eq!(exited["code"], 137, "{exited}");
     scene.tool.assert_alone(&scene.world);
     assert_eq!(scene.ran(), state == State::Running);
-    // The tool is none the worse.
+    // The tool still works.
     scene.tool.ask("launch -n 2 /bin/true");
     scene.tool.event("exited");
 }
@@ -260,7 +261,7 @@ fn agent_killed(mut scene: Scene, state: State) {
         assert_eq!(scene.tool.event("daemon_exited")["host"], lost["hosts"][0]);
     }
     let exited = scene.tool.event("exited");
-    // Nobody knows how the ranks ended, but not well.
+    // The ranks' exit status is unknown, which counts as a failure.
     assert_ne!(exited["code"], 0, "{exited}");
     scene.tool.assert_alone(&scene.world);
     assert_eq!(scene.ran(), state == State::Running);
@@ -318,7 +319,7 @@ fn one_agent_of_three_killed_takes_its_node_along_and_no_other() {
             assert_eq!(proc::why_not_held(scene.ranks[rank]), None);
         }
         assert!(proc::is_alive(scene.daemons[0]) && proc::is_alive(scene.daemons[2]));
-        // Those that are left are let go as if nothing had been.
+        // The remaining ranks are released as usual.
         scene.tool.ask("release");
         proc::wait_file(&scene.world.work_dir().join("ran.5"), SOON);
         assert!(!scene.world.work_dir().join("ran.2").exists());
@@ -351,8 +352,8 @@ fn tool_guard_and_agent_killed_together_leave_no_process_and_the_next_agent_swee
             proc::wait_gone(*pid, SOON);
         }
         let root = scene.root.clone().expect("a session");
-        assert!(Path::new(&root).exists(), "who should have removed it?");
-        // A background child of the daemon is nobody's now: only the daemon itself dies with its agent.
+        assert!(Path::new(&root).exists(), "no process was left to remove it");
+        // A background child of the daemon is an orphan now: only the daemon itself dies with its agent.
         scene.world.processes().into_iter().for_each(kill);
         sweep_sockets(&scene.world);
         let mut next = Tool::start(&scene.world);

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// An app of two nodes with a daemon, all of whose ranks and daemons have started five others each.
+/// An app of two nodes with a daemon, whose ranks and daemons have started five children each.
 fn running(world: &World) -> Tool {
     let mut tool = Tool::start(world);
     let program = programs::get("strays").display().to_string();
@@ -62,7 +62,7 @@ fn tool_guard_and_agents_killed_at_once_leave_no_process() {
 }
 
 #[test]
-fn what_is_left_when_all_of_ours_are_killed_at_once_ends_with_the_next_command() {
+fn remains_after_all_of_gantry_was_killed_end_with_the_next_command() {
     within(LIMIT, || {
         let world = World::new();
         let mut tool = running(&world);

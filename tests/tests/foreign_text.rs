@@ -140,7 +140,7 @@ fn needs(world: &World, name: &str) -> PathBuf {
 }
 
 #[test]
-fn names_that_a_file_has_in_it_are_escaped_in_the_list_of_what_it_needs() {
+fn names_in_a_file_are_escaped_in_the_list_of_its_dependencies() {
     require!(tool("cc"));
     in_a_world(|world| {
         let made = needs(world, "lib\x1b[2J\x07\u{202e}x.so").display().to_string();
@@ -157,7 +157,7 @@ fn names_that_a_file_has_in_it_are_escaped_in_the_list_of_what_it_needs() {
 }
 
 #[test]
-fn doctor_shows_what_is_set_elsewhere_as_escapes() {
+fn doctor_shows_foreign_settings_as_escapes() {
     in_a_world(|world| {
         let done = gantry(world, &["doctor", "--stage-dir", &format!("/no/{EVIL}")]);
         assert_eq!(done.code(), 1, "{done:#?}");
@@ -166,7 +166,7 @@ fn doctor_shows_what_is_set_elsewhere_as_escapes() {
 }
 
 #[test]
-fn a_shell_inserts_what_is_offered_as_one_inert_word() {
+fn a_shell_inserts_a_completion_as_one_inert_word() {
     let bash = require!(tool("bash"));
     in_a_world(move |world| {
         let name = "a b'$(touch forged)`touch forged`;\"c";
@@ -180,7 +180,7 @@ fn a_shell_inserts_what_is_offered_as_one_inert_word() {
         std::fs::write(world.work_dir().join("complete"), script).unwrap();
         let gantry_path = gantry_tests::binaries().gantry.display().to_string();
         for (words, typed) in [("kill exec = a", "exec="), ("kill exec = a\\\\\\ b", "exec=")] {
-            // What is offered is typed into a line, which is run.
+            // The completion is typed into a line, and the line is run.
             let line = format!(
                 "source ./complete; COMP_WORDS=({gantry_path} {words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); \
                  _gantry_live {gantry_path} \"${{COMP_WORDS[COMP_CWORD]}}\" ''; \

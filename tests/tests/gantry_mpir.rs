@@ -36,7 +36,7 @@ struct Gdb {
     asked: usize,
 }
 
-/// What gdb is started with, before the program.
+/// gdb's options before the program.
 const GDB: [&str; 12] = [
     "-q",
     "-nx",
@@ -67,7 +67,7 @@ impl Gdb {
         Self::new(world.spawn(Self::command(world.command("gdb"), program, args)))
     }
 
-    /// What it says to these commands, once it has done all of them.
+    /// The output of these commands, once all of them are done.
     #[track_caller]
     fn ask(&mut self, commands: &[&str]) -> String {
         self.asked += 1;
@@ -144,7 +144,7 @@ fn gdb_finds_held_ranks_with_types_and_lets_them_go_and_the_exit_code_passes_thr
         let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
         assert_eq!(table.len(), 4);
         for (at, program, _) in &table {
-            // Nobody reaches the nodes that this machine plays by their names.
+            // The names of this machine's simulated nodes do not resolve.
             assert_eq!((at, Path::new(program).is_absolute()), (&host, true));
         }
         assert_held(&table);
@@ -343,7 +343,7 @@ fn pids_in(table: &Table) -> Vec<i64> {
 }
 
 #[test]
-fn gantrys_own_client_reads_the_table_of_what_it_starts_and_of_what_it_attaches_to() {
+fn gantrys_own_client_reads_the_table_of_launched_and_attached_starters() {
     in_a_world(|world| {
         let mut run = world.gantry(["mpir", "--json", "--", "-n", "4", "-N", "2", "/bin/sleep", "1000"]);
         let started = run.next_event("started", SOON);

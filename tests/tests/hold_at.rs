@@ -30,7 +30,7 @@ fn pids_of(event: &serde_json::Value) -> Vec<i32> {
 }
 
 #[test]
-fn the_program_behind_a_script_is_held_and_what_stands_before_it_waits() {
+fn the_program_behind_a_script_is_held_and_the_script_waits() {
     let launcher = require!(tool("mpiexec.hydra")).display().to_string();
     within(LIMIT, move || {
         let world = World::new();
@@ -114,7 +114,7 @@ fn a_program_in_a_container_with_pids_of_its_own_is_held_there() {
 }
 
 #[test]
-fn a_pattern_that_nothing_fits_is_told_with_what_there_was() {
+fn a_pattern_without_a_match_is_reported_with_the_programs_seen() {
     let launcher = require!(tool("mpiexec.hydra")).display().to_string();
     within(LIMIT, move || {
         let world = World::new();

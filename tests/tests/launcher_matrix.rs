@@ -1,5 +1,6 @@
-//! The matrix of the README: every launcher that users have holds its ranks and lets them go, on this machine, on hosts that it reaches by ssh, and in jobs of Slurm and PBS.
-//! MPI programs and plain ones, several programs, programs in a file; and what a launcher runs already is attached to.
+//! The matrix of the README: every usual launcher holds its ranks and releases them, on this machine, on hosts that
+//! it reaches by ssh, and in jobs of Slurm and PBS. MPI programs and plain ones, several programs, programs in a
+//! file; and attaching to a launcher's running ranks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -87,7 +88,8 @@ fn variables(by: &Installed) -> Vec<(&str, &str)> {
     by.variables.iter().map(|(name, value)| (*name, value.to_str().expect("a path"))).collect()
 }
 
-/// Holds two ranks, judges them from outside, lets them go, and gives what they wrote, sorted; the code must be that, if one is given.
+/// Holds two ranks, checks them from outside, releases them, and returns their output, sorted; the exit code must be
+/// `code`, if given.
 #[track_caller]
 fn hold(place: Place<'_>, by: &Installed, args: &[String], code: Option<i32>) -> Vec<String> {
     let mut launch = vec!["launch", "--hold", "--json", "--launcher", &by.path];
@@ -135,7 +137,7 @@ fn hold_all(place: Place<'_>, by: &Installed, hello: &str) {
     assert_eq!(hold(place, by, &args, Some(0)), ["one", "two"]);
 }
 
-/// Attaches to what a launcher runs already, which goes on unharmed.
+/// Attaches to a launcher's running ranks, which continue unharmed.
 #[track_caller]
 fn attach(place: Place<'_>, by: &Installed, program_line: &[&str]) {
     let args = by.two_of(program_line, place.spread());
@@ -191,7 +193,7 @@ fn process_of(place: Place<'_>, target: &str, launcher: &Run) -> i32 {
     all.into_iter().find(|process| Some(process.number) == number).expect("the launcher").pid
 }
 
-/// What a run started, behind what the testbed has put around it.
+/// The started tool, behind the testbed's own processes.
 fn tool_of(place: Place<'_>, run: &Run) -> i32 {
     match place {
         Place::ThisMachine(_) => run.pid(),
@@ -199,10 +201,10 @@ fn tool_of(place: Place<'_>, run: &Run) -> i32 {
     }
 }
 
-/// Has the MPI program that hangs end in good order when it is told.
+/// Makes the hanging MPI program end properly on a signal.
 const TILL_TOLD: &str = "till-told";
 
-/// The MPI program that hangs until it is told.
+/// The MPI program that hangs until a signal.
 fn till_told<'a>(by: &Installed, hang: &'a str) -> Vec<&'a str> {
     if by.finalizes() { vec![hang, TILL_TOLD] } else { vec![hang, TILL_TOLD, "exit"] }
 }
@@ -381,7 +383,7 @@ cells! {
 }
 
 #[test]
-fn a_program_under_prterun_does_not_see_what_its_number_of_ranks_was_told_by() {
+fn a_program_under_prterun_does_not_see_the_variable_for_its_number_of_ranks() {
     let by = require!(PRTERUN.install());
     within(LIMIT, move || {
         let world = World::new();
@@ -394,7 +396,7 @@ fn a_program_under_prterun_does_not_see_what_its_number_of_ranks_was_told_by() {
 }
 
 #[test]
-fn what_a_pmix_server_tells_of_its_ranks_agrees_while_they_are_held() {
+fn a_pmix_servers_ranks_agree_while_they_are_held() {
     let by = require!(OPEN_MPI_5.install());
     within(LIMIT, move || {
         let world = World::new();
@@ -411,7 +413,7 @@ fn what_a_pmix_server_tells_of_its_ranks_agrees_while_they_are_held() {
 }
 
 #[test]
-fn the_table_in_the_readme_says_what_is_tested() {
+fn the_table_in_the_readme_agrees_with_the_tests() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = std::fs::read_to_string(readme).expect("README.md");
     let mut names: Vec<&str> = Vec::new();

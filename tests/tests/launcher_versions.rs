@@ -1,5 +1,5 @@
-//! Launchers whose file name does not tell which one they are: their answer to `--version` does. `launcher_matrix` does the
-//! same with launchers whose own name does not tell.
+//! Launchers whose file name does not identify them: their answer to `--version` does. `launcher_matrix` does the
+//! same with other such launchers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
     });
 }
 
-/// Holds two ranks by this launcher, judges them from outside, lets them go, and gives what they wrote, sorted.
+/// Holds two ranks by this launcher, checks them from outside, releases them, and returns their output, sorted.
 #[track_caller]
 fn held_by(world: &World, launcher: &Path, options: &[&str]) -> Vec<String> {
     let launcher = launcher.display().to_string();
@@ -60,7 +60,7 @@ fn a_copy_of_a_launcher_under_a_neutral_name_is_recognized_by_its_version() {
 }
 
 #[test]
-fn a_script_that_runs_a_launcher_is_what_the_launcher_says() {
+fn a_script_that_runs_a_launcher_is_identified_as_that_launcher() {
     require!(tool("mpiexec.hydra"));
     in_a_world(|world| {
         let script = world.executable("mpiexec", b"#!/bin/sh\nexec mpiexec.hydra \"$@\"\n");
@@ -69,7 +69,7 @@ fn a_script_that_runs_a_launcher_is_what_the_launcher_says() {
 }
 
 #[test]
-fn what_an_unknown_launcher_answers_is_in_the_error_and_one_that_hangs_is_killed() {
+fn an_unknown_launchers_answer_is_in_the_error_and_a_hanging_one_is_killed() {
     in_a_world(|world| {
         let error_of = |launcher: &Path| {
             let launcher = launcher.display().to_string();

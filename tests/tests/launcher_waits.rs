@@ -18,7 +18,7 @@ fn start(world: &World, options: &[&str], launcher: &str, program: &str) -> Run 
     world.gantry(launch.concat())
 }
 
-/// The ranks' processes, which are stopped and traced by nobody.
+/// The ranks' processes, which are stopped and untraced.
 #[track_caller]
 fn stopped(held: &Value) -> Vec<i32> {
     let ranks = held["ranks"].as_array().expect("ranks");
@@ -30,7 +30,7 @@ fn stopped(held: &Value) -> Vec<i32> {
     pids
 }
 
-/// Whose parent a rank has: the launcher, on this machine.
+/// The parent of a rank: the launcher, on this machine.
 #[track_caller]
 fn launcher_of(rank: i32) -> i32 {
     proc::stat(rank).expect("a rank").parent
@@ -44,7 +44,7 @@ fn check(options: &[&str], launcher: &str, program: &str) {
     let held = run.next_event("held", 2 * SOON);
     let ranks = stopped(&held);
     let launcher = launcher_of(ranks[0]);
-    gantry_tests::eventually(SOON, "the launcher goes on, traced by nobody", || {
+    gantry_tests::eventually(SOON, "the launcher continues untraced", || {
         proc::tracer(launcher).is_none() && !matches!(proc::state(launcher), Some('T' | 't'))
     });
     stopped(&held);
@@ -65,7 +65,7 @@ fn ranks_that_wait_for_their_launcher_are_stopped_and_it_goes_on() {
 }
 
 #[test]
-fn a_launcher_that_nobody_knows_is_followed_to_its_breakpoint() {
+fn an_unknown_launcher_is_followed_to_its_breakpoint() {
     require!(tool("mpirun.openmpi"));
     let hello = require!(programs::get_mpi("mpi_hello", "mpicc.openmpi")).display().to_string();
     within(LIMIT, move || {

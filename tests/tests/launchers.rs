@@ -1,4 +1,5 @@
-//! Launchers that bring our agents on this machine, with real MPI libraries: every rank held, let go, and their launcher's code passed on.
+//! Launchers that bring agents on this machine, with real MPI libraries: every rank held and released, and the
+//! launcher's code passed on.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A launcher, and what it wants before anything else.
+/// A launcher, and its first arguments.
 #[derive(Clone, Copy)]
 struct By {
     launcher: &'static str,
@@ -31,13 +32,14 @@ const HYDRA: By = By { launcher: "mpiexec.hydra", options: &[] };
 /// Tests may be run as root, and with more ranks than processors.
 const OPEN_MPI: By = By { launcher: "mpirun.openmpi", options: &["--allow-run-as-root", "--oversubscribe"] };
 
-/// Launches held, judges that many ranks from outside, lets them go, and gives what they wrote, sorted; the code must be that, if one is given.
+/// Launches held, checks that many ranks from outside, releases them, and returns their output, sorted; the exit code
+/// must be `code`, if given.
 #[track_caller]
 fn check_by(by: By, world: &World, args: &[&str], ranks: usize, code: Option<i32>) -> Vec<String> {
     check_run(world, world.gantry(by.build_launch(args)), ranks, code)
 }
 
-/// As [`check_by`], of what was started already.
+/// As [`check_by`], for a started run.
 #[track_caller]
 fn check_run(world: &World, mut run: Run, ranks: usize, code: Option<i32>) -> Vec<String> {
     let held = run.next_event("held", 2 * SOON);
@@ -114,7 +116,7 @@ fn programs_without_a_loader_are_held() {
 
 /// By hand a hundred times: `GANTRY_ROUNDS=100`. MPICH's own launcher needs more open files for so many than the soft limit of most users is.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "who has more time says so in the environment")]
+#[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn of_256_ranks_under_either_launcher_none_is_lost() {
     require!(tool("mpiexec.hydra"));
     require!(tool("mpirun.openmpi"));
@@ -137,7 +139,7 @@ fn of_256_ranks_under_either_launcher_none_is_lost() {
     });
 }
 
-/// As a launcher whose ranks have a low limit: their agent has it too when it begins.
+/// A launcher whose ranks have a low limit: their agent begins with it, too.
 const HUNDRED: &[u8] = br#"#!/bin/sh
 shift 2
 ulimit -Sn 40
@@ -233,7 +235,7 @@ fn a_launcher_whose_guard_is_killed_ends_in_order() {
     });
 }
 
-/// Holds and lets go four ranks of a launcher whose table of ranks says this; gives what is told of that.
+/// Holds and releases four ranks of a launcher with this error in its table; returns the report about it.
 fn lied_to(world: &World, launcher: &str, lie: &str, more: &[&str]) -> Option<serde_json::Value> {
     let args = ["launch", "-vv", "--json", "--launcher", launcher];
     let rest = ["--", "-n", "4", "-x", lie, "/bin/sh", "-c", "read -r line; exit 3"];
@@ -277,7 +279,7 @@ fn a_launcher_whose_table_contradicts_is_told_of_and_its_ranks_run() {
             count["message"].as_str().is_some_and(|it| it.contains("it has 5 ranks, and 4 are there")),
             "{count}"
         );
-        // What the launcher has started is then not the rank.
+        // The launcher's child is then not the rank.
         assert_eq!(told("LIE=pid", &["--hold-at", "*/dash"]), None);
     });
 }

@@ -1,4 +1,5 @@
-//! The leak check is what every other suite leans on: it must see each kind of leak, say its name, and be quiet otherwise.
+//! The leak check is the basis of every other suite: it must detect each kind of leak, name it, and otherwise be
+//! silent.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -110,7 +111,7 @@ fn a_tcp_socket_of_a_left_process_is_in_the_report() {
 }
 
 #[test]
-fn a_test_that_failed_already_shows_its_own_words_and_kills_what_it_started() {
+fn a_failed_test_shows_its_own_message_and_kills_its_processes() {
     let mut pid = 0;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let world = impatient();
@@ -147,7 +148,7 @@ async fn a_world_ends_while_the_runtime_goes_on() {
 }
 
 #[test]
-fn a_run_gives_lines_events_and_what_it_is_told() {
+fn a_run_returns_lines_and_events_and_forwards_input() {
     within(Duration::from_secs(30), || {
         let world = World::new();
         let mut run = world.start(&programs::get("cat"), NO_ARGS);
@@ -181,7 +182,7 @@ fn a_missing_event_fails_with_everything_that_was_heard() {
 }
 
 #[test]
-fn output_held_open_by_somebody_else_is_told_apart_from_a_program_that_does_not_end() {
+fn output_held_open_by_another_process_is_distinguished_from_a_program_that_does_not_end() {
     let world = impatient();
     let mut run = world.start(&programs::get("fork_child"), NO_ARGS);
     run.exited(SOON);

@@ -1,4 +1,4 @@
-//! What the leak check sees of the test process itself. Its tests share that process, so one lock lets one run at a time.
+//! Leaks of the test process itself. Its tests share that process, so a lock lets them run one at a time.
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
 
 use std::fs::File;
@@ -18,7 +18,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn a_child_that_nobody_waited_for_is_a_leak() {
+fn a_child_without_a_wait_is_a_leak() {
     let _alone = alone();
     let mut world = World::new();
     world.set_grace(Duration::from_millis(100));

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Goes on for longer than a daemon is left alone after its app's end.
 const LATE: &str = "/bin/sh -c 'sleep 4; echo late'";
 
-/// What the daemon wrote whose app ended at once, with code 7.
+/// The output of a daemon whose app ended at once, with code 7.
 #[track_caller]
 fn last_words(options: &[&str], launcher: &[&str]) -> String {
     let world = World::new();
@@ -40,7 +40,7 @@ fn daemons_outlive_a_launcher_and_its_ranks_too() {
 }
 
 #[test]
-fn what_lingers_goes_with_its_tool() {
+fn lingering_daemons_end_with_their_tool() {
     within(LIMIT, || {
         let world = World::new();
         let daemon = ["--json", "launch", "--linger", "--daemon", "/bin/sleep 1000", "--", "/bin/true"];

@@ -45,7 +45,7 @@ fn check_table(table: &Table, ranks: u32, hosts: u32) {
     assert_eq!((table.job.as_deref(), table.step.as_deref()), (Some("77"), Some("3")));
 }
 
-/// Held, left at once, and to its end: the whole way, whose words must come out as `lines`.
+/// Held, left at once, and to its end: the whole run, whose output must be `lines`.
 #[track_caller]
 fn check_whole(argv: &[OsString], how: How, lines: &[&str]) {
     let world = World::new();
@@ -158,11 +158,11 @@ fn other_threads_run_on_while_the_first_stands() {
     assert_eq!(run.rest(), ["debugged 1", "body", "called"]);
 }
 
-/// Of a launcher whose threads all may come to the breakpoint.
+/// For a launcher whose threads may all reach the breakpoint.
 const ALL_THREADS: How = How { at_breakpoint: AtBreakpoint::AsItHoldsInAllThreads, ..LEAVE };
 
 #[test]
-fn threads_that_nobody_traces_pass_the_breakpoint_and_its_body_does_not_run() {
+fn untraced_threads_pass_the_breakpoint_and_its_body_does_not_run() {
     for words in [&["ranks=4/2", "calls=3"][..], &WHOLE, &["fork", "ranks=4/2", "calls=1", "calls=2"]] {
         let world = World::new();
         let program = programs::get_with("mpir_launcher", "mpir_launcher", &["-DSTOPS_RANKS"]);
@@ -271,7 +271,7 @@ fn a_driver_whose_process_is_killed() {
     let (how, lines) = if how == "stay" { (STAY, 1) } else { (LEAVE, 2) };
     let mut run = Driven::start(&world, &launcher(&[WHOLE[0], WHOLE[1], "pause"]), how);
     run.held();
-    // All that it writes: later it would die of having nobody to write to.
+    // Read all its output: otherwise a later write would fail without a reader.
     assert_eq!((0..lines).map(|_| run.line()).collect::<Vec<_>>(), WHOLE_SAYS[..lines]);
     println!("\nheld {}", run.pid);
     run.ended();
@@ -316,7 +316,7 @@ fn signals_are_passed_on_on_the_way() {
 }
 
 #[test]
-fn somebody_elses_trap_is_not_taken_for_the_breakpoint() {
+fn a_foreign_trap_is_not_taken_for_the_breakpoint() {
     let world = World::new();
     let mut run = Driven::start(&world, &launcher(&["say=ready", "wait"]), LEAVE);
     assert_eq!([run.line(), run.line()], ["debugged 1", "ready"]);
@@ -343,7 +343,7 @@ fn check_failure(words: &[&str], kind: Kind, text: &str, ended: ExitStatus) {
     let failure = Failure::from(&error);
     assert_eq!(failure.kind(), kind, "{words:?}");
     assert!(failure.message().ends_with(text), "{words:?}: {}", failure.message());
-    // What it said went its way all the same.
+    // Its output was passed on all the same.
     let mut stderr = String::new();
     run.stderr.read_to_string(&mut stderr).expect("its standard error");
     assert_eq!(stderr.contains("no such node"), words.contains(&"complain=no such node"));
@@ -432,7 +432,7 @@ fn events_make_the_driver_readable() {
 #[test]
 fn a_program_without_symbols_is_ended_before_it_starts_anything() {
     let world = World::new();
-    // `timeout` forks what it runs; it is neither a launcher nor a script.
+    // `timeout` forks its program; it is neither a launcher nor a script.
     let timeout = require!(tool("timeout"));
     let mark = world.work_dir().join("mark");
     let mut run = Driven::start(&world, &with(timeout, &["60", "touch", &mark.display().to_string()]), LEAVE);
@@ -445,7 +445,7 @@ fn a_program_without_symbols_is_ended_before_it_starts_anything() {
 }
 
 #[test]
-fn a_script_that_becomes_nothing_says_what_was_looked_at() {
+fn a_script_without_a_launcher_names_the_programs_seen() {
     let world = World::new();
     let mut run = Driven::start(&world, &["sh", "-c", "true & wait; echo done"], LEAVE);
     let (error, status) = run.failed();
@@ -489,8 +489,8 @@ fn a_running_process_without_a_table_says_so() {
     check_running(&program, &["wait"], Kind::LauncherFailed, "the launcher's table of ranks is empty");
     let shell = Path::new("/bin/sh");
     check_running(shell, &["-c", "echo; read x"], Kind::Unsupported, "no MPIR symbols in /usr/bin/");
-    let nobody = read_running(Pid::new(i32::MAX).unwrap(), &Machine).unwrap_err();
-    assert_eq!(nobody.kind(), Kind::NotFound);
+    let missing = read_running(Pid::new(i32::MAX).unwrap(), &Machine).unwrap_err();
+    assert_eq!(missing.kind(), Kind::NotFound);
 }
 
 #[test]

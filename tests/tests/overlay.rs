@@ -1,5 +1,5 @@
-//! Trees of 64 real agents on one machine: a deep one, where nobody has more than two children, so six links from end to end; and a wide one, where
-//! all are the frontend's own children, and bulk data takes a narrow tree of its own.
+//! Trees of 64 real agents on one machine: a deep one with at most two children per agent, so six links from end to
+//! end; and a wide one, where all are the frontend's own children, and bulk data takes a separate narrow tree.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -174,7 +174,7 @@ fn a_node_that_is_killed_in_the_middle_of_a_stream_costs_that_stream_only() {
         assert!(!endless.is_finished(), "the other half still receives");
         endless.abort();
         assert!(endless.await.unwrap_err().is_cancelled());
-        // What was under way is over everywhere, and the next stream finds its way.
+        // The pending stream is over everywhere, and the next one succeeds.
         measure::broadcast(&wide.app, 3_000_000, 2 * SECONDS).await.unwrap();
         wide.close().await;
     });
@@ -198,7 +198,7 @@ fn an_agent_needs_little_memory_however_much_passes_through_it() {
 }
 
 #[test]
-fn a_killed_agent_takes_its_subtree_along_and_nobody_else() {
+fn a_killed_agent_takes_its_subtree_along_and_no_other_agent() {
     run(async {
         let tree = Nodes::launch().await;
         let mut events = tree.app.events();
@@ -217,7 +217,7 @@ fn a_killed_agent_takes_its_subtree_along_and_nobody_else() {
         assert_eq!(lost, behind);
         assert_eq!(measure::ping(&tree.app, SECONDS).await.unwrap(), NODES - behind.len());
         measure::broadcast(&tree.app, 300_000, SECONDS).await.unwrap();
-        // Who lost the way to the frontend clears up without being told.
+        // Agents that lost the frontend clean up without an order.
         eventually(SECONDS, "the end of what was lost", || {
             behind
                 .iter()

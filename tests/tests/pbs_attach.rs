@@ -1,5 +1,5 @@
-//! Attaching to jobs of a real PBS that somebody's own script runs: from the login node, where the job's first host is reached by ssh and all others from there,
-//! and from within the job. The job stays as it is.
+//! Attaching to jobs of a real PBS with a user's own script: from the login node, where ssh reaches the job's first
+//! host and tasks all others, and from within the job. The job is unchanged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ fn ranks_of(cluster: &Cluster, seconds: u32) -> Vec<(String, Process)> {
     ranks
 }
 
-/// A job whose ranks are `sleep`s, when they are there.
+/// A job with `sleep`s as ranks, once they exist.
 #[track_caller]
 fn running(cluster: &Cluster, script: &str, seconds: u32, nodes: &[&str]) -> Script {
     let script = Script::submit(&cluster.bed, script);
@@ -90,7 +90,7 @@ fn ranks_of_the_jobs_own_mpiexec_are_found_in_its_table() {
         // And again: nothing is in the way.
         attach_and_leave(cluster, &script.id, 1000, &ALL);
         delete(cluster, &script);
-        // What an ssh of the launcher's has started is in no session of the job's.
+        // Processes of the launcher's ssh are in no session of the job.
         for (_, process) in ranks_of(cluster, 1000) {
             proc::send(process.pid, Signal::SIGKILL);
         }
@@ -131,7 +131,7 @@ fn tools_in_c_attach_by_the_table_of_pbs() {
 }
 
 #[test]
-fn what_a_script_runs_is_attached_to_from_outside_and_from_within() {
+fn a_scripts_programs_are_attached_to_from_outside_and_from_within() {
     on_pbs(|cluster| {
         let here = "/bin/sleep 1002 & gantry attach --json --timeout 30 $PBS_JOBID; wait; exit 0";
         let script = running(cluster, here, 1002, &["n001"]);
@@ -190,13 +190,13 @@ fn a_job_that_waits_is_waited_for() {
 }
 
 #[test]
-fn what_cannot_be_attached_to_has_its_own_words() {
+fn invalid_targets_have_their_own_errors() {
     on_pbs(|cluster| {
         let error = error_of(&attach(cluster, &[], "99999").wait(SOON));
         assert_eq!(error["kind"], "not-found", "{error}");
         assert!(error.to_string().contains("Unknown Job Id"), "{error}");
         let script = running(cluster, "/bin/sleep 1005", 1005, &["n001"]);
-        // Who is not the job's owner does not get at what it needs to speak in its name.
+        // Another user than the job's owner cannot read the data for acting on its behalf.
         let node = cluster.bed.node(1);
         let session = node.user_processes().into_iter().find(|it| it.line == "-bash").expect("a script");
         let guard = binaries().gantry.with_file_name("gantry-guard");
@@ -206,7 +206,7 @@ fn what_cannot_be_attached_to_has_its_own_words() {
         let output = command.output().expect("setpriv");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("belongs to another user"), "{output:?}");
-        // Nobody can be asked on a host that lets nobody in.
+        // A host that refuses logins cannot be queried.
         node.kill_daemon("sshd").expect("it runs");
         let error = error_of(&attach(cluster, &[], &script.id).wait(SOON));
         node.power_off().expect("it was on");

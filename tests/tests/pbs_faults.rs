@@ -1,4 +1,5 @@
-//! What dies under an app in a job of a real PBS: a mom, an agent, the job, the script. Each is told as what it is, and nothing is left on any host.
+//! Faults under an app in a job of a real PBS: a mom, an agent, the job, the script. Each is reported as such, and
+//! nothing is left on any host.
 
 use gantry_tests::pbs::{STARTS, Script, ask_there, jobs, on_pbs, said_by};
 use gantry_tests::slurm::{Cluster, cause_of, error_of};
@@ -39,7 +40,7 @@ fn a_mom_that_is_killed_takes_its_host_and_the_others_are_cleaned() {
     on_pbs(|cluster| {
         let mut run = held(cluster, "901");
         cluster.bed.node(2).kill_daemon("pbs_mom").expect("it runs");
-        // Agents have links of their own: the app goes on until somebody ends it.
+        // Agents have links of their own: the app continues until it is ended.
         proc::send(program(run.pid()).expect("the tool"), Signal::SIGTERM);
         run.exited(3 * SOON);
         for line in ["/bin/sleep 901", "gantry-agent serve told pbs"] {
@@ -74,7 +75,7 @@ fn a_host_that_goes_while_ranks_are_held_is_told_by_its_name() {
     });
 }
 
-/// What is changed on the second node for a while, by a shell that is root there.
+/// A temporary change of the second node, by a root shell there.
 struct Changed<'a> {
     cluster: &'a Cluster,
     undo: String,
@@ -92,7 +93,7 @@ impl<'a> Changed<'a> {
 impl Drop for Changed<'_> {
     fn drop(&mut self) {
         let undone = run_on_second(self.cluster, &self.undo);
-        // What has failed before says more.
+        // An earlier failure is more important.
         assert!(undone.status.success() || std::thread::panicking(), "{undone:?}");
     }
 }
@@ -122,7 +123,7 @@ fn agents_that_cannot_be_executed_on_a_host_say_why() {
     });
 }
 
-/// The bed's leak check finds what is left of an agent that was sent.
+/// The bed's leak check finds the remains of a sent agent.
 #[test]
 fn a_host_that_does_not_see_gantry_is_sent_the_agent_when_asked() {
     on_pbs(|cluster| {
@@ -143,7 +144,7 @@ fn a_host_that_does_not_see_gantry_is_sent_the_agent_when_asked() {
     });
 }
 
-/// Nobody reads what an agent writes as a task.
+/// PBS discards an agent's output in a task.
 #[test]
 fn an_agent_of_another_release_leaves_word_of_that() {
     on_pbs(|cluster| {
@@ -213,7 +214,7 @@ fn an_interactive_job_holds_and_ends_ranks_on_its_hosts() {
         terminal.wait_text("released", SOON);
         ranks.iter().for_each(|(_, process)| proc::send(process.pid, Signal::SIGTERM));
         terminal.wait_text("rank 0: killed by SIGTERM", SOON);
-        // What is typed before that, gantry may still read.
+        // gantry may still read earlier input.
         terminal.wait_text("ended=1", SOON);
         terminal.type_text("exit\n");
         terminal.wait(STARTS);

@@ -5,7 +5,8 @@ use gantry_tests::slurm::Cluster;
 use gantry_tests::testbed::Process;
 use gantry_tests::{SOON, becomes_true, binaries, eventually, proc, programs, tool};
 
-/// The node and process of every rank of that line, by node. The tool and launchers, whose lines end so too, are none.
+/// The node and process of every rank with that line, by node. The tool and launchers have lines with the same end,
+/// and do not count.
 fn ranks_of(cluster: &Cluster, line: &str) -> Vec<(String, Process)> {
     let mut ranks = cluster.find(line);
     ranks.retain(|(_, process)| process.line.starts_with('/') && process.line.split(' ').count() == 2);
@@ -88,7 +89,7 @@ fn a_job_that_is_deleted_while_ranks_are_held_leaves_nothing_on_any_host() {
 }
 
 #[test]
-fn what_goes_wrong_in_a_job_has_its_own_words() {
+fn failures_in_a_job_have_their_own_errors() {
     on_pbs(|cluster| {
         let script = "\
             PBS_JOBCOOKIE=0123456789ABCDEF0123456789ABCDEF gantry launch --json --wlm pbs -- true; \

@@ -220,7 +220,7 @@ fn a_job_whose_time_is_over_is_told_as_that_whether_its_ranks_are_held_or_run() 
 }
 
 #[test]
-fn what_is_refused_is_told_in_the_words_of_who_refuses() {
+fn refusals_are_reported_with_their_sources_message() {
     on_pbs(|cluster| {
         let check = |args: &[&str], kind: &str, words: &[&str]| {
             let done = launch(cluster, &[], args).wait(STARTS);
@@ -270,7 +270,7 @@ fn a_job_whose_nodes_have_no_gantry_fetches_it_and_leaves_nothing_of_it() {
     );
 }
 
-/// What the script fetches is proven by words that stand in the script alone, which PBS keeps for the job's owner.
+/// The fetched file is proven by words that are only in the script, which PBS keeps for the job's owner.
 #[test]
 fn a_job_that_fetches_gantry_shows_no_word_of_it_to_others() {
     on_pbs_with(

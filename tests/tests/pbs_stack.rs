@@ -36,7 +36,7 @@ fn a_job_that_hangs_tells_the_odd_ranks_and_their_nodes() {
         assert!(why.len() == 2 && why[1].starts_with("rank 5 on n003 "), "{why:?}");
         assert_eq!(said_by(&cluster.bed, &["qdel", &script.id]), "");
         eventually(2 * SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
-        // What an ssh of the launcher's has started is in no session of the job's.
+        // Processes of the launcher's ssh are in no session of the job.
         for (_, process) in cluster.find(&hang).into_iter().filter(|(_, it)| is_rank(&it.line)) {
             gantry_tests::proc::send_those_left([process.pid], nix::sys::signal::Signal::SIGKILL);
         }

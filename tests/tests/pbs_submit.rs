@@ -1,4 +1,5 @@
-//! Batch jobs that the command line submits to a real PBS: attached to when their ranks run, cancelled when nobody waits any more.
+//! Batch jobs that the command line submits to a real PBS: attached to when their ranks run, cancelled when the
+//! command stops waiting.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ use gantry_wlm::pbs::tm::{
 /// For a whole test.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How long is waited for what must not come.
+/// How long to wait for an event that must not come.
 const NEVER: Duration = Duration::from_millis(500);
 
 fn probe() -> std::path::PathBuf {
@@ -79,7 +79,7 @@ fn a_task_that_comes_after_its_deadline_is_killed() {
             let sleeper = Spawn::new(["/bin/sleep", "300"]);
             let error = client.spawn(NodeId(4), sleeper, NEVER).await.expect_err("too late");
             assert!(matches!(error, TmError::TimedOut { .. }), "{error}");
-            // Who asks in time, later, waits and is answered in order: by then the other one is known.
+            // Callers in time, late callers and waiting ones get answers in order: by then the other one is known.
             let there = client.task_info(NodeId(4), SOON).await.expect("a list");
             let [task] = there[..] else { panic!("one task has come: {there:?}") };
             assert_eq!(client.obit(task).await.expect("an end"), 256 + libc::SIGKILL);
@@ -114,7 +114,7 @@ fn the_end_of_a_job_is_told_task_by_task_and_then_the_mom_hangs_up() {
 }
 
 #[test]
-fn who_waits_may_do_without_a_runtime() {
+fn blocking_callers_need_no_runtime() {
     within(LIMIT, || {
         let world = World::new();
         let mom = StandIn::start(&world, &[]);
@@ -147,7 +147,7 @@ fn who_waits_may_do_without_a_runtime() {
     });
 }
 
-/// What came of bytes that were written in these pieces: the events that were answered, whether the mom hung up.
+/// The result of bytes in these pieces: the answered events, and whether the mom disconnected.
 fn heard(port: u16, pieces: &[&[u8]]) -> (Vec<i32>, bool) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the stand-in");
     stream.set_read_timeout(Some(NEVER)).expect("a time");
@@ -155,7 +155,7 @@ fn heard(port: u16, pieces: &[&[u8]]) -> (Vec<i32>, bool) {
     let mut hung_up = false;
     for piece in pieces {
         stream.write_all(piece).expect("written");
-        // Nothing is to come in between: the time is what tells two writes apart.
+        // No data may come in between: the time separates two writes.
         while let Ok(length) = stream.read(&mut buffer) {
             hung_up |= length == 0;
             bytes.extend_from_slice(&buffer[..length]);
@@ -223,7 +223,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// A bed of three nodes that a real PBS manages, and what its ordinary user has run on it as a job over all of them.
+/// A bed of three nodes with a real PBS, and the output of its ordinary user's job over all of them.
 fn real(config: Config, body: impl FnOnce(&mut Shared) + Send + 'static) {
     within(LIMIT, move || {
         let mut bed = shared(&config);
@@ -260,7 +260,7 @@ fn of_a_real_mom_that_was_killed_nothing_is_heard_and_others_go_on() {
         std::fs::write(home.join("dead"), "").expect("written");
         let said = said(bed, SOON * 3);
         assert!(said.contains("passed outlive\nended 0\n"), "{said}");
-        // Nobody ends what the dead mom has started. A node that was off and on has a new one.
+        // The dead mom's processes are not ended. A node that was off and on has a new mom.
         let mut qdel = bed.login().command("qdel").expect("the login node");
         let _it_may_have_gone = qdel.args(["-W", "force", &job]).stderr(Stdio::null()).status();
         bed.node(3).power_off().expect("it was on");

@@ -12,7 +12,7 @@ use gantry_tests::{SOON, World, binaries, programs, require, within};
 /// For a whole test.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What the program says with PBS's own library in a job of a real PBS. The test with a real one proves it.
+/// The program's output with PBS's own library in a job of a real PBS. The test with a real one proves it.
 const EXPECTED: &str = include_str!("../fixtures/pbs/23.06.06/tm_calls.expected");
 
 fn workspace() -> PathBuf {
@@ -68,7 +68,7 @@ fn outside_of_a_job_the_environment_is_refused() {
         let output = world.command(ours()).env("PBS_MOMPORT", "1").output().expect("the program");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.ends_with("init: 17005\n"), "{said}");
-        // No mom is there, which the first to ask is told.
+        // There is no mom; the first request reports that.
         assert!(said.contains("\nattach: 17000\n"), "{said}");
         world.finish();
     });

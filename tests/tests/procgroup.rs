@@ -1,4 +1,5 @@
-//! Process groups by the command line, on this machine: found by what their processes are, signalled, killed; in a line, in XML, on a socket.
+//! Process groups by the command line, on this machine: queried by their processes, signalled, killed; in a line, in
+//! XML, on a socket.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -29,7 +30,7 @@ fn gantry(world: &World, args: &[&str]) -> Finished {
     world.gantry(args).wait(SOON)
 }
 
-/// What a command prints that must succeed.
+/// The output of a command that must succeed.
 #[track_caller]
 fn said(world: &World, args: &[&str]) -> String {
     let done = gantry(world, args);
@@ -37,7 +38,7 @@ fn said(world: &World, args: &[&str]) -> String {
     done.stdout.join("\n")
 }
 
-/// A program that reports the signals it gets, under a name of its own: a copy, as a link would show as what it points to.
+/// A program that reports its signals, under another name: a copy, as a link would show its target.
 fn copy(world: &World, name: &str) -> PathBuf {
     world.executable(name, &fs::read(programs::get("report_signal")).unwrap())
 }
@@ -57,7 +58,7 @@ fn lines(log: &Path, line: &str) -> usize {
     fs::read_to_string(log).unwrap_or_default().lines().filter(|it| *it == line).count()
 }
 
-/// What the process manager answers to a message.
+/// The process manager's answer to a message.
 fn ask(world: &World, message: impl AsRef<[u8]>) -> Element {
     let mut run = world.gantry(["pm"]);
     run.write(message.as_ref());
@@ -82,7 +83,7 @@ fn processes(answer: &Element) -> Vec<String> {
 }
 
 #[test]
-fn groups_are_found_signalled_and_killed_by_what_their_processes_are() {
+fn groups_are_found_signalled_and_killed_by_their_processes() {
     in_a_world(|world| {
         let (b, c) = (copy(world, "b.out"), copy(world, "c.out"));
         let (log_b, log_c) = (start(world, &b, 4, 2), start(world, &c, 1, 1));
@@ -106,7 +107,7 @@ fn groups_are_found_signalled_and_killed_by_what_their_processes_are() {
         assert_eq!(processes(&answer), (0..4).map(line).collect::<Vec<_>>());
         let count = |query: &str| said(world, &["ps", query]).lines().count() - 1;
         assert_eq!((count("exec=b.out host=nowhere"), count(&format!("host={host}"))), (0, 1));
-        assert_eq!((count(&format!("submitter={user}")), count("submitter=nobody")), (2, 0));
+        assert_eq!((count(&format!("submitter={user}")), count("submitter=stranger")), (2, 0));
         assert_eq!(count("exec=b.out and exec=c.out"), 0);
 
         let shown = said(world, &["signal", "--dry-run", "USR1", "exec=b.out"]);
@@ -114,7 +115,7 @@ fn groups_are_found_signalled_and_killed_by_what_their_processes_are() {
         let hit = "<signal-process-group signal='12'><process-group pgid='*'><process-group-restriction exec='c.out'/></process-group></signal-process-group>";
         assert_eq!(pgids(&ask(world, hit)), ["2"]);
         eventually(SOON, "the signal", || lines(&log_c, "got SIGUSR2") == 1);
-        assert_eq!(fs::read_to_string(&log_b).unwrap(), "ready\n".repeat(4), "somebody else got a signal");
+        assert_eq!(fs::read_to_string(&log_b).unwrap(), "ready\n".repeat(4), "another group got a signal");
 
         assert_eq!(said(world, &["kill", "--json", "exec=b.out pgid=*"]).matches("\"pgid\":1").count(), 1);
         assert_eq!(count("pgid=*"), 0);
@@ -205,10 +206,10 @@ fn a_dead_frontends_socket_is_swept_and_another_users_is_not_touched() {
         for command in [&["ps", "pgid=*"][..], &["kill", "--yes", "pgid=*"], &["ps"]] {
             gantry(world, command);
         }
-        assert!(!dead.exists() && !kept.exists(), "nobody swept the sockets of the dead");
+        assert!(!dead.exists() && !kept.exists(), "the sockets of the dead were not swept");
         assert_eq!(fs::metadata(&foreign).unwrap().uid(), 65534);
-        let nobody = listener.accept().unwrap_err();
-        assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock, "another user's socket was connected to");
+        let none = listener.accept().unwrap_err();
+        assert_eq!(none.kind(), std::io::ErrorKind::WouldBlock, "another user's socket was connected to");
         fs::remove_file(foreign).unwrap();
 
         // And they do not come to ours.
@@ -225,7 +226,7 @@ fn a_dead_frontends_socket_is_swept_and_another_users_is_not_touched() {
 }
 
 #[test]
-fn a_shell_completes_queries_by_what_runs() {
+fn a_shell_completes_queries_by_live_groups() {
     in_a_world(|world| {
         start(world, &copy(world, "b.out"), 1, 1);
         let script = said(world, &["completions", "bash"]);
@@ -251,7 +252,7 @@ fn a_shell_completes_queries_by_what_runs() {
     });
 }
 
-/// What a socket's client is answered: all its messages sent at once, and the end of sending.
+/// The answers to a socket's client: all its messages sent at once, and the end of sending.
 fn talk(socket: &Path, messages: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(messages).unwrap();

@@ -1,4 +1,5 @@
-//! Process groups that a message starts on this machine: mixed specifications, repeated hosts, co-processes; and what is known of them when they have ended.
+//! Process groups that a message starts on this machine: mixed specifications, repeated hosts, co-processes; and
+//! their records after the end.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -24,7 +25,7 @@ fn gantry(world: &World, args: &[&str]) -> Finished {
     world.gantry(args).wait(SOON)
 }
 
-/// What the process manager answers to a message.
+/// The process manager's answer to a message.
 fn ask(world: &World, message: &str) -> Element {
     let mut run = world.gantry(["pm"]);
     run.write(message.as_bytes());
@@ -120,7 +121,7 @@ fn a_group_of_mixed_processes_on_repeated_hosts_is_as_it_was_asked_for() {
         assert_eq!(forget(world, 1).all("error").count(), 1, "a group that runs was forgotten");
         ask(world, "<kill-process-group pgid='1'/>");
         assert!(pids.iter().all(|pid| !proc::is_alive(*pid)));
-        // What became of it is known until it is forgotten, and then nothing is left.
+        // Its record is kept until it is forgotten, and then nothing is left.
         let ended =
             ask(world, "<get-process-group-info><process-group submitter='desai'/></get-process-group-info>");
         let group = &ended.children[0];
@@ -133,7 +134,7 @@ fn a_group_of_mixed_processes_on_repeated_hosts_is_as_it_was_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_started_is_said_and_leaves_nothing() {
+fn a_failed_start_is_reported_and_leaves_nothing() {
     in_a_world(|world| {
         let check = |inside: &str, kind: &str, part: &str| {
             let answer = ask(world, &format!("<create-process-group>{inside}</create-process-group>"));
@@ -147,11 +148,7 @@ fn what_cannot_be_started_is_said_and_leaves_nothing() {
             "invalid",
             "'elsewhere' is not this machine",
         );
-        check(
-            "<process-spec exec='/bin/true' user='nobody-like-this'/>",
-            "no-access",
-            "cannot be started by",
-        );
+        check("<process-spec exec='/bin/true' user='no-such-user'/>", "no-access", "cannot be started by");
         check("<process-spec exec='a' range='1,3'/>", "invalid", "processes 2 are not specified");
         assert!(world.processes().is_empty(), "{:?}", world.processes());
     });
@@ -195,7 +192,7 @@ fn a_co_process_runs_before_the_ranks_do() {
 }
 
 #[test]
-fn who_waits_is_told_how_groups_have_ended() {
+fn a_waiting_client_learns_how_groups_have_ended() {
     in_a_world(|world| {
         let log = world.work_dir().join("log");
         let create = format!(

@@ -1,4 +1,4 @@
-//! The programs under test do what their headers say; a suite that uses them need not doubt them.
+//! The programs under test behave as their headers say, so that suites can rely on them.
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -29,7 +29,7 @@ fn finish(name: &str, args: &[&str], rank: Option<u32>) -> Finished {
 }
 
 #[test]
-fn say_tells_where_it_is_and_what_it_was_given() {
+fn say_prints_its_place_and_its_arguments() {
     let world = World::new();
     let mut run = start(&world, "say", &["a b"], Some(3));
     let said = run.wait(SOON).stdout;

@@ -20,7 +20,7 @@ fn lines_of(picture: &str) -> BTreeSet<String> {
     texts.map(|text| text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).collect()
 }
 
-/// The same without what differs from machine to machine: what is typed, and what gantry says of it.
+/// The same without machine-specific parts: typed lines, and gantry's answers.
 fn typed_and_said(lines: &BTreeSet<String>) -> Vec<&String> {
     let begins = |line: &&String| ["$ ", "(gdb) ", "gantry: "].iter().any(|begin| line.starts_with(begin));
     lines.iter().filter(begins).collect()

@@ -1,7 +1,8 @@
-//! Whoever stops waiting for an answer must not leave behind what was asked for.
+//! A caller that stops waiting for an answer must not leave behind the requested object.
 //!
-//! What broke: a future that was dropped half-way had sent its order already. The session or the daemon then came to be and nobody knew of
-//! it; a release was carried out and the app counted as held for ever; an app whose detaching failed was neither let go nor ended.
+//! What broke: a dropped future had sent its order already. The session or the daemon then existed without an owner. A
+//! release was carried out, but the app counted as held for ever. An app whose detach failed was neither detached nor
+//! ended.
 
 use std::fs;
 use std::task::Poll;
@@ -39,14 +40,14 @@ fn sessions_there(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn a_session_that_nobody_waited_for_is_not_kept() {
+fn a_session_whose_caller_has_gone_is_not_kept() {
     on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/true"]).await;
         let kept = app.session(SOON).await.expect("a session");
         for times in 1..4 {
             drop(drop_after(times, app.session(SOON)).await);
         }
-        // An order that is answered: what came before it has been done.
+        // An answered order: earlier orders are done.
         drop(app.session(SOON).await.expect("another"));
         eventually(SOON, "only the session that is kept", || sessions_there(site) == ["s1"]);
         drop(kept);
@@ -55,7 +56,7 @@ fn a_session_that_nobody_waited_for_is_not_kept() {
 }
 
 #[test]
-fn a_daemon_that_nobody_waited_for_does_not_stay() {
+fn a_daemon_whose_caller_has_gone_does_not_stay() {
     on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/true"]).await;
         let agent = proc::stat(pids(&app)[0]).expect("a rank").parent;
@@ -78,7 +79,7 @@ fn a_daemon_that_nobody_waited_for_does_not_stay() {
 }
 
 #[test]
-fn a_release_that_nobody_waited_for_is_known_all_the_same() {
+fn a_release_whose_caller_has_gone_is_known_all_the_same() {
     on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/sleep", "1000"]).await;
         // An agent that stands still cannot answer before the caller has had enough.
@@ -103,7 +104,7 @@ fn an_app_whose_detaching_was_given_up_ends() {
             let agent = proc::stat(rank).expect("a rank").parent;
             proc::send(agent, Signal::SIGSTOP);
             if late {
-                let error = app.detach(Duration::from_millis(50)).await.expect_err("nobody answers");
+                let error = app.detach(Duration::from_millis(50)).await.expect_err("no answer comes");
                 assert_eq!(error.kind(), Kind::TimedOut);
             } else {
                 assert!(drop_after(1, app.detach(SOON)).await.is_none(), "dropped before the answer");

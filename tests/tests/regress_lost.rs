@@ -1,8 +1,8 @@
-//! What is left of an app goes on when one of its nodes is gone, and whoever waits hears of it.
+//! The rest of an app continues when one of its nodes is gone, and waiting callers learn of it.
 //!
-//! What broke: a session that had a node which was lost could be given nothing any more; an agent that was asked to go left without a
-//! word, and who waited for the ranks that it had been attached to waited for ever; a daemon's output ended with the app only, when one of the
-//! daemon's nodes had been lost.
+//! What broke: a session with a lost node refused all requests. An agent that was told to end left without a message,
+//! so a caller that waited for ranks it had attached to waited for ever. A daemon's output ended only with the app if
+//! one of the daemon's nodes had been lost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 /// Kills the agent of rank 1 and waits until the app knows that its node is lost.
 async fn lose_second_node(app: &App) {
-    // Before the kill: events tell what happens from here on.
+    // Before the kill: events report only what happens from here on.
     let mut events = app.events();
     let agent = proc::stat(pids(app)[1]).expect("a rank").parent;
     proc::send(agent, Signal::SIGKILL);

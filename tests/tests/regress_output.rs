@@ -1,7 +1,7 @@
-//! Every byte that a rank writes and every end of its input arrive, however slow its tool is and however soon it leaves.
+//! All output of a rank and every end of its input arrive, even with a slow tool or one that leaves early.
 //!
-//! What broke: an agent left as soon as its ranks had ended, with what their pipes still held when the tool had not read fast enough; and a
-//! rank that read its input after its tool had let it go waited for ever.
+//! What broke: an agent left as soon as its ranks had ended, and dropped the rest in their pipes if the tool was
+//! slow. A rank that read its input after its tool had detached waited for ever.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use gantry_tests::{SOON, on_this_machine, pids, proc, programs};
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]
-fn a_slow_reader_gets_what_was_written_last() {
+fn a_slow_reader_gets_the_last_output() {
     on_this_machine(LIMIT, async |site| {
-        // More than the window, and what is over fits into a pipe: the rank ends without any help of the reader's.
+        // More than the window, with the rest fitting into a pipe: the rank ends without any help of the reader.
         let request = LaunchRequest::new(["/bin/sh", "-c", "head -c 300000 /dev/zero"]);
         let app = site.launch(request.output(OutputTo::Stream)).await;
         let mut stream = app.take_output().expect("the output");
         app.wait().await.expect("the end");
-        // The agent has been told to leave, and is on its way.
+        // The agent has the order to end, and is about to leave.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let mut length = 0;
         while let Some(output) = stream.next().await {

@@ -1,4 +1,4 @@
-//! Tools that are not well-behaved programs: what they do with signals, children, descriptors and runtimes is theirs to do.
+//! Tools with unusual use of signals, children, descriptors and runtimes.
 //!
 //! What broke: a guard inherited that its tool ignored SIGCHLD, and never left; a guard did not notice the end of a tool that had forked;
 //! a tool without standard input, output or error got its guard's socket in their place; a runtime that ended before its apps left threads
@@ -153,7 +153,7 @@ fn a_runtime_may_end_before_its_apps() {
         });
         let app = launched.join().expect("a thread");
         let error =
-            tokio::time::timeout(SOON, app.wait()).await.expect("in time").expect_err("nobody listens");
+            tokio::time::timeout(SOON, app.wait()).await.expect("in time").expect_err("the listener is gone");
         assert_eq!(error.kind(), Kind::Gone);
         eventually(SOON, "the end of the thread that writes", || threads("gantry-output") == 0);
         proc::wait_gone(pids(&app)[0], SOON);

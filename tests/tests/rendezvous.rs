@@ -1,4 +1,5 @@
-//! Ranks exchange data through their agents: many real processes, all sizes, deaths, latecomers, and whoever knocks at the agent's socket.
+//! Ranks exchange data through their agents: many real processes, all sizes, deaths, late ranks, and garbage at the
+//! agent's socket.
 
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -22,7 +23,7 @@ fn request(nodes: u32, ranks: u32, words: &[&str]) -> LaunchRequest {
     LaunchRequest::new(args).output(OutputTo::Stream)
 }
 
-/// What ranks say, to be shown where they do not end well.
+/// The ranks' output, for failures.
 async fn words_of(app: &App) -> String {
     let Some(mut output) = app.take_output() else { return String::new() };
     let mut said = Vec::new();
@@ -89,10 +90,10 @@ fn processes_create_rendezvous_of_their_own_by_name() {
 #[test]
 fn a_rank_that_ends_before_it_registers_breaks_it_for_all_and_is_named() {
     on_this_machine(LIMIT, async |site| {
-        for whom in [0_u32, 13, 15] {
-            let app = site.launch(request(3, 16, &["dies", &whom.to_string()])).await;
+        for dying in [0_u32, 13, 15] {
+            let app = site.launch(request(3, 16, &["dies", &dying.to_string()])).await;
             let error = app.rendezvous().wait(SOON).await.expect_err("broken").to_string();
-            assert!(error.contains(&format!("rank {whom}")) && error.contains("ended before"), "{error}");
+            assert!(error.contains(&format!("rank {dying}")) && error.contains("ended before"), "{error}");
             ends_well(app).await;
         }
     });
@@ -132,9 +133,9 @@ fn three_apps_have_a_rendezvous_above_them() {
     });
 }
 
-/// What a refused rank had sent was once taken for the next bytes of rank 0, whose data was malformed by that.
+/// Data of a refused rank was once taken for the next bytes of rank 0, whose data became malformed.
 #[test]
-fn ranks_that_may_not_register_above_do_not_spoil_what_rank_0_registers() {
+fn refused_ranks_do_not_spoil_the_registration_of_rank_0_above() {
     on_this_machine(LIMIT, async |site| {
         let multijob = Multijob::new(1).expect("a multijob");
         let app = site.launch(request(3, 6, &["meddle"]).subjob(&multijob, 0)).await;
@@ -170,7 +171,7 @@ fn there_may_be_further_levels() {
 }
 
 #[test]
-fn an_app_that_ends_too_early_breaks_what_is_above_it() {
+fn an_app_that_ends_too_early_breaks_the_rendezvous_above() {
     on_this_machine(LIMIT, async |site| {
         let multijob = Multijob::new(2).expect("a multijob");
         let above = Multijob::of_level(3, 1).expect("a level above");
@@ -184,7 +185,7 @@ fn an_app_that_ends_too_early_breaks_what_is_above_it() {
         let error = above.wait(SOON).await.expect_err("broken").to_string();
         assert!(error.contains("subjob 0") && error.contains("rank 2 ended before"), "{error}");
         ends_well(first).await;
-        // A place that an app has had is not given again; one whose launch failed is.
+        // A used place is not assigned again; one whose launch failed is.
         let taken = site.frontend().launch(request(1, 1, &["all"]).subjob(&multijob, 0), SOON).await;
         assert!(taken.is_err());
         for _ in 0..2 {
@@ -211,7 +212,7 @@ fn knock(handle: &Handle) -> UnixStream {
 }
 
 #[test]
-fn whoever_knocks_with_garbage_disturbs_nobody() {
+fn garbage_at_the_socket_disturbs_no_rank() {
     on_this_machine(LIMIT, async |site| {
         let app = site.launch(request(1, 64, &["all"]).hold(true)).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
@@ -229,7 +230,7 @@ fn whoever_knocks_with_garbage_disturbs_nobody() {
         for garbage in [&[0xff; 4][..], &[0x7f, 0xff, 0xff, 0xff, 1], &[0, 0, 16, 1, 1], &item_of(1)[..5000]]
         {
             let mut stream = knock(&handle);
-            // Who is refused may find its bytes not taken.
+            // After a refusal the bytes may not be read.
             drop(stream.write_all(garbage));
             let mut answer = Vec::new();
             drop(stream.read_to_end(&mut answer));
@@ -242,7 +243,7 @@ fn whoever_knocks_with_garbage_disturbs_nobody() {
 }
 
 #[test]
-fn who_is_no_rank_may_look_and_not_register() {
+fn other_processes_may_look_and_not_register() {
     on_this_machine(LIMIT, async |site| {
         let app = site.launch(request(1, 2, &["all"]).hold(true)).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
@@ -265,7 +266,7 @@ fn who_is_no_rank_may_look_and_not_register() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_app_ends() {
+fn waiting_callers_learn_of_the_apps_end() {
     on_this_machine(LIMIT, async |site| {
         let app = site.held(["-n", "2", "/bin/true"]).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");

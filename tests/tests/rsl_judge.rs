@@ -1,7 +1,7 @@
 //! Our reader of specifications against Debian's globus-rsl, which is the language's own: what is refused, what is read, what references
 //! become. Cases by hand, and many thousand that are made up: pieces of the language in any order, most of them nearly right. With
 //! `GANTRY_RSL_CORPUS=DIRECTORY` also every `.rsl` file below that: the Grid Community Toolkit's sources have 145.
-#![expect(clippy::disallowed_methods, reason = "whoever has more specifications says so in the environment")]
+#![expect(clippy::disallowed_methods, reason = "more specifications are named in the environment")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -127,7 +127,7 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Specifications that somebody has here.
+/// Specifications on this machine.
 fn find_corpus() -> Vec<String> {
     let Some(folder) = std::env::var_os("GANTRY_RSL_CORPUS") else { return Vec::new() };
     let files = walkdir::WalkDir::new(folder)
@@ -137,7 +137,7 @@ fn find_corpus() -> Vec<String> {
     files.map(|path| std::fs::read_to_string(path).expect("a specification is UTF-8")).collect()
 }
 
-/// What the judge says to each text: how it is read, and what becomes of that when references are replaced.
+/// The reference's result for each text: how it is parsed, and the evaluation with references replaced.
 fn ask_judge(program: &std::path::Path, texts: &[String]) -> Vec<(String, String)> {
     let mut input = Vec::new();
     for text in texts {
@@ -224,7 +224,7 @@ fn uses_default(specification: &Specification) -> bool {
     }
 }
 
-/// What is no word and no sign is the end of the text to the judge, and an error to us.
+/// An invalid character ends the text for the reference, and is an error for us.
 fn cut_as_the_judge_does(text: &str) -> &str {
     let Err(error) = parse(text) else { return text };
     if !["has no meaning here", "has no end", "wants a delimiter"]

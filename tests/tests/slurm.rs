@@ -1,6 +1,8 @@
-//! Apps under a real Slurm, launched by an ordinary user: held by one srun, on every node a daemon, let go, and nothing left.
+//! Apps under a real Slurm, launched by an ordinary user: held by one srun, a daemon on every node, released, and
+//! nothing left.
 //!
-//! A bed is made anew when the next test wants another one, and tests run in the order of their names: those on another bed begin with why they are there.
+//! A new bed is started when the next test needs another configuration, and tests run in the order of their names:
+//! those for another bed begin with the reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +17,7 @@ use gantry_tests::{Run, SOON, binaries, programs, require};
 /// Two tasks on each of two nodes.
 const FOUR: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
 
-/// Two nodes that see what this machine has.
+/// Two nodes with this machine's files.
 fn visible() -> Config {
     // Jobs of several parts are started by the backfill scheduler, which looks every 30 s by default.
     Config::with_nodes(2).slurm("SchedulerParameters", "bf_interval=1")
@@ -33,7 +35,8 @@ fn shared_file(name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Launches held, sees that many processes held on the nodes, lets go, and gives what was written; the code must be that.
+/// Launches held, checks that many held processes on the nodes, releases, and returns the output; the exit code must
+/// be `code`.
 #[track_caller]
 fn check_held(cluster: &Cluster, args: &[&str], line: &str, count: usize, code: i32) -> Vec<String> {
     let (mut run, app) = cluster.held(args);
@@ -104,7 +107,7 @@ fn tasks_without_the_callers_environment_are_held_too() {
 /// of a launch.
 fn check_epilogs(config: Config, ours: bool) {
     on_cluster(config, move |cluster| {
-        // An epilog has no stdout that anybody reads.
+        // An epilog's stdout is discarded.
         let epilog =
             shared_file("epilog", "#!/bin/sh\necho $SLURM_PROCID >> /tmp/of-epilog\n").display().to_string();
         let option = format!("--task-epilog={epilog}");
@@ -149,7 +152,7 @@ fn gdbserver_attaches_to_a_held_rank() {
         server.kill();
         server.exited(SOON);
         drop(server);
-        gantry_tests::eventually(SOON, "nobody traces the rank", || {
+        gantry_tests::eventually(SOON, "the rank is untraced", || {
             gantry_tests::proc::tracer(rank.pid).is_none()
         });
         cluster.ask(&["kill", &app]);
@@ -170,7 +173,7 @@ fn check_error(cluster: &Cluster, args: &[&str], parts: &[&str]) {
 }
 
 #[test]
-fn slurms_own_words_say_what_was_wrong() {
+fn errors_quote_slurms_own_message() {
     on_cluster(visible(), |cluster| {
         let waits = ["queued and waiting for resources", "(command: ", "--begin", "/bin/true"];
         check_error(cluster, &["--queue-timeout", "3", "--", "--begin=now+1hour", "/bin/true"], &waits);
@@ -192,7 +195,7 @@ fn a_job_that_has_ended_is_told_in_slurms_own_words() {
         let option = format!("--jobid={job}");
         let expired = ["job", job, "(command: ", &option, "launcher-failed"];
         check_error(cluster, &["--", &option, "/bin/true"], &expired[..4]);
-        // As in a shell whose allocation has run out.
+        // As in a shell whose allocation has expired.
         let args = ["launch", "--json", "--", "-n1", "/bin/true"];
         let done = cluster.run(&binaries().gantry, args, &[("SLURM_JOB_ID", job)]).wait(2 * SOON);
         let error = error_of(&done);
@@ -210,14 +213,16 @@ fn a_launch_without_a_controller_ends_with_srun_s_words() {
         let error = error_of(&done).to_string();
         assert!(error.contains("srun") && error.contains("timed-out"), "{error}");
         // An srun that still asks for nodes when the controller is back would get them.
-        eventually(2 * SOON, "nobody asks any more", || cluster.world.processes().is_empty());
+        eventually(2 * SOON, "no process is left", || cluster.world.processes().is_empty());
         let mut controller = cluster.bed.login().root_command("slurmctld").expect("the login node");
         controller.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         assert!(controller.status().expect("slurmctld").success());
-        // What it had not yet written down when it was killed is undone: a job of the test before may run again in its books.
+        // Undo the state that it had not saved when it was killed: its records may show a job of the previous test as
+        // running.
         cluster.said("scancel", ["--me"]);
         cluster.bed.wait_idle(2 * SOON).expect("Slurm is back");
-        // Until nodes have registered again a new controller takes them for older ones, whose output srun 22.05 cannot read.
+        // Until nodes have registered again, a new controller takes them for older ones, whose output srun 22.05 cannot
+        // read.
         let output = || cluster.said("srun", ["-N2", "-n2", "echo", "here"]);
         eventually(2 * SOON, "output comes again", || {
             output().lines().filter(|it| *it == "here").count() == 2
@@ -235,7 +240,7 @@ fn nodes_that_do_not_have_the_agent_are_sent_it_unless_that_is_forbidden_and_it_
     on_cluster(hidden(), |cluster| {
         let never: Vec<&str> = ["--send-agent=never"].into_iter().chain(four(&["/bin/true"])).collect();
         check_error(cluster, &never, &["--send-agent=always", "gantry-agent"]);
-        // What rank 0 reads can be read again.
+        // The input of rank 0 can be read again.
         for more in [&["--input=/dev/null"][..], &["--hold-method=mpir"], &["--send-agent"]] {
             let args: Vec<&str> = more.iter().copied().chain(four(&["/bin/true"])).collect();
             check_held(cluster, &args, "/bin/true", 4, 0);
@@ -263,7 +268,7 @@ fn a_launch_that_is_made_again_reads_its_input_from_the_beginning() {
 #[test]
 fn where_one_node_lacks_the_agent_the_launch_does_not_wait_for_its_time_limit() {
     on_cluster(visible(), |cluster| {
-        // What the first node has at that path is gone for everybody there, and nowhere else.
+        // The first node's file at that path is hidden for all its processes, and nowhere else.
         let agent = binaries().agent.display().to_string();
         let mut hide = cluster.bed.node(1).root_command("mount").expect("a node");
         let folder = binaries().agent.parent().expect("a folder").display().to_string();
@@ -286,8 +291,8 @@ fn with_session(cluster: &Cluster, method: &str, name: &str, seconds: &str) -> (
     (run, app)
 }
 
-/// The sessions' folders are on the nodes while the apps live, held in these ways, and gone when they have ended, whoever ended them: themselves, their user, or
-/// their time limit.
+/// The sessions' folders exist on the nodes while the apps live, held by these methods, and are gone when they have
+/// ended: by themselves, by their user, or by their time limit.
 fn check_sessions(config: Config, methods: &'static [&'static str]) {
     on_cluster(config, move |cluster| {
         for end in ["itself", "cancelled", "limit"] {
@@ -334,7 +339,7 @@ fn sessions_are_gone_with_their_app_where_daemonised_processes_survive() {
 }
 
 #[test]
-fn where_nothing_survives_sessions_are_gone_with_their_app_whoever_has_brought_its_agents() {
+fn where_nothing_survives_sessions_are_gone_with_their_app_under_every_method() {
     check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() }, &["--quiet", "--hold-method=exec"]);
 }
 

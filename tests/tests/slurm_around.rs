@@ -1,5 +1,5 @@
-//! The cluster of the machine that runs the tests is none of theirs. Here suites that mean this machine run on a login node with a live Slurm and
-//! a PBS, and in a job. They pass, and neither queue hears of them.
+//! Tests must not use the cluster of the machine that runs them. Here suites for the local machine run on a login
+//! node with a live Slurm and a PBS, and in a job. They pass, and neither queue gets a job.
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs and reads the environment")]
 
 use std::fs;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// A qsub that writes down that it was asked; a site's other commands do not matter.
 const QSUB: &str = "#!/bin/sh\necho \"$@\" >>/run/site/asked\nexit 1\n";
 
-/// What a job of PBS has in its environment. At the port of its mom somebody listens: Slurm's controller.
+/// The environment of a PBS job. Slurm's controller listens at the port of its mom.
 const JOB_OF_PBS: [&str; 7] = [
     "PBS_JOBID=7.head",
     "PBS_JOBCOOKIE=00000000000000000000000000000001",
@@ -54,7 +54,8 @@ fn site() -> Shared {
     bed
 }
 
-/// Runs a suite's tests whose names have one of these words in them, as root on the login node, by a launcher if one is named, and with these variables.
+/// Runs a suite's tests with one of these words in their names, as root on the login node, with these variables, and
+/// by a launcher if one is named.
 #[track_caller]
 fn passes(bed: &Shared, launcher: &[&str], suite: &Path, tests: &[&str], variables: &[&str]) {
     let mut command = bed.login().root_command("env").expect("the login node");
@@ -64,7 +65,7 @@ fn passes(bed: &Shared, launcher: &[&str], suite: &Path, tests: &[&str], variabl
         .arg("PATH=/run/site/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .args(variables);
     command.arg(format!("GANTRY_BIN_DIR={}", binaries().dir.display()));
-    // What is left there is looked for by the test command.
+    // The test command looks for remains there.
     for name in ["GANTRY_TEST_RUN", "TMPDIR"] {
         command.args(std::env::var(name).map(|value| format!("{name}={value}")));
     }

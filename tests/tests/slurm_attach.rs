@@ -1,4 +1,5 @@
-//! Attaching to steps that somebody's own srun has made, on a real Slurm: agents come in a step of their own and leave nothing.
+//! Attaching to steps of a user's own srun, on a real Slurm: agents come in a step of their own and leave nothing
+//! behind.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -45,7 +46,7 @@ fn gantry(bed: &Testbed, world: &World, args: &[&str]) -> Run {
     world.spawn(command)
 }
 
-/// What a command of the user on the login node writes to stdout; it must succeed.
+/// The stdout of a user's command on the login node; it must succeed.
 #[track_caller]
 fn said(bed: &Testbed, words: &[&str]) -> String {
     let mut command = bed.login().command("timeout").expect("the login node");
@@ -75,7 +76,7 @@ fn start_sleepers(bed: &Testbed, world: &World, options: &[&str], count: usize) 
     (run, jobs.lines().next().expect("a job").trim().to_owned())
 }
 
-/// Ends somebody's job and waits until Slurm has its nodes back.
+/// Ends a user's job and waits until Slurm has its nodes back.
 #[track_caller]
 fn cancel(bed: &Testbed, mut run: Run, job: &str) {
     said(bed, &["scancel", job]);
@@ -125,7 +126,7 @@ fn attach_and_leave_with(
 
 /// Starts two ranks behind a gate, which is a file in the home, and gives the step's name.
 ///
-/// Slurm tells of a step before its tasks are executed: what they wait for here is in the way of who attaches.
+/// Slurm lists a step before its tasks are executed, so the gate makes the attach meet that state.
 #[track_caller]
 fn start_gated(bed: &Testbed, world: &World) -> (Run, String) {
     // All hosts have the same home.
@@ -204,7 +205,7 @@ fn pid_of_srun(bed: &Testbed, run: &Run) -> String {
     processes.iter().find(|it| it.pid == srun).expect("srun").number.to_string()
 }
 
-/// What is there of gantry on any host.
+/// gantry's processes on all hosts.
 fn helpers(bed: &Testbed) -> Vec<String> {
     let all = bed.hosts().into_iter().flat_map(|host| host.user_processes());
     all.map(|process| process.line).filter(|line| line.contains("gantry-")).collect()
@@ -218,7 +219,7 @@ fn attach(bed: &Testbed, world: &World, args: &[&str]) -> Run {
     tool
 }
 
-/// What `gantry attach` says on standard error when it cannot.
+/// The error of `gantry attach`.
 #[track_caller]
 fn refused(bed: &Testbed, world: &World, target: &str) -> String {
     let mut tool = gantry(bed, world, &["attach", target]);

@@ -1,5 +1,5 @@
-//! What tools in C rely on at every node: paths that lead to the same things, kills that take everything along, stops that come before what is sent next.
-//! On nodes that Slurm tracks in either way, on hosts that are reached by ssh, and here.
+//! Properties of every node that tools in C rely on: equal paths, kills that include all children, stops before the
+//! next message. On nodes with either way of tracking in Slurm, on hosts that are reached by ssh, and here.
 
 use gantry_tests::capi::{prefix, program};
 use gantry_tests::slurm::on_cluster;
@@ -50,27 +50,27 @@ fn directories_of_a_session_are_where_the_tool_says_on_every_host_over_ssh() {
 }
 
 #[test]
-fn a_killed_app_takes_along_what_its_ranks_have_started_under_slurm() {
+fn a_killed_app_takes_along_its_ranks_children_under_slurm() {
     run_by_slurm("children", 2, Proctrack::LinuxProc);
 }
 
 #[test]
-fn a_killed_app_takes_along_what_its_ranks_have_started_where_nothing_outlives_a_step() {
+fn a_killed_app_takes_along_its_ranks_children_where_nothing_outlives_a_step() {
     run_by_slurm("children", 2, Proctrack::Cgroup);
 }
 
 #[test]
-fn a_killed_app_takes_along_what_its_ranks_have_started_over_ssh() {
+fn a_killed_app_takes_along_its_ranks_children_over_ssh() {
     run_by_ssh("children", 2);
 }
 
 #[test]
-fn what_ranks_are_to_preload_is_in_every_rank_under_slurm() {
+fn a_preloaded_library_is_in_every_rank_under_slurm() {
     run_by_slurm("preload", 2, Proctrack::LinuxProc);
 }
 
 #[test]
-fn what_ranks_are_to_preload_is_in_every_rank_over_ssh() {
+fn a_preloaded_library_is_in_every_rank_over_ssh() {
     run_by_ssh("preload", 2);
 }
 

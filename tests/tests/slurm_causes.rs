@@ -1,4 +1,4 @@
-//! Whoever ends an app under a real Slurm, the tool hears it in Slurm's words; and an app has Slurm's name.
+//! For every cause of an app's end under a real Slurm, the tool gets Slurm's message; and an app has Slurm's name.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Two ranks on two nodes which do not end of themselves.
 const RANKS: [&str; 5] = ["--", "-N2", "-n2", "/bin/sleep", "1000"];
 
-/// How long Slurm may take to notice what is over: it looks every few seconds.
+/// The timeout for Slurm to notice an end: it polls every few seconds.
 const LONG: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[track_caller]
@@ -35,12 +35,12 @@ fn as_root(cluster: &Cluster, args: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The end that the tool tells: what was said of its cause, and the app's end.
+/// The reported end: the message about its cause, and the app's end.
 #[track_caller]
 fn check_end(mut run: Run, cause: &str, words: &str) {
     let ended: Value = run.next_event("ended_by", LONG);
     assert_eq!(ended["cause"], cause, "{ended}");
-    // Whoever of Slurm's speaks first, in small letters or in capitals.
+    // The first of Slurm's programs to report may use small letters or capitals.
     let message = ended["message"].as_str().unwrap_or_default().to_lowercase();
     assert!(message.contains(&words.to_lowercase()), "{ended}");
     let done = run.wait(LONG);
@@ -79,7 +79,7 @@ fn a_node_that_fails_says_so() {
     });
 }
 
-/// Attaches to what an srun of the user has started.
+/// Attaches to the ranks of the user's srun.
 #[track_caller]
 fn attached(cluster: &Cluster) -> (Run, Run, String) {
     let srun = cluster.run("srun", &RANKS[1..], &[]);
@@ -91,7 +91,7 @@ fn attached(cluster: &Cluster) -> (Run, Run, String) {
 }
 
 #[test]
-fn who_was_attached_to_a_job_hears_why_it_has_ended() {
+fn a_tool_attached_to_a_job_learns_why_it_has_ended() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let (mut srun, mut tool, job) = attached(cluster);
         cluster.said("scancel", [&job]);
@@ -110,7 +110,7 @@ fn who_was_attached_to_a_job_hears_why_it_has_ended() {
     });
 }
 
-/// What `gantry ps` says of the only app.
+/// The entry of `gantry ps` for the only app.
 #[track_caller]
 fn listed(cluster: &Cluster) -> Value {
     let done = cluster.ask(&["ps", "--json"]);

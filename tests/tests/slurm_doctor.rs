@@ -1,4 +1,4 @@
-//! What is said before a launch: which way ranks would be held on a real Slurm, and what is missing where there is none.
+//! The report before a launch: the hold method on a real Slurm, and the missing parts of an incomplete one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use gantry_tests::testbed::Config;
 use gantry_tests::{Finished, SOON};
 use serde_json::Value;
 
-/// What `gantry wlm --json` says of holding, with these variables.
+/// The hold method in `gantry wlm --json`, with these variables.
 #[track_caller]
 fn hold_of(cluster: &Cluster, variables: &[(&str, &str)]) -> Value {
     let done = cluster.run(gantry(), ["wlm", "--json"], variables).wait(SOON);
@@ -55,7 +55,7 @@ fn the_hold_method_is_told_with_its_reason() {
     });
 }
 
-/// Holds four ranks by a launcher that stands before srun, lets them go, and gives what they wrote.
+/// Holds four ranks by a launcher around srun, releases them, and returns their output.
 #[track_caller]
 fn held_by(cluster: &Cluster, launcher: &str) -> Vec<String> {
     let args = ["--launcher", launcher, "--", "-N2", "-n4", "/bin/sh", "-c", "echo $SLURM_PROCID of it"];
@@ -89,7 +89,7 @@ fn without_path(cluster: &Cluster, variables: &[&str], args: &[&str]) -> Finishe
 }
 
 #[test]
-fn a_site_without_slurms_commands_is_told_what_is_missing() {
+fn a_site_without_slurms_commands_learns_the_missing_ones() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let done = without_path(cluster, &[], &["launch", "--json", "--wlm", "slurm", "--", "/bin/true"]);
         assert_eq!(done.code(), 65, "{done:?}");

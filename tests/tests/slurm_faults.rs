@@ -1,4 +1,5 @@
-//! Who dies with whom under a real Slurm: each of those that an app consists of is killed, and nothing is left on any node, nor a job.
+//! Who dies with whom under a real Slurm: each process of an app is killed, and nothing is left on any node, nor a
+//! job.
 
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ fn act_in(cluster: &Cluster, state: State, act: &dyn Fn(&Cluster, &mut Run)) {
     act(cluster, &mut run);
     run.exited(SILENCE);
     drop(run);
-    // Whoever could have removed the app's control socket may be dead; the next command does it.
+    // The owners of the app's control socket may be dead; the next command removes it.
     cluster.ask(&["ps", "--json"]);
     cluster.bed.assert_nothing_left(SOON);
 }
@@ -59,7 +60,7 @@ fn kill(pid: i32) {
     proc::send(pid, Signal::SIGKILL);
 }
 
-/// The first process of the login node whose command line has this in it.
+/// The first process of the login node with this text in its command line.
 #[track_caller]
 fn on_login(cluster: &Cluster, part: &str) -> i32 {
     let processes = cluster.bed.login().user_processes();

@@ -37,7 +37,7 @@ fn launch_by(method: &str, bed: &Testbed, world: &World, args: &[&str]) -> Run {
     world.spawn(command)
 }
 
-/// The processes on all nodes whose command line ends so.
+/// The processes on all nodes with a command line of this end.
 fn ranks(bed: &Testbed, end: &str) -> Vec<i32> {
     let all = bed.nodes().into_iter().flat_map(|node| node.user_processes());
     all.filter(|process| process.line.ends_with(end)).map(|process| process.pid).collect()
@@ -151,7 +151,7 @@ fn a_killed_guard_leaves_nothing_of_held_ranks() {
 }
 
 #[test]
-fn what_srun_refuses_is_told_in_its_words() {
+fn a_refusal_of_srun_is_reported_with_its_message() {
     on_bed(|bed| {
         let world = World::new();
         let mut run = launch(bed, &world, &["--", "--partition=nowhere", "true"]);

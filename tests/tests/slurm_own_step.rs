@@ -1,11 +1,12 @@
-//! Agents in a step of their own under a real Slurm: where it kills what a step leaves behind, and where sessions are to outlive the ranks.
+//! Agents in a step of their own under a real Slurm that kills a step's remains, and for sessions that outlive the
+//! ranks.
 
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
 use gantry_tests::{Finished, Run, SOON, binaries, eventually};
 
-/// Nodes whose Slurm kills what a step leaves behind.
+/// Nodes whose Slurm kills a step's remains.
 fn strict() -> Config {
     Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) }
 }
@@ -37,9 +38,10 @@ fn where_agents_among_the_ranks_would_be_killed_srun_holds_and_no_end_waits_for_
     });
 }
 
-/// What srun has held goes on, traced by agents that did not start it, until it is what was meant.
+/// Ranks that srun has held continue, traced by agents that did not start them, until they execute the program to
+/// hold.
 #[test]
-fn what_is_behind_a_program_that_srun_holds_is_held_and_no_end_waits_for_an_epilog() {
+fn a_program_behind_one_that_srun_holds_is_held_and_no_end_waits_for_an_epilog() {
     const SCRIPT: &str = "/bin/env true; echo before; /bin/sleep 0; echo after; exit 4";
     on_cluster(strict(), |cluster| {
         let (mut run, app) =
@@ -63,7 +65,7 @@ fn what_is_behind_a_program_that_srun_holds_is_held_and_no_end_waits_for_an_epil
     });
 }
 
-/// Who waits for a program that does not come is ended like any other.
+/// Ranks that wait for a program that does not come are ended like any other.
 #[test]
 fn ranks_that_are_followed_end_with_their_tool() {
     on_cluster(strict(), |cluster| {
@@ -86,7 +88,7 @@ fn ranks_that_srun_holds_exchange_data_too() {
     });
 }
 
-/// What is written besides what srun says of its ranks' codes.
+/// The output without srun's lines about its ranks' codes.
 fn of_daemons(done: &Finished) -> Vec<String> {
     lines_of(done).into_iter().filter(|line| !line.starts_with("srun: ")).collect()
 }
@@ -116,7 +118,7 @@ fn daemons_outlive_the_ranks_where_nothing_else_survives_their_step() {
 }
 
 #[test]
-fn what_lingers_is_gone_when_its_tool_is_killed_or_its_job_ends() {
+fn lingering_daemons_are_gone_when_their_tool_is_killed_or_their_job_ends() {
     on_cluster(strict(), |cluster| {
         for cancel in [false, true] {
             let app = ["--linger", "--daemon", "/bin/sleep 1000", "--", "-N2", "-n2", "/bin/true"];

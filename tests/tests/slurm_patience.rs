@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 /// Slurm looks at its limits every half minute.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// How long apps are held at least: for as long as somebody wants to see it by hand, in seconds.
-#[expect(clippy::disallowed_methods, reason = "who has more time says so in the environment")]
+/// The shortest time for which apps are held, in seconds; configurable for manual runs.
+#[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn asked_for() -> Duration {
     let seconds = std::env::var("GANTRY_HOLD_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(0))
@@ -35,7 +35,7 @@ fn apps_stay_held_while_slurm_ends_a_job_whose_srun_does_not_answer() {
         };
         let mut held = [by("exec", "one"), by("mpir", "two"), by("mpir-stop", "three")];
         let since = Instant::now();
-        // Both processes of it, so that nobody is there to answer.
+        // Both processes of it, so that none is left to answer.
         let sruns = cluster.bed.login().user_processes();
         let sruns: Vec<i32> =
             sruns.iter().filter(|it| it.line.ends_with("sleep 800")).map(|it| it.pid).collect();

@@ -1,4 +1,5 @@
-//! Launches that have to wait in the queue of a real Slurm: what they wait for is told, and that time is not the launch's.
+//! Launches that wait in the queue of a real Slurm: the reason is reported, and that time does not count towards the
+//! launch's timeout.
 
 use std::time::{Duration, Instant};
 

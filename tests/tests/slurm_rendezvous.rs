@@ -1,4 +1,4 @@
-//! Ranks that a real srun has started exchange data: on four nodes, with their handles from what stands in their place until they are held.
+//! Ranks of a real srun exchange data: on four nodes, with handles from the agent that holds them.
 
 use gantry_tests::slurm::on_cluster;
 use gantry_tests::testbed::Config;

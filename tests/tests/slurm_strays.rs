@@ -1,5 +1,5 @@
-//! What ranks have started under a real Slurm ends with the app: in the background, in other sessions, without parents. Nothing hangs for
-//! it, and no node is blocked.
+//! The ranks' children under a real Slurm end with the app: in the background, in other sessions, without parents.
+//! Nothing hangs because of them, and no node is blocked.
 
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::config::Proctrack;
@@ -11,7 +11,7 @@ const RANKS: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
 /// Four ranks, and five that each of them has started.
 const ALL: usize = 4 * 6;
 
-/// Slurm finds what a step leaves by its parents, or by its cgroup.
+/// Slurm finds a step's remains by their parents, or by its cgroup.
 fn beds() -> [Config; 2] {
     let cgroup = Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) };
     [Config::with_nodes(2), cgroup]
@@ -88,9 +88,9 @@ fn a_cancelled_job_takes_all_that_ranks_have_started() {
     });
 }
 
-/// Signals but SIGKILL go to ranks alone, so what they have started is still there when the last of them ends.
+/// Signals other than SIGKILL go to ranks only, so their children still exist when the last rank ends.
 #[test]
-fn what_ranks_leave_in_the_background_ends_with_the_last_rank_and_the_code_is_the_ranks() {
+fn background_children_of_ranks_end_with_the_last_rank_and_the_code_is_the_ranks() {
     nothing_stays(|cluster, app, run| {
         cluster.ask(&["kill", app, "-s", "USR1"]);
         assert_eq!(run.wait(SOON).code(), 3);
@@ -98,7 +98,7 @@ fn what_ranks_leave_in_the_background_ends_with_the_last_rank_and_the_code_is_th
 }
 
 #[test]
-fn what_a_rank_leaves_in_the_background_lives_as_long_as_other_ranks() {
+fn background_children_of_a_rank_live_as_long_as_other_ranks() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let script = format!("[ $SLURM_PROCID = 0 ] && exec {0} leave; exec {0}", strays());
         let mut run = cluster.launch(&[&RANKS[..], &["/bin/sh", "-c", &script]].concat());
@@ -116,7 +116,7 @@ fn what_a_rank_leaves_in_the_background_lives_as_long_as_other_ranks() {
 }
 
 #[test]
-fn what_ranks_of_a_detached_app_leave_ends_with_it() {
+fn children_of_a_detached_apps_ranks_end_with_it() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let mut tool = cluster.run(binaries().dir.join("fault_tool"), [""; 0], &[]);
         tool.write(format!("launch {} {}\ndetach\n", RANKS[1..].join(" "), strays()).as_bytes());
@@ -130,7 +130,7 @@ fn what_ranks_of_a_detached_app_leave_ends_with_it() {
 }
 
 #[test]
-fn what_ranks_have_started_that_were_attached_to_is_left_as_it_was_found() {
+fn children_of_attached_ranks_are_left_unchanged() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let program = strays();
         let words = [&["--quiet"], &RANKS[1..], &[&program]].concat();
@@ -154,7 +154,7 @@ fn program_of(run: &Run) -> i32 {
 }
 
 #[test]
-fn what_daemons_have_started_ends_with_a_killed_agent_while_ranks_go_on() {
+fn children_of_daemons_end_with_a_killed_agent_while_ranks_continue() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let (daemon, its) = (format!("{} daemon", strays()), "strays daemon");
         let args = [&["--daemon", &daemon], &RANKS[..], &["/bin/sleep", "1000"]].concat();
@@ -170,7 +170,7 @@ fn what_daemons_have_started_ends_with_a_killed_agent_while_ranks_go_on() {
     });
 }
 
-/// Jobs inherit the environment of whoever submits them, and with it the mark of the app.
+/// Jobs inherit the environment of their submitter, and with it the mark of the app.
 #[test]
 fn a_job_that_a_rank_has_submitted_outlives_the_app_and_a_sweep() {
     const JOB: &str = "/bin/sleep 701";
@@ -189,7 +189,7 @@ fn a_job_that_a_rank_has_submitted_outlives_the_app_and_a_sweep() {
         assert!(proc::variable(job, "GANTRY_MARK").is_some(), "it has no mark");
         cluster.ask(&["kill", &app, "-s", "KILL"]);
         run.exited(SOON);
-        // The next app's agent looks for what dead ones have left.
+        // The next app's agent looks for the remains of dead ones.
         assert_eq!(cluster.launch(&["--", "-N1", "-n1", "/bin/true"]).wait(SOON).code(), 0);
         assert_eq!(jobs(cluster).len(), 1);
         cluster.said("scancel", ["--me"]);

@@ -1,4 +1,5 @@
-//! Batch jobs that the command line submits to a real Slurm: attached to when their srun has started, cancelled when nobody waits any more.
+//! Batch jobs that the command line submits to a real Slurm: attached to when their srun has started, cancelled when
+//! the command stops waiting.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Apps on hosts that are reached by ssh, launched by an ordinary user: real sshd on every node. What makes hosts difficult is in `ssh_hosts`.
+//! Apps on hosts that are reached by ssh, launched by an ordinary user: real sshd on every node. Difficult hosts are
+//! in `ssh_hosts`.
 
 use gantry_tests::slurm::{error_of, lines_of, text_of};
 use gantry_tests::ssh::{
@@ -8,7 +9,7 @@ use gantry_tests::testbed::{Config, program};
 use gantry_tests::{SOON, binaries, eventually, proc, require};
 use nix::sys::signal::Signal;
 
-/// What the command line of a connection's client has in it: one of ours, and the OpenSSH client's as we call it.
+/// A part of the command line of a connection's client: gantry's own, and the OpenSSH client with gantry's options.
 const CLIENTS: [&str; 2] = ["gantry-ssh --", "BatchMode"];
 
 /// Two ranks on each of four nodes.
@@ -102,13 +103,13 @@ fn another_agent_at_the_same_path_is_not_taken_for_ours() {
         let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");
         std::fs::remove_file(&agent).expect("it was not touched");
-        // It was asked who it is, which is how we know that it is another one.
+        // It was run for its identification, which shows that it is another one.
         std::fs::remove_file(cluster.bed.node(1).path("/tmp/wrong").expect("a node"))
             .expect("chosen by the caller");
     });
 }
 
-/// Asking it who it is would execute it.
+/// To identify the agent would mean to execute it.
 #[test]
 fn an_agent_that_another_user_could_have_put_there_is_not_even_asked() {
     use std::os::unix::fs::{PermissionsExt, chown};

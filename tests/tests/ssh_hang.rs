@@ -1,4 +1,4 @@
-//! A file system of a node that hangs: what uses it waits for it, and nothing else does.
+//! A hanging file system of a node: only its users wait for it.
 
 use gantry_tests::slurm::{Cluster, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
@@ -18,7 +18,7 @@ fn hang(cluster: &Cluster, path: &str) -> Run {
     hang
 }
 
-/// Unmounts it, and has the user's agent remove what was left on the first node.
+/// Unmounts it, and makes the user's agent remove the remains on the first node.
 #[track_caller]
 fn unhang(cluster: &Cluster, mut hang: Run, path: &str) {
     hang.close_stdin();
@@ -49,7 +49,7 @@ fn wait_for_text(run: &mut Run, text: &str) {
     }
 }
 
-/// Ranks get signals, write, and the end of the app comes in its time; the error says what stays on which node.
+/// Ranks get signals and write, and the end of the app comes in time; the error names the remains on each node.
 #[track_caller]
 fn check_the_rest(cluster: &Cluster, mut run: Run, app: &str) -> Finished {
     cluster.ask(&["kill", app, "-s", "USR1"]);
@@ -58,9 +58,9 @@ fn check_the_rest(cluster: &Cluster, mut run: Run, app: &str) -> Finished {
     run.wait(SOON)
 }
 
-/// The message of an error that names what stays.
+/// The message of an error that names the remains.
 #[track_caller]
-fn assert_says_what_stays(done: &Finished) {
+fn assert_names_the_remains(done: &Finished) {
     let errors: Vec<_> = done.events().into_iter().filter(|event| event["event"] == "error").collect();
     let says = |error: &serde_json::Value| {
         let message = error["message"].as_str().unwrap_or_default();
@@ -86,7 +86,7 @@ fn a_file_that_hangs_on_a_node_delays_only_the_session_that_wants_it() {
         let done = cluster.ask(&["daemon", "--json", &app, "--", "/bin/echo", "hello"]);
         assert_eq!(lines_of(&done), ["hello", "hello"]);
         let done = check_the_rest(cluster, run, &app);
-        assert_says_what_stays(&done);
+        assert_names_the_remains(&done);
         stuck.exited(SOON);
         unhang(cluster, hang, &folder);
     });
@@ -122,7 +122,7 @@ fn a_stage_directory_that_hangs_on_a_node_keeps_nothing_but_its_sessions() {
         let mut stuck = cluster.gantry(["daemon", "--json", &app, "--", "/bin/true"]);
         assert_eq!(hang.next_line(SOON), "asked");
         let done = check_the_rest(cluster, run, &app);
-        assert_says_what_stays(&done);
+        assert_names_the_remains(&done);
         stuck.exited(SOON);
         unhang(cluster, hang, folder);
     });

@@ -81,7 +81,7 @@ fn a_session_is_where_every_host_can_have_it() {
         let root = tool.check_session_path(&file, 4);
         assert!(root.starts_with("/tmp"), "{}", root.display());
         tool.ask("close");
-        // What one host would take by itself is not what another can have.
+        // One host's default directory is not available on another one.
         let no_tmp = noexec(cluster, 3, &["/tmp"]);
         tool.ask("hold --hosts n[001-004] /bin/sleep 1000");
         let root = tool.check_session_path(&file, 4);
@@ -230,7 +230,7 @@ fn a_tool_killed_while_hosts_are_reached_leaves_nothing() {
         let stopped = stop_sshd(cluster, 2);
         let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n[001-002]", "/bin/true"];
         let mut run = cluster.gantry(args);
-        // The agent of the first has its ticket, and nobody to dial soon.
+        // The first host's agent has its ticket, and cannot reach the frontend soon.
         run.stderr_line("connected 1/2", SOON);
         proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL);
         run.exited(SOON);
@@ -269,7 +269,7 @@ fn a_host_without_a_place_for_the_agent_says_why_of_each() {
             ],
         );
         drop(noexec);
-        // What was on its way to the other host is gone from there too.
+        // Data in transit to the other host is gone from there, too.
         cluster.bed.assert_nothing_left(SOON);
         let small = "mount -o remount,size=1m ";
         let folders = ["/tmp", "/var/tmp", "/dev/shm"];

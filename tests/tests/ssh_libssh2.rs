@@ -1,4 +1,5 @@
-//! Hosts that are reached by libssh2, through our program `gantry-ssh`: all that `ssh`, `ssh_hosts` and `ssh_links` test by the OpenSSH client, and what only this client has to get right.
+//! Hosts that are reached by libssh2, through `gantry-ssh`: all tests of `ssh`, `ssh_hosts` and `ssh_links` for the
+//! OpenSSH client, and those for this client alone.
 
 #[path = "ssh_hosts.rs"]
 mod hosts;
@@ -119,7 +120,7 @@ fn without_key(cluster: &Cluster) -> HomeFile {
 }
 
 #[test]
-fn a_key_of_the_agent_is_used_and_nobody_is_asked_for_a_passphrase() {
+fn a_key_of_the_agent_is_used_without_asking_for_a_passphrase() {
     on_hosts(Config::with_nodes(1), |cluster| {
         let _config = without_key(cluster);
         cluster.said("sh", ["-c", "ssh-keygen -q -t rsa -N secret -f ~/.ssh/locked"]);
@@ -135,7 +136,7 @@ fn a_key_of_the_agent_is_used_and_nobody_is_asked_for_a_passphrase() {
 }
 
 #[test]
-fn what_libssh2_lacks_the_users_ssh_does_and_the_reason_is_told() {
+fn the_users_ssh_does_what_libssh2_lacks_and_the_reason_is_reported() {
     on_hosts(Config::with_nodes(1), |cluster| {
         let _config = home_file(cluster, ".ssh/config", "Host n001\n BindAddress 0.0.0.0\n");
         let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n001", "/bin/true"];
@@ -146,9 +147,10 @@ fn what_libssh2_lacks_the_users_ssh_does_and_the_reason_is_told() {
     });
 }
 
-/// ssh itself says what a configuration comes to, and so runs what `Match exec` names: nobody has to be asked for that.
+/// ssh itself resolves the configuration, and so runs the command of `Match exec`. That needs no question to the
+/// user.
 #[test]
-fn what_match_exec_decides_is_followed() {
+fn the_result_of_match_exec_is_followed() {
     on_hosts(Config::with_nodes(1), |cluster| {
         let _port = with_sshd_config(cluster, 1, "s/^Port.*/Port 2222/");
         let text = "Match originalhost other exec \"test %n = another\"\n Port 23\n\

@@ -11,7 +11,8 @@ use nix::sys::signal::Signal;
 /// Two ranks on each of four nodes.
 const HOSTS: &str = "n[001-004]:2";
 
-/// Nobody can be dialled but by ssh: neither the nodes nor the tool's machine. None: there is no firewall here, which is recorded.
+/// Only ssh gets through: neither the nodes nor the tool's machine can be dialled. None: there is no firewall here,
+/// which is recorded.
 fn close_all(cluster: &Cluster) -> Option<Closed<'_>> {
     let closed = closed_to_all_but_ssh(cluster);
     closed.inspect_err(|why| gantry_tests::record_skip(&format!("no firewall: {why}"))).ok()
@@ -35,7 +36,7 @@ fn agents_that_cannot_dial_have_their_link_over_ssh() {
 }
 
 #[test]
-fn who_wants_tcp_alone_is_told_what_stands_in_its_way() {
+fn with_tcp_alone_the_error_names_the_obstacle() {
     require!(tool("nft"));
     on_hosts(Config::with_nodes(4), |cluster| {
         let Some(_closed) = close_all(cluster) else { return };
@@ -114,7 +115,7 @@ fn a_node_whose_link_was_cut_for_a_moment_is_not_lost() {
     on_hosts(Config::with_nodes(2), |cluster| {
         let mut apps = start_all(cluster);
         cluster.bed.node(2).cut_link().expect("cut");
-        // What is ordered meanwhile is done on the node that hears of it, and on the other one when it does.
+        // Orders of that time are carried out on the reachable node, and on the other one once it is reachable.
         let orders = apps.iter().map(|it| match it.held {
             true => cluster.gantry(["release", &it.app]),
             false => cluster.gantry(["kill", &it.app, "-s", "TERM"]),
@@ -144,13 +145,13 @@ fn a_node_whose_link_was_cut_for_a_moment_is_not_lost() {
 
 /// By hand, as it waits for silence: `GANTRY_SILENCE=1`.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "who has more time says so in the environment")]
+#[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn a_node_whose_link_is_cut_is_lost_and_ends_its_ranks_by_itself() {
     if std::env::var_os("GANTRY_SILENCE").is_none() {
         return;
     }
     on_hosts(Config::with_nodes(2), |cluster| {
-        // How long a node tries to send what the agent says over ssh: else the kernel's quarter of an hour.
+        // How long a node retries to send the agent's data over ssh; the kernel's default is a quarter of an hour.
         let tries = |count: u32| format!("echo {count} >/proc/sys/net/ipv4/tcp_retries2");
         let _tries = change(cluster, 2, &tries(4), &tries(15));
         let mut apps = start_all(cluster);

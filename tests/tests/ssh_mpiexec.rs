@@ -92,7 +92,7 @@ fn a_launcher_that_runs_on_a_host_is_attached_to_from_here() {
             let hosts: Vec<&str> = ranks.iter().filter_map(|rank| rank["host"].as_str()).collect();
             assert_eq!(hosts, ["n001", "n001", "n002", "n002"], "{attached}");
             assert!(ranks.iter().all(|rank| rank["exe"] == hang.as_str()), "{attached}");
-            // What it writes comes another way than its end, and is dropped after the detachment.
+            // Its output takes another way than its end, and is dropped after the detach.
             (0..2).for_each(|_| drop(run.next_event("output", SOON)));
             proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
             let done = run.wait(SOON);
@@ -133,7 +133,7 @@ fn a_launcher_that_runs_on_a_host_is_attached_to_from_here() {
 }
 
 #[test]
-fn what_cannot_be_attached_to_on_a_host_is_named() {
+fn an_invalid_target_on_a_host_is_named() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let check = |target: &str, more: &[&str], parts: &[&str]| {
             let args = ["attach", "--json", target].into_iter().chain(more.iter().copied());

@@ -13,7 +13,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// How long a command may take to see what it is to see: ranks are on their way first.
+/// The timeout for a command's expected result: ranks may not be there yet.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
@@ -31,7 +31,7 @@ fn gantry(world: &World, args: &[&str]) -> Finished {
 /// Launches in the background, and gives the app's id.
 #[track_caller]
 fn launched(world: &World, options: &[&str], program: &Path, arguments: &[&str]) -> String {
-    // What is the launcher's stands behind the dashes.
+    // The launcher's options come after the dashes.
     let at = options.iter().position(|word| *word == "-n").expect("a number of ranks");
     let (own, launcher) = options.split_at(at);
     let program = [program.to_str().unwrap()];
@@ -186,7 +186,7 @@ fn held_ranks_stay_held_and_stopped_ones_stopped() {
 }
 
 #[test]
-fn a_hanging_mpi_program_shows_who_waits_for_whom_and_then_ends_as_it_should() {
+fn a_hanging_mpi_program_shows_waiting_ranks_and_then_ends_as_it_should() {
     let program = require!(programs::get_mpi("mpi_hang", "mpicc.mpich"));
     let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
     in_a_world(move |world| {
@@ -261,7 +261,7 @@ fn a_reader_that_is_killed_leaves_ranks_running() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_an_error_that_says_why() {
+fn an_unreadable_target_is_an_error_with_the_reason() {
     in_a_world(|world| {
         let check = |target: &str, code: i32, words: &str| {
             let done = gantry(world, &["stack", target]);

@@ -1,5 +1,5 @@
-//! `gantry why` on a program whose debug information is in files of its own, as distributions have it. The program tells its lines, and functions that are in
-//! others, by these files alone.
+//! `gantry why` on a program with separate debug information, as in distributions. Only those files have the
+//! program's lines, and the functions that are inlined in others.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(clippy::disallowed_methods, reason = "a test looks for tools of its own machine, and runs them")]
@@ -14,7 +14,7 @@ use gantry_tests::{World, require, tool, within};
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Begins with what the waiting rank is said to do, where lines are known.
+/// The report about the waiting rank, if lines are known.
 const WITH_LINES: &str = "rank 1 waits in std::mutex::lock called at std_mutex.cpp:";
 
 /// Where nothing but the names of functions is.
@@ -35,7 +35,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What `gantry why` says of it, once that begins so; or what it said in the end.
+/// The report of `gantry why`, once it begins like this; or its last report.
 fn why(world: &World, program: &Path, begins: &str) -> String {
     let mut run = world.gantry(["launch", "--", "-n", "3", text(program)]);
     let until = Instant::now() + SOON;
@@ -93,7 +93,7 @@ fn a_file_that_is_linked_by_name_tells_lines() {
 }
 
 #[test]
-fn what_dwz_has_put_into_a_common_file_is_found() {
+fn parts_that_dwz_moved_to_a_common_file_are_found() {
     require!(tool("objcopy"));
     require!(tool("dwz"));
     let programs = [require!(made(false)), require!(made(true))];

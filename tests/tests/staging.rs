@@ -1,4 +1,4 @@
-//! What nodes lack is sent to them, and only that: with real agents, in roots that do not have what this machine has.
+//! Missing files are sent to nodes, and no others: with real agents, in roots that lack files of this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -18,7 +18,7 @@ const LIMIT: Duration = OtherRoot::LIMIT;
 /// A rank that does nothing, in a node that has nothing.
 const RANK: [&str; 6] = ["--", "-n", "1", "/bin/sh", "-c", ":"];
 
-/// Launches an app whose ranks are held until its daemons have ended, and gives the events.
+/// Launches an app whose ranks are held until its daemons have ended, and returns the events.
 fn launch<A: AsRef<OsStr>>(world: &World, other: &OtherRoot, args: impl IntoIterator<Item = A>) -> Finished {
     let mut command = other.gantry_command(world, ["launch", "--json", "--hold-for-daemons"]);
     command.args(args).args(RANK);
@@ -147,7 +147,7 @@ fn a_program_that_needs_a_newer_c_library_than_the_nodes_runs_with_its_own() {
 }
 
 #[test]
-fn what_several_nodes_lack_leaves_here_once() {
+fn a_file_that_several_nodes_lack_is_sent_once() {
     in_another_root!(|world, other| {
         let tool = other.hidden().join("tool.sh");
         write_executable(&tool, "#!/bin/sh\necho I came\n");
@@ -162,8 +162,8 @@ fn what_several_nodes_lack_leaves_here_once() {
     });
 }
 
-/// Two nodes, each with one of three files at its place, have a daemon look at the three; gives what the daemons say. They have a stage directory for
-/// themselves, or share one.
+/// Two nodes, each with one of three files at its place, run a daemon that checks the three; returns the daemons'
+/// output. They have separate stage directories, or share one.
 #[track_caller]
 fn look_at_three_files(world: &World, other: &OtherRoot, own_stage: bool) -> Vec<String> {
     let here = other.hidden();
@@ -209,7 +209,7 @@ fn look_at_three_files(world: &World, other: &OtherRoot, own_stage: bool) -> Vec
 }
 
 #[test]
-fn of_what_nodes_lack_each_takes_its_own_part_and_all_of_it_leaves_here_once() {
+fn each_node_takes_its_own_missing_files_and_all_are_sent_once() {
     in_another_root!(|world, other| {
         let said = look_at_three_files(world, other, true);
         assert_eq!(said, ["x own 99999 y sent 99999 z sent 99999", "x sent 99999 y own 99999 z sent 99999"]);
@@ -218,7 +218,7 @@ fn of_what_nodes_lack_each_takes_its_own_part_and_all_of_it_leaves_here_once() {
 
 /// A link to the file of one node would lead the other one astray.
 #[test]
-fn nodes_that_share_a_stage_directory_and_not_their_files_have_what_was_sent() {
+fn nodes_that_share_only_a_stage_directory_have_the_sent_files() {
     in_another_root!(|world, other| {
         let said = look_at_three_files(world, other, false);
         assert_eq!(said, ["x sent 99999 y sent 99999 z sent 99999"; 2]);
@@ -349,7 +349,7 @@ fn a_node_that_dies_while_files_are_on_their_way_is_named_and_the_others_can_be_
 }
 
 #[test]
-fn at_a_terminal_a_bar_shows_what_is_being_sent_and_goes_when_it_is_there() {
+fn at_a_terminal_a_bar_shows_a_transfer_and_goes_at_its_end() {
     in_another_root!(|world, other| {
         let big = big_file(other);
         let args = ["launch", "--hold-for-daemons", "--daemon", "sh -c :", "--file"];
@@ -367,7 +367,7 @@ fn at_a_terminal_a_bar_shows_what_is_being_sent_and_goes_when_it_is_there() {
 }
 
 #[test]
-fn at_a_terminal_a_bar_shows_what_is_being_sent_for_a_daemon_of_a_running_app() {
+fn at_a_terminal_a_bar_shows_a_transfer_for_a_daemon_of_a_running_app() {
     in_another_root!(|world, other| {
         let big = big_file(other);
         let mut command = other.gantry_command(world, ["launch", "--json", "--hold"]);
@@ -491,7 +491,7 @@ fn cc(world: &World, folder: &Path, args: &[&str]) {
 }
 
 #[test]
-fn a_plugin_is_found_beside_its_program_and_people_are_told_what_was_sent() {
+fn a_plugin_is_found_beside_its_program_and_a_note_tells_the_sent_files() {
     let _compiler = require!(tool("cc"));
     in_another_root!(|world, other| {
         let here = other.hidden();
@@ -517,7 +517,7 @@ fn a_plugin_is_found_beside_its_program_and_people_are_told_what_was_sent() {
 }
 
 #[test]
-fn a_library_that_is_missing_is_named_with_who_needs_it_unless_it_may_be() {
+fn a_missing_library_is_named_with_its_needing_file_unless_allowed() {
     let _compiler = require!(tool("cc"));
     within(LIMIT, || {
         let world = World::new();
@@ -543,7 +543,7 @@ fn a_library_that_is_missing_is_named_with_who_needs_it_unless_it_may_be() {
         let done = launch(&["--lib", library.to_str().unwrap()]);
         assert_eq!(done.code(), 0, "{done:?}");
         fs::remove_file(&library).unwrap();
-        // The daemon then says itself what it lacks.
+        // The daemon itself then reports the missing library.
         for option in ["--allow-missing", "--no-deps"] {
             let done = launch(&[option]);
             assert!(done.stderr.join("\n").contains("error while loading shared libraries"), "{done:?}");

@@ -1,4 +1,5 @@
-//! Staging at its limits: much, many, and nodes that cannot take it. With real agents, in roots that do not have what this machine has.
+//! Staging at its limits: large files, many files, and nodes that cannot store them. With real agents, in roots that
+//! lack files of this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 /// A hundred thousand files on a busy disk.
 const LONG: Duration = Duration::from_secs(400);
-/// Of the frontend and of each agent, whatever is sent.
+/// For the frontend and for each agent, whatever is sent.
 const MOST_MEMORY_KIB: u64 = 64 * 1024;
 
 /// An app with one rank on each of so many nodes, which have nothing.
@@ -51,8 +52,8 @@ fn assert_little_memory(world: &World, app: &Run) {
     }
 }
 
-/// How many thousand files: what a busy machine does in some seconds, or more by hand: `GANTRY_TEST_FILES=100000`.
-#[expect(clippy::disallowed_methods, reason = "who has more time says so in the environment")]
+/// How many thousand files: enough for a busy machine in some seconds; more on request: `GANTRY_TEST_FILES=100000`.
+#[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn thousands() -> u64 {
     std::env::var("GANTRY_TEST_FILES").ok().and_then(|count| count.parse().ok()).unwrap_or(30_000_u64) / 1000
 }
@@ -102,7 +103,7 @@ fn much_comes_to_several_nodes_once_and_in_little_memory() {
     in_another_root!(|world, other| {
         let big = other.hidden().join("big");
         fs::File::create(&big).unwrap().set_len(BYTES).unwrap();
-        // What a node has is not sent: the shell, which every node has, and which is no small file.
+        // A file that a node has is not sent: the shell, which every node has, and which is not small.
         let args = ["--file", big.to_str().unwrap(), "--bin", "/bin/sh", "--daemon", "/usr/bin/env"];
         let mut app = launch(world, other, "3", args);
         let staged = app.next_event("staged", LONG);
@@ -115,7 +116,7 @@ fn much_comes_to_several_nodes_once_and_in_little_memory() {
     });
 }
 
-/// Starts an app, and then a daemon with a file that its node is to have; gives what the second command came to.
+/// Starts an app, and then a daemon with a file for its node; returns the result of the second command.
 fn send_in_vain(world: &World, app: &mut Run, mut command: std::process::Command, big: &Path) -> Value {
     let name = app.next_event("held", SOON)["app"].as_str().unwrap().to_owned();
     command.args(["daemon", "--json", &name, "--file"]).arg(big).args(["--", "/bin/sh", "-c", ":"]);
@@ -126,7 +127,7 @@ fn send_in_vain(world: &World, app: &mut Run, mut command: std::process::Command
     errors[0].clone()
 }
 
-/// What is in a directory as a process sees it, below directories of apps.
+/// The content of a directory as a process sees it, below directories of apps.
 fn sessions_of(agent: i32, stage: &Path) -> Vec<PathBuf> {
     let seen = PathBuf::from(format!("/proc/{agent}/root{}", stage.display()));
     let below = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -1,4 +1,5 @@
-//! What nodes of a network lack is sent to them, packed where that helps: on a real cluster, whose nodes do not see the login node's files.
+//! Missing files are sent to nodes of a network, compressed if that helps: on a real cluster, whose nodes do not see
+//! the login node's files.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
@@ -28,7 +29,7 @@ fn hidden() -> Config {
     Config::with_nodes(2).hiding(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// A folder that only the login node has, with text, noise, and a script that says what came of them.
+/// A folder of the login node only, with text, noise, and a script that reports on the copies.
 fn files() -> TempDir {
     let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (text, noise) = (here.path().join("text"), here.path().join("noise"));
@@ -53,10 +54,10 @@ fn sum_of(folder: &Path, name: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Sends one file to both nodes of a bed and gives the event at the end, after comparing what came with what is here.
+/// Sends one file to both nodes of a bed and returns the event at the end, after a comparison of the copies.
 fn send(bed: &Shared, folder: &Path, name: &str) -> Value {
     let mut command = bed.login().command("timeout").unwrap();
-    // What stays there goes with the bed.
+    // Remains there go with the bed.
     command.env("GANTRY_RUNTIME_DIR", format!("{HOME}/gantry-runtime"));
     command.args(["--kill-after=5", "60"]).arg(binaries().dir.join("gantry"));
     command.args(["launch", "--json", "--hold-for-daemons", "--file"]).arg(folder.join(name));

@@ -72,8 +72,9 @@ fn ctrl_c_asks_once_and_ends_all_at_the_second() {
 #[test]
 fn output_is_whole_and_the_table_stays_below_it() {
     in_a_world(|world| {
-        // Many short lines on both streams, then lines in pieces. These on one stream only, and when the others are through: which of two
-        // pipes was written to first nobody can tell, so a line of one may come between the pieces of the other's.
+        // Many short lines on both streams, then lines in pieces. The pieces are on one stream only, after the short
+        // lines. The order of writes to two pipes is unknown, so a line of one may come between the pieces of the
+        // other's.
         let script = "i=0; while [ $i -lt 120 ]; do \
             if [ $((i % 5)) = 0 ]; then echo rank $GANTRY_RANK line $i >&2; \
             else echo rank $GANTRY_RANK line $i; fi; i=$((i + 1)); done; read x; \
@@ -93,7 +94,7 @@ fn output_is_whole_and_the_table_stays_below_it() {
         found.sort();
         expected.sort();
         assert_eq!(found, expected, "{text}");
-        // The open line stays, and what is said at the end begins another one.
+        // The open line stays, and the message at the end begins another one.
         assert!(text.lines().any(|line| line == "no end"), "{text}");
         assert!(ranks_in(&text, "exit") == ["0"] && !text.contains("<?"), "{text}");
     });
@@ -146,7 +147,7 @@ fn quiet_and_plain_terminals_have_no_live_table() {
             world.processes().iter().filter(|pid| held(pid)).count() == 2
         });
         eventually(SOON, "Enter releases it", || {
-            // Enter that comes before anybody waits for it is kept by the terminal.
+            // The terminal keeps an early Enter.
             quiet.type_text("\n");
             quiet.text().contains("out")
         });
@@ -182,7 +183,7 @@ fn attached_processes_have_a_table_that_goes_on_until_they_are_let_go() {
 }
 
 #[test]
-fn a_terminal_that_nobody_reads_keeps_no_process_and_the_end_waits_for_it_only_so_long() {
+fn a_terminal_without_a_reader_keeps_no_process_and_delays_the_end_for_a_limited_time() {
     in_a_world(|world| {
         // More than a terminal takes, and less than is on its way at most.
         let script = "i=0; while [ $i -lt 2000 ]; do echo 0123456789012345678901234567890123456789; i=$((i + 1)); done; exit 4";

@@ -1,4 +1,4 @@
-//! The testbed is what it says it is: a cluster with a real Slurm and sshd, of which nothing stays.
+//! Properties of the testbed: a cluster with a real Slurm and sshd that leaves nothing behind.
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs and reads the environment")]
 
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ fn on_bed(config: Config, body: impl FnOnce(&mut Shared) + Send + 'static) {
     });
 }
 
-/// What a command of the ordinary user on the login node writes to stdout; it must succeed.
+/// The stdout of a command of the ordinary user on the login node; it must succeed.
 #[track_caller]
 fn said<const N: usize>(bed: &Testbed, words: [&str; N]) -> String {
     let output = output(bed, words);
@@ -227,7 +227,7 @@ fn a_step_is_found_on_its_nodes_and_ends_by_scancel() {
         };
         let runs = becomes_true(SOON, || sleepers(bed).len() == 2);
         assert!(runs, "{:?} {:?}\n{}", run.stderr(), bed.leftovers(), bed.last_log_lines());
-        // The world's leak check sees what runs on nodes.
+        // The world's leak check sees processes on nodes.
         let tagged = world.processes();
         assert!(sleepers(bed).iter().all(|pid| tagged.contains(pid)), "{tagged:?}");
         assert_eq!(bed.nodes()[0].user_processes().len(), 1);
@@ -376,7 +376,7 @@ fn a_process_that_owns_a_bed() {
     let said = serde_json::json!({"dir": bed.dir(), "namespaces": bed.namespaces()});
     println!("\n{said}");
     std::io::stdout().flush().expect("stdout");
-    // Until it is killed, or whoever started it has gone.
+    // Until it is killed, or its starter has gone.
     drop(std::io::stdin().read_to_end(&mut Vec::new()));
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What brings the terminal back: from the other screen, with its cursor.
+/// The sequences that restore the terminal: back from the alternate screen, with its cursor.
 const BACK: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
 
 fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
@@ -58,7 +58,7 @@ fn is_stopped(pid: i32) -> bool {
     proc::state(pid) == Some('T')
 }
 
-/// What was written after the last picture.
+/// The output after the last frame.
 #[track_caller]
 fn assert_is_back(terminal: &Terminal) {
     let bytes = String::from_utf8_lossy(&terminal.bytes()).into_owned();
@@ -167,7 +167,7 @@ fn signals_end_it_and_the_terminal_comes_back() {
             assert_eq!(top.wait(SOON).code(), Some(code), "{signal}");
             assert_is_back(&top);
         }
-        // A signal that was typed is sent, and what is held stays so.
+        // A typed signal is sent, and held ranks stay held.
         let mut top = at_terminal(world, &[&pids.join(",")]);
         top.wait_text("2 ranks in 2 classes", SOON);
         top.type_text("hq");

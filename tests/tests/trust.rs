@@ -9,7 +9,7 @@ use gantry_tests::{SOON, World, binaries, skip, within};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Another user: not root, and not the one who runs the tests.
+/// Another user: not root, and not the user who runs the tests.
 const OTHER: u32 = 65533;
 
 /// A script of the other user, which tells in `mark` that it ran. Its directory is the other user's as well.
@@ -24,7 +24,7 @@ fn plant(folder: &Path, name: &str, mark: &Path) -> PathBuf {
     path
 }
 
-/// A tool in `build.1`, as somebody has it who unpacked it in a shared directory.
+/// A tool in `build.1`, as unpacked in a shared directory.
 fn tool_beside(world: &World) -> PathBuf {
     let folder = world.work_dir().join("build.1");
     std::fs::create_dir(&folder).expect("a folder");
@@ -64,7 +64,7 @@ fn a_helper_that_another_user_has_planted_is_not_executed() {
     });
 }
 
-/// A user of our own, whom nobody else's test has.
+/// A private user, which no other test uses.
 struct User {
     uid: u32,
     home: PathBuf,
@@ -82,7 +82,7 @@ impl User {
         Self { uid, home }
     }
 
-    /// What this user sees as the runtime directory, or why there is none.
+    /// This user's runtime directory, or why there is none.
     fn runtime_dir(&self, world: &World, home: &Path) -> String {
         let mut command = world.command("setpriv");
         command

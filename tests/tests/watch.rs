@@ -90,7 +90,7 @@ fn waiting_by_short_sleeps_is_a_hang_too() {
 }
 
 #[test]
-fn who_moves_again_is_told_and_ctrl_c_ends_it() {
+fn a_rank_that_moves_again_is_reported_and_ctrl_c_ends_it() {
     in_a_world(|world| {
         let app = launched(world, "2", &["once"]);
         let mut watch = world.gantry(["why", "--watch=1s", "--every", "0.2", &app]);
@@ -104,7 +104,7 @@ fn who_moves_again_is_told_and_ctrl_c_ends_it() {
     });
 }
 
-/// Watches until the job has ended, and gives what was said.
+/// Watches until the job has ended, and returns the output.
 fn watched(world: &World, app: &str, limit: &str) -> Finished {
     world
         .gantry(["why", "--watch", "--exit", "--every", "0.2", app].map(|word| match word {

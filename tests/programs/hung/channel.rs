@@ -1,4 +1,4 @@
-//! A channel of Rust that nobody writes to. What `hung.h` has stands here in Rust.
+//! A channel of Rust without a sender. This is `hung.h` in Rust.
 
 use std::os::raw::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};

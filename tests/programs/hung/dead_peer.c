@@ -5,7 +5,7 @@
 
 static int ends[2];
 
-/* What the peer would have said. */
+/* Sends the missing message. */
 static void free_us(void)
 {
     int answer = 7;

@@ -1,11 +1,11 @@
-/* A pipe that nobody reads. */
+/* A pipe without a reader. */
 #include "hung.h"
 #include <poll.h>
 
 static int ends[2];
 static char block[4096];
 
-/* Reads what is there. */
+/* Reads the content. */
 static void free_us(void)
 {
     struct pollfd news = {.fd = ends[0], .events = POLLIN};

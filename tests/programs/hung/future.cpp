@@ -1,4 +1,4 @@
-// A promise that nobody keeps.
+// A promise that is never fulfilled.
 #include "hung.h"
 #include <future>
 #include <thread>

@@ -1,6 +1,6 @@
 /*
- * What the programs of this folder have in common. Rank 1 hangs, for a reason of its own; the others wait for it. Each rank
- * says "there" before. SIGUSR1 to all of them ends it: `free_us` of the program does what was missing, in the handler. Each
+ * The common part of this folder's programs. Rank 1 hangs, each time for another reason; the others wait for it. Each rank
+ * says "there" before. SIGUSR1 to all of them ends it: `free_us` of the program resolves the hang, in the handler. Each
  * rank then says "result N". A line that is named in a comment, as `odd`, is where a rank is while it hangs.
  */
 #ifndef HUNG_H
@@ -14,7 +14,7 @@
 
 static volatile sig_atomic_t freed;
 
-/* What rank 1 misses. */
+/* Resolves the hang of rank 1. */
 static void free_us(void);
 
 static void be_freed(int number)
@@ -24,7 +24,7 @@ static void be_freed(int number)
     free_us();
 }
 
-/* Nobody has freed us: an end without a result. */
+/* No signal has come: the end without a result. */
 static void give_up(int number)
 {
     (void)number;

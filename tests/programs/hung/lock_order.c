@@ -1,4 +1,4 @@
-/* Two threads, two locks, two orders: each has what the other one wants. It can only be killed. */
+/* Two threads, two locks, two orders: a deadlock. It can only be killed. */
 #include "hung.h"
 #include <pthread.h>
 

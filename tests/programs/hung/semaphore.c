@@ -1,4 +1,4 @@
-/* A token that nobody gives back. */
+/* A token that is not given back. */
 #include "hung.h"
 #include <semaphore.h>
 

@@ -1,4 +1,4 @@
-/* Somebody has stopped a rank. SIGCONT frees it. */
+/* A signal has stopped a rank. SIGCONT resumes it. */
 #include "hung.h"
 
 static volatile int rounds;

@@ -1,4 +1,4 @@
-/* A rank that asks somebody at a terminal. */
+/* A rank that waits for input from a terminal. */
 #define _GNU_SOURCE
 #include "hung.h"
 #include <fcntl.h>

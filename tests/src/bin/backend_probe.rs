@@ -1,6 +1,7 @@
-//! A tool daemon that prints, as one line of JSON, what the backend library tells it and what it finds around itself; then it ends.
+//! A tool daemon that prints, as one line of JSON, the backend library's answers and its own environment; then it
+//! ends.
 //!
-//! `wait` as its argument: it goes on until somebody ends it. `exit N`: it ends with that code.
+//! With `wait` as its argument, it continues until it is killed. `exit N`: it ends with that code.
 #![expect(clippy::disallowed_methods, reason = "a test program reads its environment")]
 
 use std::error::Error;

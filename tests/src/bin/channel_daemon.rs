@@ -1,9 +1,9 @@
-//! A tool daemon that does on its session's channel what its arguments say, one after the other.
+//! A tool daemon that carries out its arguments on its session's channel, in order.
 //!
-//! | argument | what it does |
+//! | argument | action |
 //! | --- | --- |
-//! | `gather:TAG:BYTES` | contributes so many bytes, all of them its node's number |
-//! | `give:TAG:FILTER` | contributes what is for that filter: its node's number, its rank, its stack |
+//! | `gather:TAG:BYTES` | contributes that many bytes, all of them its node's number |
+//! | `give:TAG:FILTER` | contributes data for that filter: its node's number, its rank, its stack |
 //! | `large:TAG:MODULES` | contributes a tree of stacks, of 1000 functions and some 60 KB for each module; most of it is the same on all nodes |
 //! | `echo:TAG` | waits for a message with this tag and contributes it |
 //! | `hash:TAG` | reads a message with this tag as it comes and contributes its length and hash |
@@ -14,7 +14,7 @@
 //! | `fail:NAME` | serves the filter NAME and cannot merge |
 //! | `echoes:TAG`, `hashes:TAG`, `sums:TAG` | as `echo`, as `hash`, and with its node's number, for each message with this tag, without end |
 //! | `die:TAG` | waits for a message with this tag and kills itself (SIGKILL) |
-//! | `wait` | goes on until somebody ends it |
+//! | `wait` | continues until it is killed |
 //! | `on:NODE:...` | does the rest on that node only |
 
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ fn large_tree(node: u32, modules: u32) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(tree.encode()?)
 }
 
-/// What this node contributes to a filter.
+/// This node's contribution to a filter.
 fn part_of(filter: &str, node: u32) -> Result<Vec<u8>, Box<dyn Error>> {
     let own = RankSet::from_range(Rank(node)..=Rank(node));
     Ok(match filter {

@@ -1,7 +1,9 @@
-//! A tool that launches, starts `channel_daemon` on every node, and does with it all that a channel can: what came of it is printed as one line of JSON.
+//! A tool that launches, starts `channel_daemon` on every node, and uses all operations of a channel. It prints the
+//! results as one line of JSON.
 //!
-//! Arguments: bytes to broadcast, the tree's radix, then what the launcher is given. What daemons contribute follows from their nodes' numbers, so who reads the line knows
-//! what has to stand there. Times are in milliseconds; that of a question is the shortest of several.
+//! Arguments: bytes to broadcast, the tree's radix, then the launcher's arguments. The daemons' contributions follow
+//! from their nodes' numbers, so the reader of the line knows the correct values. Times are in milliseconds; that of
+//! an operation is the shortest of several.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use gantry_types::error::Failure;
 use serde_json::{Map, Value, json};
 
 const MINUTES: Duration = Duration::from_secs(180);
-/// What every daemon contributes to the gather.
+/// The size of every daemon's contribution to the gather.
 const GATHERED_BYTES: usize = 1024;
 /// The tag of the daemon that merges, and its filter's name.
 const OWN: &str = "longest";
@@ -71,7 +73,7 @@ async fn start(session: &Session, steps: &[String]) -> Done<Channel> {
     Ok(session.channel())
 }
 
-/// How many daemons have contributed what their nodes' numbers ask for.
+/// How many daemons have contributed the right data for their nodes' numbers.
 async fn gather(channel: &Channel) -> Done<usize> {
     let parts = channel.gather(4, Policy::All, MINUTES).await?.parts;
     let right = |(member, bytes): &(&Member, &Vec<u8>)| {
@@ -80,7 +82,7 @@ async fn gather(channel: &Channel) -> Done<usize> {
     Ok(parts.iter().filter(right).count())
 }
 
-/// A filter's name, how it is made, and what daemons contribute to it.
+/// A filter's name, its constructor, and the daemons' contribution to it.
 type Reduction = (&'static str, fn() -> Filter, &'static str);
 
 /// All of them.
@@ -95,7 +97,7 @@ const REDUCTIONS: [Reduction; 8] = [
     ("own", || Filter::Custom(OWN.to_owned()), "any"),
 ];
 
-/// What came of each filter, decoded.
+/// The result of each filter, decoded.
 async fn reduce_by_each(channel: &Channel) -> Done<Value> {
     let mut results = Map::new();
     let left = Arc::<AtomicUsize>::default();
@@ -103,7 +105,7 @@ async fn reduce_by_each(channel: &Channel) -> Done<Value> {
     channel.register_filter(OWN, Box::new(move || Box::new(Longest(Vec::new(), Arc::clone(&counted)))));
     for (tag, (name, filter, _)) in (10..).zip(REDUCTIONS) {
         let filter = filter();
-        // So nobody contributes before it is asked, and agents merge what they can.
+        // Daemons contribute only after this, so that agents can merge as much as possible.
         channel.broadcast(tag, b"now", MINUTES).await?;
         channel.gather(tag, Policy::All, MINUTES).await?;
         let reduced = channel.reduce(tag, filter.clone(), Policy::All, MINUTES).await?;
@@ -151,12 +153,12 @@ fn decode(filter: &Filter, bytes: &[u8]) -> Done<Value> {
     })
 }
 
-/// A frame, its ranks, and what it calls.
+/// A frame, its ranks, and its callees.
 fn paths(frame: Frame<'_>) -> Value {
     json!([frame.name(), frame.ranks().to_string(), frame.calls().map(paths).collect::<Vec<_>>()])
 }
 
-/// How many daemons have told the hash of what was sent, and how long that took.
+/// How many daemons have reported the right hash, and how long that took.
 async fn broadcast(channel: &Channel, bytes: usize) -> Done<(usize, Duration)> {
     let noise: Vec<u8> =
         (0..bytes as u64 / 8).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();

@@ -1,9 +1,10 @@
-//! A crowd of strangers: `crowd UID FIRST OTHERS` becomes that user and connects to every TCP port of its network namespace on which something begins to
-//! listen, FIRST times to the first port and OTHERS times to each later one. A third of the connections says nothing, a third sends garbage, a third
-//! stops halfway in a greeting. One that is closed is made again after a second.
+//! A crowd of unauthenticated clients: `crowd UID FIRST OTHERS` becomes that user and connects to every TCP port of
+//! its network namespace as soon as it is in use, FIRST times to the first port and OTHERS times to each later one. A
+//! third of the connections is silent, a third sends garbage, a third stops halfway in a greeting. A closed one is
+//! opened again after a second.
 //!
-//! It says `ready` when it has begun, and `stands` when FIRST connections have stood. At the end of its input it prints how many stood and how many were
-//! closed, and ends.
+//! It prints `ready` when it has begun, and `stands` when FIRST connections were accepted. At the end of its input it
+//! prints how many were accepted and how many were closed, and ends.
 #![expect(clippy::print_stdout, reason = "it tells the test what it has done")]
 
 use std::collections::BTreeSet;
@@ -65,7 +66,7 @@ async fn besiege(first: usize, others: usize, seen: Arc<Seen>) {
     }
 }
 
-/// Stays connected; says so when as many as `told` have stood.
+/// Stays connected; reports when `told` connections were accepted.
 async fn stay(port: u16, number: usize, told: usize, seen: Arc<Seen>) {
     // A port on which nothing listens any more is left alone.
     while let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await {

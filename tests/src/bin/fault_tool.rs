@@ -1,11 +1,11 @@
-//! A tool for tests that kill it: it does what it is told on standard input, a command a line, and prints a line of JSON for each, and
-//! for every event of its apps.
+//! A tool for tests that kill it. It carries out commands from standard input, one per line, and prints a line of
+//! JSON for each, and for every event of its apps.
 //!
-//! | command | what it does |
+//! | command | action |
 //! | --- | --- |
 //! | `launch ARGS` | launches |
 //! | `hold ARGS` | launches held |
-//! | `unread ARGS` | launches; what ranks write comes to the tool, which does not read it |
+//! | `unread ARGS` | launches; the tool receives the ranks' output and does not read it |
 //! | `attach TARGET` | attaches |
 //! | `env NAME=VALUE` | sets a variable for the launches that follow; refused when it has no `=` |
 //! | `session` | makes a session of the last app |
@@ -14,13 +14,13 @@
 //! | `log FOLDER PROGRAM ARGS` | as `daemon`, with its output in files of that folder of each node |
 //! | `release`, `detach`, `close` | of the last app |
 //! | `destroy` | of the last session |
-//! | `coalloc SPEC` | asks for a co-allocated job |
+//! | `coalloc SPEC` | requests a co-allocated job |
 //! | `let-go`, `leave` | releases that job when all have checked in; detaches from it |
 //! | `fork` | makes a child that has all its descriptors and does nothing |
 //! | `ignore` | ignores SIGCHLD |
 //!
-//! A command's answer is `{"done":COMMAND,"ms":N,...}` or `{"failed":COMMAND,"ms":N,"kind":K,"message":M,"hint":H}`. At the end of its
-//! input it ends without any ceremony, as a program does that returns from main.
+//! A command's answer is `{"done":COMMAND,"ms":N,...}` or `{"failed":COMMAND,"ms":N,"kind":K,"message":M,"hint":H}`.
+//! At the end of its input it ends without any clean-up, as a program that returns from main.
 #![expect(clippy::disallowed_methods, reason = "a test program is the user: it reads its environment")]
 
 use std::io::Write;
@@ -85,7 +85,7 @@ async fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whole lines, whoever else prints one.
+/// Prints whole lines, even from several threads.
 fn say(line: &Value) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")?;
@@ -97,7 +97,7 @@ impl Tool {
         match command {
             "launch" => self.launch(LaunchRequest::new(args.iter().copied())).await,
             "hold" => self.launch(LaunchRequest::new(args.iter().copied()).hold(true)).await,
-            // What ranks write comes to the tool, which never reads it.
+            // The tool receives the ranks' output and never reads it.
             "unread" => self.launch(LaunchRequest::new(args.iter().copied()).output(OutputTo::Stream)).await,
             "attach" => {
                 let app = self.frontend.attach(args.first().copied().unwrap_or_default(), *DEADLINE).await?;
@@ -183,7 +183,7 @@ impl Tool {
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 if let Ok(value) = serde_json::to_value(event) {
-                    // Nobody reads any more: then nobody misses it.
+                    // The reader may be gone.
                     drop(say(&value));
                 }
             }

@@ -1,8 +1,8 @@
-//! A file system that hangs: `hang_fs DIR` mounts one at that directory, says `hangs`, and answers no request until its standard input ends; of
-//! the first it says `asked`. Then it unmounts it, and every request fails.
+//! A file system that hangs: `hang_fs DIR` mounts one at that directory, prints `hangs`, and answers no request until
+//! its standard input ends; at the first request it prints `asked`. Then it unmounts it, and every request fails.
 //!
-//! It speaks the kernel's FUSE protocol as far as the greeting (`linux/fuse.h`). What is read and not answered cannot even be interrupted
-//! by SIGKILL: so do processes wait that use a file server which is gone.
+//! It speaks the kernel's FUSE protocol as far as the greeting (`linux/fuse.h`). Even SIGKILL cannot interrupt an
+//! unanswered request. Processes behave the same when their file server is gone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
         let mut first = true;
         while reader.read(&mut request).is_ok_and(|bytes| bytes > 0) {
             if std::mem::take(&mut first) {
-                // Nobody reads any more: then nobody waits for it.
+                // The reader may be gone.
                 drop(writeln!(io::stdout(), "asked"));
             }
         }

@@ -1,16 +1,16 @@
-//! An agent that knows the app's secret and breaks the rules. It stands in the real agent's place, beside a tool.
+//! An agent that knows the app's secret and violates the protocol. It replaces the real agent beside a tool.
 //!
-//! On the node `HOSTILE_NODE` it does what `HOSTILE_MODE` says; on every other node it becomes the real agent, `HOSTILE_REAL`. It pretends to
-//! have ranks: their process is its own. What it does to the frontend it does when the file `HOSTILE_GO` is there. When nothing more can be sent, it makes
-//! the file `HOSTILE_GO.done`, which says how that ended.
+//! On the node `HOSTILE_NODE` it acts according to `HOSTILE_MODE`; on every other node it becomes the real agent,
+//! `HOSTILE_REAL`. It pretends to have ranks: their process is its own. It attacks the frontend when the file
+//! `HOSTILE_GO` exists. When it cannot send more, it creates the file `HOSTILE_GO.done` with the result.
 //!
-//! | modes | what it does |
+//! | modes | action |
 //! | --- | --- |
-//! | `lie-*` | says what is not true, or not its own |
-//! | `replay-*` | says again what was true |
-//! | `flood-*` | says more than may be taken, and reads nothing |
-//! | `stall-*` | says nothing more |
-//! | `end-*` | goes |
+//! | `lie-*` | sends false data, or data of another node |
+//! | `replay-*` | repeats true data |
+//! | `flood-*` | sends more than the limit, and reads nothing |
+//! | `stall-*` | sends nothing more |
+//! | `end-*` | ends |
 #![expect(
     clippy::disallowed_methods,
     reason = "a test program reads its environment and becomes another program"
@@ -94,7 +94,7 @@ struct Agent {
     downs: mpsc::UnboundedReceiver<Vec<u8>>,
     joining: mpsc::UnboundedReceiver<Child>,
     children: Vec<LinkWriter>,
-    /// What children say.
+    /// Messages of children.
     ups: (mpsc::UnboundedSender<Vec<u8>>, mpsc::UnboundedReceiver<Vec<u8>>),
 }
 
@@ -149,7 +149,7 @@ async fn act(ticket: Ticket, mode: String) -> Result<(), Fault> {
     }
     let ((to_downs, downs), (to_joining, joining)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     tokio::spawn(accept_children(listener, ticket, to_joining));
-    // What asks for answers and does not read them must not read.
+    // A mode that requests answers and does not read them must not read at all.
     if mode.starts_with("flood-asked") {
         tokio::spawn(read_until(reader, to_downs, go()?));
     } else {
@@ -163,7 +163,7 @@ fn go() -> Result<PathBuf, Fault> {
     Ok(std::env::var_os("HOSTILE_GO").ok_or("HOSTILE_GO is not set")?.into())
 }
 
-/// Takes in whoever knows the secret and says that it is a child.
+/// Accepts all peers with the secret that call themselves a child.
 async fn accept_children(listener: TcpListener, ticket: Ticket, joining: mpsc::UnboundedSender<Child>) {
     while let Ok((stream, _)) = listener.accept().await {
         let app = ticket.app.as_str().as_bytes();
@@ -178,13 +178,13 @@ async fn accept_children(listener: TcpListener, ticket: Ticket, joining: mpsc::U
     }
 }
 
-/// Bytes that this process may still write to who is above it.
+/// How many bytes this process may still write to its parent.
 static MAY_WRITE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Bytes that were taken.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// A stream that stops in the middle of what is written to it.
+/// A stream that stops in the middle of a write.
 struct Choked(TcpStream);
 
 impl AsyncRead for Choked {
@@ -472,7 +472,7 @@ impl Agent {
         let body = frame::encode_body(&Up::Notice { node: self.node, notice })?;
         let (mut sent, mut count, mut end) = (0, 0, "all taken");
         while sent < MOST_BYTES && count < MOST_MESSAGES {
-            // Some at a time, so that the system is not what limits it.
+            // Send in batches, so that the system is not the bottleneck.
             for _ in 0..(65_536 / body.len()).max(1) {
                 self.writer.send_body(&body)?;
                 sent += body.len();

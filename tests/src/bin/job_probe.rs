@@ -1,4 +1,4 @@
-//! A rank of a co-allocated job: it does what its arguments say, one after the other, and ends with 0 when all was as it should be.
+//! A rank of a co-allocated job: it carries out its arguments in order, and ends with 0 if all was correct.
 //!
 //! `barrier`, `mark:FILE`, `exit:CODE`, `exit-of-rank:R`, `wait`, `ring:ROUNDS`, `bootstrap` and so on: see the functions of that name.
 #![expect(clippy::exit, reason = "a test program ends when it is told to")]
@@ -109,7 +109,8 @@ fn exit_of_rank(runtime: &Runtime, rank: u32) -> Done {
     if runtime.rank().0 == rank { std::process::exit(7) } else { Ok(()) }
 }
 
-/// Rank `rank` of subjob 0 ends well after it has sent something to rank 0 of each subjob; all others wait for more of it, and are told that it has ended.
+/// Rank `rank` of subjob 0 ends after it has sent a message to rank 0 of each subjob; all others wait for another
+/// one, and get the error that it has ended.
 fn leaves(runtime: &Runtime, rank: u32) -> Done {
     let (job, rank) = (runtime.structure(LIMIT)?, Rank(rank));
     let whose = Peer { subjob: 0, rank };
@@ -128,7 +129,7 @@ fn leaves(runtime: &Runtime, rank: u32) -> Done {
             expect(failure.to_string().contains(name), &format!("another error: {failure}"))
         }
         Err(error) => expect(false, &format!("another error: {error}")),
-        Ok(_) => expect(false, "a message of nobody"),
+        Ok(_) => expect(false, "a message without a sender"),
     };
     names(runtime.receive_from(whose, "left", LIMIT), &format!("rank {rank} of subjob 0 has ended"))?;
     if job.index == 0 {
@@ -136,7 +137,7 @@ fn leaves(runtime: &Runtime, rank: u32) -> Done {
         let all = runtime.master_vector(b"x", LIMIT);
         expect(runtime.rank() != Rank(0) || all.is_err(), "a vector without it")?;
     }
-    // Only the rank that has ended is told of so. Any other one may have ended by now, but not this process.
+    // Only the ended rank is reported. Any other one may have ended by now, but not this process.
     let own = Peer { subjob: job.index, rank: runtime.rank() };
     let living = runtime.receive_from(own, "left", Duration::from_millis(1));
     expect(
@@ -177,7 +178,7 @@ fn ring(runtime: &Runtime, rounds: u32) -> Done {
     Ok(())
 }
 
-/// What every process says of itself.
+/// The start point of a process.
 fn start_point(subjob: u32, rank: u32) -> Vec<u8> {
     let mut point = format!("{subjob}/{rank}").into_bytes();
     point.extend(bytes_of(subjob * 1000 + rank, usize::try_from(rank * 700).unwrap_or(0)));
@@ -243,7 +244,7 @@ fn order(runtime: &Runtime) -> Done {
         // Tags of subjobs are others than those of ranks.
         let none = runtime.receive_from_subjobs("one", Duration::from_millis(1));
         // Where all others have ended already, that is said.
-        expect(none.is_err(), "a message for somebody else")?;
+        expect(none.is_err(), "a message for another rank")?;
     }
     Ok(())
 }
@@ -296,7 +297,7 @@ fn order_within(runtime: &Runtime) -> Done {
     expect(runtime.receive_from_ranks("own", LIMIT)?.bytes == b"x", "another message")
 }
 
-/// What cannot be sent is refused.
+/// Messages that cannot be sent are refused.
 fn strangers(runtime: &Runtime) -> Done {
     let refused =
         |done: Result<(), gantry_backend::Error>| matches!(done, Err(gantry_backend::Error::Refused(_)));
@@ -313,7 +314,7 @@ fn outlive(runtime: &Runtime) -> Done {
     let over = runtime.receive_from_subjobs("nothing", LIMIT);
     expect(matches!(over, Err(gantry_backend::Error::Refused(_))), "the end was not told")?;
     let gone = runtime.send_to_subjob(1, "x", b"", LIMIT);
-    expect(matches!(gone, Err(gantry_backend::Error::Refused(_))), "a message to nobody")
+    expect(matches!(gone, Err(gantry_backend::Error::Refused(_))), "a message to no process")
 }
 
 /// Subjob 0 sends as long as it may and tells how much that was; subjob 1 takes nothing until there is a file.
@@ -335,7 +336,7 @@ fn patient(runtime: &Runtime, file: &str) -> Done {
     for _ in 0..sent / piece.len() as u64 {
         expect(runtime.receive_from_subjobs("much", LIMIT)?.bytes == piece, "other bytes")?;
     }
-    // What was late may come all the same; it is whole then.
+    // A late message may still come; it is complete then.
     let more = runtime.receive_from_subjobs("much", Duration::from_millis(50));
     expect(more.is_err() || more.is_ok_and(|more| more.bytes == piece), "a part of one")?;
     expect(runtime.receive_from_subjobs("much", Duration::from_millis(50)).is_err(), "one too many")

@@ -1,4 +1,5 @@
-//! A rank that registers and checks what it gets from the others: what rank R registers follows from R. It ends with 0 when all is as it should be.
+//! A rank that registers and checks the data of the others: the data of rank R follows from R. It ends with 0 if all
+//! was correct.
 //!
 //! `all`, `dies RANK`, `twice`, `items`, `named N`, `multijob SIZES LEVELS`, `meddle`, `late`: see the functions of that name.
 #![expect(clippy::disallowed_methods, reason = "a test program reads its environment")]
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     let probe = Probe { rank, size };
     let done = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["all"] => probe.all(),
-        ["dies", whom] => probe.dies(whom.parse().expect("a rank")),
+        ["dies", rank] => probe.dies(rank.parse().expect("a rank")),
         ["twice"] => probe.twice(),
         ["items"] => probe.items(),
         ["named", expected] => probe.named(expected.parse().expect("a number")),
@@ -81,9 +82,9 @@ impl Probe {
         Ok(())
     }
 
-    /// One ends before it registers; all others are told which.
-    fn dies(&self, whom: u32) -> Done {
-        if self.rank == whom {
+    /// One rank ends before it registers; all others get an error that names it.
+    fn dies(&self, rank: u32) -> Done {
+        if self.rank == rank {
             return Ok(());
         }
         let job = Rendezvous::of_job()?;
@@ -92,8 +93,8 @@ impl Probe {
         let error = job.get_all(MINUTES).err().ok_or("not broken")?;
         for error in registered.err().into_iter().chain([error]) {
             match error {
-                gantry_backend::Error::Broken(broken) if broken.member == whom => {}
-                other => return Err(format!("not broken by rank {whom}: {other}").into()),
+                gantry_backend::Error::Broken(broken) if broken.member == rank => {}
+                other => return Err(format!("not broken by rank {rank}: {other}").into()),
             }
         }
         Ok(())
@@ -117,8 +118,8 @@ impl Probe {
             expect(job.get_item(before, MINUTES)? == item_of(before), "another item")?;
         }
         job.register(&item_of(self.rank), MINUTES)?;
-        let nobody = job.get_item(self.size, MINUTES);
-        expect(nobody.is_err(), "an item of nobody")
+        let missing_item = job.get_item(self.size, MINUTES);
+        expect(missing_item.is_err(), "an item without a member")
     }
 
     /// The first ranks have one of their own; the others look on.
@@ -133,14 +134,14 @@ impl Probe {
         let other = job.named("some".parse()?, Some(expected + 1)).wait(MINUTES);
         expect(matches!(other, Err(gantry_backend::Error::Refused(_))), "another number was accepted")?;
         let missing = job.named("missing".parse()?, None).wait(MINUTES);
-        expect(matches!(missing, Err(gantry_backend::Error::Refused(_))), "one that nobody made is there")?;
+        expect(matches!(missing, Err(gantry_backend::Error::Refused(_))), "an uncreated one exists")?;
         let list = job.list(MINUTES)?;
         expect(list.len() == 2 && list[0].resource == Resource::Job, "another list")?;
         expect(list[1].standing == Standing::Complete && list[1].registered == expected, "another status")
     }
 
-    /// Level after level: rank 0 of every app registers above what its app has, and of the first app what all have, and so on up.
-    /// `sizes` are those of all apps, in order, with commas.
+    /// Level after level: rank 0 of every app registers its app's aggregate above, rank 0 of the first app the
+    /// aggregate of all, and so on up. `sizes` are those of all apps, in order, with commas.
     fn multijob(&self, sizes: &str, levels: u8) -> Done {
         let sizes: Vec<u32> = sizes.split(',').map(str::parse).collect::<Result<_, _>>()?;
         let subjob = subjob_rank()?;
@@ -193,7 +194,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Who asks when all is over has it at once.
+    /// A call after completion gets the data at once.
     fn late(&self) -> Done {
         let job = self.register()?;
         job.wait(MINUTES)?;

@@ -70,7 +70,7 @@ enum What {
     },
     /// Ends the bed; nothing is left of it.
     Down,
-    /// Says what there is.
+    /// Shows the state.
     Status {
         /// As JSON.
         #[arg(long)]
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Nobody is left to tell when stderr is closed.
+            // Ignore a closed stderr.
             drop(writeln!(std::io::stderr(), "testbed: {why}"));
             ExitCode::FAILURE
         }
@@ -186,7 +186,7 @@ fn exec(host: &Machine<'_>, user: bool, words: &[String]) -> Result<()> {
     let (program, args) =
         words.split_first().map_or(("bash", &[][..]), |(program, args)| (program.as_str(), args));
     let mut command = if user { host.command(program)? } else { host.root_command(program)? };
-    // What a terminal is, the program has to know.
+    // The program needs the type of the terminal.
     for name in ["TERM", "COLORTERM"] {
         command.envs(variable(name).map(|value| (name, value)));
     }

@@ -1,4 +1,5 @@
-//! Runs the suite of task management as the script of a job, or plays one of its tasks. What it says is read by `tests/tests/pbs_tm.rs`.
+//! Runs the suite of task management as the script of a job, or one of its tasks. `tests/tests/pbs_tm.rs` reads its
+//! output.
 
 use std::io::Write;
 use std::panic::AssertUnwindSafe;

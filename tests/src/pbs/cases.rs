@@ -1,5 +1,5 @@
-//! The suite for a client of task management. Each case runs as the script of a job with three hosts of two nodes each, and asks whatever mom
-//! is there.
+//! The suite for a client of task management. Each case runs as the script of a job with three hosts of two nodes
+//! each, against any mom.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -16,7 +16,7 @@ use gantry_wlm::pbs::tm::{
 use super::task::{DONE, SOON};
 use crate::proc;
 
-/// How long is waited for what must not come.
+/// How long to wait for an event that must not come.
 const NEVER: Duration = Duration::from_millis(700);
 
 /// Nodes of each host.
@@ -30,7 +30,7 @@ const THERE: NodeId = NodeId(2);
 /// A node of the last host.
 const LAST: NodeId = NodeId(4);
 
-/// What a case has.
+/// The resources of a case.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The script's place in its job.
@@ -41,7 +41,7 @@ pub struct Context {
 
 type Running = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A case: its name, and what it does, which panics when it fails.
+/// A case: its name, and its function, which panics on failure.
 pub type Case = (&'static str, fn(Context) -> Running);
 
 macro_rules! cases {
@@ -52,21 +52,21 @@ macro_rules! cases {
 }
 
 cases![
-    a_script_learns_its_nodes_and_that_nobody_has_started_it,
+    a_script_learns_its_nodes_and_has_no_parent_task,
     a_task_runs_on_every_host_and_its_end_is_told,
     a_program_that_is_not_there_is_started_and_ends_with_254,
-    what_is_not_there_is_not_found_on_the_own_host_and_on_others,
-    what_cannot_be_sent_is_refused_with_the_reason,
+    missing_things_are_not_found_on_the_own_host_and_on_others,
+    an_invalid_request_is_refused_with_the_reason,
     signals_reach_the_session_and_the_dead_do_not_complain,
-    what_is_published_is_read_as_it_was,
+    published_bytes_are_read_unchanged,
     another_hosts_task_is_a_caller_too,
     a_task_has_its_own_identity_and_the_variables_that_it_was_sent,
     tasks_are_listed_and_hosts_described,
-    ends_are_told_to_all_and_to_those_who_ask_late,
+    ends_are_reported_to_all_and_to_late_callers,
     answers_overtake_each_other,
     a_thousand_requests_are_under_way,
-    what_was_begun_ends_as_events,
-    who_is_not_trusted_is_hung_up_on,
+    started_requests_end_as_events,
+    an_untrusted_caller_is_disconnected,
     a_request_that_no_pbs_carries_out_is_refused,
     a_session_is_attached_once_and_asks_only_its_own_host,
 ];
@@ -94,7 +94,7 @@ fn code<T: std::fmt::Debug>(outcome: Result<T, TmError>) -> i32 {
     }
 }
 
-async fn a_script_learns_its_nodes_and_that_nobody_has_started_it(context: Context) {
+async fn a_script_learns_its_nodes_and_has_no_parent_task(context: Context) {
     let client = context.client().await;
     let expected: Vec<NodeId> = (0..HOSTS * PER_HOST).map(NodeId).collect();
     assert_eq!(client.nodes().ids(), expected);
@@ -137,15 +137,15 @@ async fn a_program_that_is_not_there_is_started_and_ends_with_254(context: Conte
     }
 }
 
-async fn what_is_not_there_is_not_found_on_the_own_host_and_on_others(context: Context) {
+async fn missing_things_are_not_found_on_the_own_host_and_on_others(context: Context) {
     let client = context.client().await;
     let beyond = NodeId(HOSTS * PER_HOST);
     assert_eq!(code(client.spawn(beyond, shell("exit"), SOON).await), 17006);
     assert_eq!(code(client.task_info(NodeId(99), SOON).await), 17006);
     for (node, expected) in [(HERE, 17006), (LAST, 15009)] {
-        let nobody = Task { id: TaskId(0x0fff_ffff), node };
-        assert_eq!(code(client.kill(nobody, 0, SOON).await), expected);
-        assert_eq!(code(client.obit(nobody).await), expected);
+        let missing = Task { id: TaskId(0x0fff_ffff), node };
+        assert_eq!(code(client.kill(missing, 0, SOON).await), expected);
+        assert_eq!(code(client.obit(missing).await), expected);
         let task = client.spawn(node, shell("exit"), SOON).await.expect("a task");
         let refused = client.subscribe(task, b"no such name", SOON).await.expect_err("nothing is there");
         assert!(
@@ -158,7 +158,7 @@ async fn what_is_not_there_is_not_found_on_the_own_host_and_on_others(context: C
     }
 }
 
-async fn what_cannot_be_sent_is_refused_with_the_reason(context: Context) {
+async fn an_invalid_request_is_refused_with_the_reason(context: Context) {
     let client = context.client().await;
     let sized = |bytes: usize| shell("[ ${#LONG} -gt 59000 ] && exit 9").variable("LONG", "x".repeat(bytes));
     let error = client.spawn(LAST, sized(60_000), SOON).await.expect_err("too large");
@@ -204,7 +204,7 @@ async fn signals_reach_the_session_and_the_dead_do_not_complain(context: Context
     }
 }
 
-async fn what_is_published_is_read_as_it_was(context: Context) {
+async fn published_bytes_are_read_unchanged(context: Context) {
     let client = context.client().await;
     let own = Task { id: context.environment.caller.task, node: HERE };
     let long = vec![0xfe; 50_000];
@@ -274,12 +274,12 @@ async fn tasks_are_listed_and_hosts_described(context: Context) {
     assert!(client.task_info(HERE, SOON).await.expect("a list").contains(&script));
 }
 
-async fn ends_are_told_to_all_and_to_those_who_ask_late(context: Context) {
+async fn ends_are_reported_to_all_and_to_late_callers(context: Context) {
     let client = context.client().await;
     let task = client.spawn(LAST, Spawn::new(["/bin/sleep", "300"]), SOON).await.expect("a task");
     let other = context.client().await;
     let killed = async {
-        // A future that is dropped takes its question along and nobody else's.
+        // Dropping a future cancels its request and no other one.
         assert!(tokio::time::timeout(NEVER, other.obit(task)).await.is_err());
         client.kill(task, libc::SIGKILL, SOON).await.expect("sent");
     };
@@ -304,7 +304,7 @@ async fn answers_overtake_each_other(context: Context) {
         order.push(client.next_ended().await.expect("an end").ticket);
     }
     let place = |ticket| order.iter().position(|other| *other == ticket).expect("it has ended");
-    assert!(place(near) < place(far), "who is near is heard first: {order:?}");
+    assert!(place(near) < place(far), "the nearer host answers first: {order:?}");
     assert!(place(end) > place(far) && order.contains(&kill), "{order:?}");
 }
 
@@ -338,7 +338,7 @@ async fn a_thousand_requests_are_under_way(context: Context) {
     assert_eq!(tasks.len(), count);
 }
 
-async fn what_was_begun_ends_as_events(context: Context) {
+async fn started_requests_end_as_events(context: Context) {
     let client = context.client().await;
     let good = client.begin(Command::Resources { node: LAST });
     let bad = client.begin(Command::Tasks { node: NodeId(99) });
@@ -352,7 +352,7 @@ async fn what_was_begun_ends_as_events(context: Context) {
     assert_eq!(seen, BTreeSet::from([good, bad, unsent]));
 }
 
-async fn who_is_not_trusted_is_hung_up_on(context: Context) {
+async fn an_untrusted_caller_is_disconnected(context: Context) {
     let mut wrong_cookie = context.environment.clone();
     wrong_cookie.caller.cookie = Cookie::new("0".repeat(32));
     let mut wrong_job = context.environment.clone();
@@ -362,14 +362,14 @@ async fn who_is_not_trusted_is_hung_up_on(context: Context) {
         assert!(matches!(error, TmError::Lost { loss: Loss::Distrust, .. }), "{error}");
         assert_eq!(error.kind(), gantry_types::error::Kind::NoAccess);
     }
-    let mut nobody = context.environment.clone();
-    nobody.caller.task = TaskId(0x0fff_fff0);
-    assert_eq!(code(Client::connect(&nobody, Framing::Packets, SOON).await), 17006);
+    let mut unknown = context.environment.clone();
+    unknown.caller.task = TaskId(0x0fff_fff0);
+    assert_eq!(code(Client::connect(&unknown, Framing::Packets, SOON).await), 17006);
     let mut nowhere = context.environment.clone();
     nowhere.port = 1;
-    let error = Client::connect(&nowhere, Framing::Packets, SOON).await.expect_err("nobody is there");
+    let error = Client::connect(&nowhere, Framing::Packets, SOON).await.expect_err("no mom is there");
     assert!(matches!(error, TmError::Connect { .. }), "{error}");
-    // Who speaks as servers of old did is not heard.
+    // A caller with the old servers' framing gets no answer.
     let error = Client::connect(&context.environment, Framing::Bare, NEVER).await.expect_err("not heard");
     assert!(matches!(error, TmError::TimedOut { .. }), "{error}");
 }
@@ -378,7 +378,7 @@ async fn a_request_that_no_pbs_carries_out_is_refused(context: Context) {
     for (number, expected) in [(108, 17003), (109, 17004), (112, 17003), (555, 17003)] {
         let client = context.client().await;
         assert_eq!(code(client.ask_by(Command::Other { number, node: HERE }, SOON).await), expected);
-        // Then the mom hangs up, which the next one is told, and all after it.
+        // Then the mom disconnects; the next request and all later ones fail.
         loop {
             match client.init(SOON).await {
                 Ok(_) => {}
@@ -406,7 +406,7 @@ async fn a_session_is_attached_once_and_asks_only_its_own_host(context: Context)
     environment.caller.task = task;
     let attached = Client::connect(&environment, Framing::Packets, SOON).await.expect("a mom");
     assert!(attached.roots().is_attached());
-    // Without a name nobody knows which host is its own.
+    // Without a name, the client does not know which host is its own.
     let error = attached.task_info(HERE, SOON).await.expect_err("not asked");
     assert!(matches!(error, TmError::AttachedCaller { .. }), "{error}");
     let own = attached.nodes().all()[0].host.clone().expect("a node file");

@@ -48,7 +48,8 @@ pub fn on_pbs_with(change: impl FnOnce(Config) -> Config, body: impl FnOnce(&mut
     );
 }
 
-/// Runs a test on a bed where PBS is; at its end nothing may be left on any host, and nothing of what `queued` lists. Counts a skip where PBS is not installed.
+/// Runs a test on a bed with PBS; at its end no host may have remains, and `queued` must be empty. Counts a skip if
+/// PBS is not installed.
 #[track_caller]
 pub(crate) fn on_bed(
     config: impl FnOnce(PathBuf) -> Config,
@@ -73,8 +74,8 @@ pub(crate) fn on_bed(
     });
 }
 
-/// As [`on_pbs`], beside other tests of this process that ask so. The last of those that have been on the bed at the same time looks at what they have left
-/// together.
+/// As [`on_pbs`], beside other such tests of this process. The last of those that have shared the bed checks for
+/// their common remains.
 ///
 /// # Panics
 /// As `body` does; and when something is left.
@@ -98,13 +99,13 @@ pub fn on_pbs_together(body: impl FnOnce(&mut Cluster) + Send + 'static) {
     });
 }
 
-/// What PBS lists of jobs that have not ended.
+/// The jobs in PBS that have not ended.
 #[must_use]
 pub fn jobs(bed: &Testbed) -> String {
     said_by(bed, &["qstat"])
 }
 
-/// What a command of the ordinary user on the login node writes to stdout and stderr.
+/// The output of a command of the ordinary user on the login node.
 ///
 /// # Panics
 /// When it cannot be started.
@@ -117,7 +118,7 @@ pub fn said_by(bed: &Testbed, words: &[&str]) -> String {
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// A job whose script was submitted, by what it has written so far.
+/// A submitted job, with its script's output so far.
 #[derive(Debug)]
 pub struct Script {
     /// As PBS calls it.
@@ -159,7 +160,7 @@ impl Script {
         fs::read(&self.said).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// The events that the command line has told.
+    /// The events of the command line.
     #[must_use]
     pub fn events(&self) -> Vec<Value> {
         self.text().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

@@ -11,10 +11,10 @@ use crate::testbed::config::HOME;
 /// Three hosts with two places each.
 pub(super) const SELECT: &str = "select=3:ncpus=2:mpiprocs=2";
 
-/// The file in the home in which a script leaves what it says.
+/// The file in the home with a script's output.
 const SAID: &str = "said";
 
-/// Begins a job whose script is this; what it says is found with [`said`]. The job's id.
+/// Submits a job with this script; [`said`] returns its output. Returns the job's id.
 ///
 /// # Panics
 /// When PBS does not take it, or it does not end.
@@ -23,7 +23,8 @@ pub fn submit(bed: &Testbed, script: &str) -> String {
     submit_as(bed, SELECT, script, SAID)
 }
 
-/// As [`submit`], on the hosts that `select` asks for. What it says is in the file of that name in the home, and beside it is the script.
+/// As [`submit`], on the hosts of `select`. The output goes to the file of that name in the home; the script is
+/// beside it.
 ///
 /// # Panics
 /// As [`submit`].
@@ -43,7 +44,7 @@ pub(super) fn submit_as(bed: &Testbed, select: &str, script: &str, said: &str) -
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// What the script has said when it has ended.
+/// The script's output when it has ended.
 ///
 /// # Panics
 /// When PBS does not take it, or it does not end.

@@ -1,8 +1,9 @@
-//! A stand-in for the moms of a job: a server that speaks the other side of task management, and starts real processes.
+//! A stand-in for the moms of a job: a server for task management that starts real processes.
 //!
-//! It is as fussy as the real one was seen to be (`tests/fixtures/pbs`): a packet that is not whole when it is looked at is thrown away and never
-//! answered; the type of its own packets is whatever; what it does not like it hangs up on; of a host whose mom is dead nothing is heard;
-//! hosts answer when they can, so replies overtake each other. Unlike the real one, one process plays the moms of all hosts.
+//! It has the observed quirks of the real one (`tests/fixtures/pbs`). An incomplete packet is dropped and never
+//! answered. The type of its own packets is arbitrary. It disconnects at invalid requests. A host with a dead mom is
+//! silent. Hosts answer independently, so replies overtake each other. Unlike the real one, one process plays the
+//! moms of all hosts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -29,9 +30,9 @@ use crate::sys::in_session_of_its_own;
 /// How much later than the own host another one answers.
 const DISTANCE: Duration = Duration::from_millis(3);
 
-/// What a program gets as status that cannot be executed.
+/// The status of a program that cannot be executed.
 const NOT_EXECUTED: i32 = 254;
-/// What a process gets that is killed, and the signal's number.
+/// The status of a killed process is this plus the signal's number.
 const KILLED: i32 = 256;
 
 /// A command that is known and not there.
@@ -84,10 +85,10 @@ struct Mom {
     ended: Rc<Notify>,
 }
 
-/// What is answered, if anything ever is.
+/// The answer, if there ever is one.
 type Outcome = Option<std::result::Result<Answer, Code>>;
 
-/// Plays the moms of `job` until its end is ordered. `ready` is told the port.
+/// Plays the moms of `job` until it is told to end. `ready` gets the port.
 ///
 /// # Errors
 /// When there is no port to listen at.
@@ -120,7 +121,7 @@ pub async fn play(
             drop(status.wait_for(Option::is_some).await);
         }
     }
-    // Those who wait for an end are told before the connection goes.
+    // Waiting clients get the ends of tasks before the connection closes.
     tokio::time::sleep(DISTANCE * 3).await;
     ended.notify_waiters();
     tokio::task::yield_now().await;
@@ -207,7 +208,7 @@ fn take(
             let unknown = matches!(command, Command::Other { .. });
             let Some(outcome) = answer(&mom, head, command).await else { return };
             let mut reply = packet::seal(&encode(event, &outcome).expect("a short reply")).expect("a packet");
-            // Whatever was in the mom's memory.
+            // An arbitrary value.
             reply[6] = 0x79;
             drop(replies.send(reply));
             if unknown {
@@ -266,7 +267,7 @@ async fn answer(mom: &Rc<RefCell<Mom>>, head: Head, command: Command) -> Outcome
     Some(mom.borrow_mut().answer(caller, here, there, command).map_err(|()| not_found))
 }
 
-/// Starts a process and waits for it besides. Says yes whatever becomes of it.
+/// Starts a process and waits for it in the background. Reports success in any case.
 fn spawn(
     mom: &Rc<RefCell<Mom>>,
     caller: TaskId,
@@ -371,7 +372,7 @@ impl Mom {
         command.args(argv.iter().skip(1).map(|argument| text(argument)));
         command.env_clear().current_dir(&self.job.home);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // By these the test that has all this running finds what is left of it.
+        // The test's leak check finds the process by these variables.
         command.envs(std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GANTRY_TEST")));
         command.env("PATH", "/bin:/usr/bin").env("HOME", &self.job.home).env("PBS_ENVIRONMENT", "PBS_BATCH");
         command.env("PBS_JOBID", &self.job.id).env("PBS_JOBCOOKIE", &self.job.cookie);

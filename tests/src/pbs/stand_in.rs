@@ -62,7 +62,7 @@ impl StandIn {
         self.port
     }
 
-    /// What a client needs that speaks for the job's script.
+    /// The environment of a client that acts for the job's script.
     #[must_use]
     pub fn environment(&self) -> Environment {
         let caller = Caller { job: Job::ID.into(), cookie: Cookie::new(Job::COOKIE), task: TaskId::SCRIPT };

@@ -1,4 +1,4 @@
-//! What the suite's program does as a task that was spawned: it asks its own mom, wherever that is.
+//! The suite's program as a spawned task: it sends requests to its own mom, on any host.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -15,10 +15,10 @@ pub const SOON: Duration = Duration::from_secs(20);
 /// For a request that is not answered.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// What a task ends with that has done its part.
+/// The exit code of a successful task.
 pub const DONE: i32 = 42;
 
-/// What the mom of this task knows of it, from the variables of this process.
+/// This task's environment for its mom, from the variables of this process.
 ///
 /// # Errors
 /// When it is in no job.
@@ -40,10 +40,11 @@ pub async fn list() -> Result<Vec<(String, u32)>, String> {
     Ok(listed.into_iter().map(|(host, task)| (host, task.id.0)).collect())
 }
 
-/// Sees what becomes of requests when the mom of the last host dies: writes `ready` in a folder, waits for `dead` there, and goes on.
+/// Checks requests while the mom of the last host dies: writes `ready` in a folder, waits for `dead` there, and
+/// continues.
 ///
 /// # Errors
-/// What was not as it should be.
+/// The first wrong result.
 pub async fn outlive(folder: &Path) -> Result<(), String> {
     const LAST: NodeId = NodeId(4);
     let said = |error: TmError| error.to_string();
@@ -78,10 +79,10 @@ pub async fn outlive(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Plays a part, named by its first word. The status to end with.
+/// Plays a part, named by its first word. Returns the exit status.
 ///
 /// # Errors
-/// What the mom said.
+/// The mom's error.
 pub async fn play(words: &[String]) -> Result<i32, TmError> {
     let client = Client::connect(&environment()?, Framing::Packets, SOON).await?;
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -95,13 +96,13 @@ pub async fn play(words: &[String]) -> Result<i32, TmError> {
             client.publish(name.as_bytes(), text.as_bytes(), SOON).await?;
             std::future::pending().await
         }
-        // Who has started this one.
+        // Checks this task's parent.
         ["parent", node, task] => {
             let roots = client.roots();
             let is = (roots.parent_node.to_string(), roots.parent_task.to_string());
             Ok(if is == (node.to_owned(), task.to_owned()) { DONE } else { 1 })
         }
-        // What a variable is.
+        // Checks a variable.
         ["variable", name, value] => {
             Ok(if std::env::var_os(name).is_some_and(|is| is == value) { DONE } else { 1 })
         }

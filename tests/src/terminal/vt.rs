@@ -1,4 +1,5 @@
-//! What a terminal makes of bytes: as much of it as the programs under test use. Anything else stands on the screen as `<?...>`.
+//! Interprets terminal output, as far as the programs under test use it. Anything else appears on the screen as
+//! `<?...>`.
 
 /// A screen and all that has scrolled out of it.
 #[derive(Debug, Clone)]
@@ -12,7 +13,7 @@ pub struct Vt {
     column: usize,
     saved: (usize, usize),
     wraps: bool,
-    /// What stood there before a program took a screen of its own, and where the cursor was.
+    /// The screen and the cursor before a program switched to the alternate screen.
     before: Option<(Vec<Vec<char>>, usize, usize)>,
     /// Bytes that are no whole letter or sequence yet.
     open: Vec<u8>,
@@ -36,7 +37,7 @@ impl Vt {
         }
     }
 
-    /// Takes what a program writes.
+    /// Takes a program's output.
     pub fn take(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.open.push(*byte);
@@ -59,7 +60,7 @@ impl Vt {
     pub fn resize(&mut self, columns: usize, rows: usize) {
         let at = self.lines.len() - self.rows + self.row;
         let below = self.lines.len() - 1 - at;
-        // A lower screen loses what is below the cursor first.
+        // A lower screen first loses the lines below the cursor.
         self.lines.truncate(self.lines.len() - below.min(self.rows.saturating_sub(rows)));
         while self.lines.len() < rows {
             self.lines.push(Vec::new());

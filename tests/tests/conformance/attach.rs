@@ -1,4 +1,4 @@
-//! Attaching to what runs already, and leaving it as it was found.
+//! Attaching to running apps, and leaving them unchanged.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,9 +95,9 @@ fn looks_of(pids: &[i32]) -> Vec<Vec<String>> {
     pids.iter().map(|pid| look_of(*pid)).collect()
 }
 
-/// The played cluster has none: nobody starts anything on it but gantry.
+/// The fake cluster has no such apps: only gantry starts programs on it.
 #[test]
-fn what_others_run_has_daemons_beside_it_and_is_left_as_it_was() {
+fn a_foreign_app_gets_daemons_and_is_left_unchanged() {
     on_every_wlm(LIMIT, async |site| {
         let Some(mut others) = site.others() else { return };
         let before = looks_of(&others.ranks);
@@ -147,7 +147,7 @@ fn what_others_run_has_daemons_beside_it_and_is_left_as_it_was() {
 }
 
 #[test]
-fn what_others_run_is_ended_when_that_is_asked_for() {
+fn a_foreign_app_is_ended_on_request() {
     on_every_wlm(LIMIT, async |site| {
         let Some(mut others) = site.others() else { return };
         let app = attach(site, &others.target).await;
@@ -326,7 +326,7 @@ fn mpiexecs_pid_stands_for_its_ranks() {
 }
 
 #[test]
-fn what_cannot_be_attached_to_is_refused_with_its_reason() {
+fn an_invalid_target_is_refused_with_its_reason() {
     on_processes(LIMIT, async |site| {
         let mut gone = waiting(site, 1);
         let pid = gone[0].pid();

@@ -1,4 +1,4 @@
-//! Tool daemons: started beside the ranks, told where they are, heard, and ended.
+//! Tool daemons: started beside the ranks, with knowledge of their place, with output, and ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ async fn start(session: &Session, request: DaemonRequest) -> Daemon {
     started.unwrap_or_else(|error| panic!("start a daemon: {error}, hint {:?}", error.hint()))
 }
 
-/// What a daemon wrote, by host and stream, until it has ended everywhere.
+/// A daemon's output, by host and stream, until it has ended everywhere.
 async fn heard(daemon: &Daemon) -> BTreeMap<(String, Stream), String> {
     let mut texts = BTreeMap::<_, Vec<u8>>::new();
     let mut output = daemon.take_output().expect("the output");
@@ -50,7 +50,7 @@ async fn said(app: &App, daemon: &Daemon) -> Vec<Value> {
 }
 
 #[test]
-fn a_daemon_on_every_node_knows_what_the_frontend_knows() {
+fn a_daemon_on_every_node_agrees_with_the_frontend() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(site.spread(4, 8, &["/bin/true"])).await;
         let session = app.session(SOON).await.expect("a session");
@@ -218,7 +218,7 @@ fn much_output_of_a_daemon_is_neither_lost_nor_in_the_way_of_another() {
         let flood =
             DaemonRequest::new(programs::get("flood")).args(["5000000"]).output(DaemonOutput::Forward);
         let (stopped, read) = (start(&session, flood.clone()).await, start(&session, flood).await);
-        // Nobody reads the first one's while the second one's is read to its end.
+        // The first stream is not read while the second one is read to its end.
         let texts = heard(&read).await;
         assert!(texts.values().all(|text| text.len() == 5_000_000) && texts.len() == 2);
         let texts = heard(&stopped).await;
@@ -275,7 +275,7 @@ fn a_daemon_stays_when_ranks_run_and_gets_time_when_they_have_ended() {
     on_every_wlm_but("slurm by mpir", LIMIT, async |site| {
         let app = site.held(["-n", "2", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
-        // It sees the ranks' end by its own means, and then takes its time to write down what it has found.
+        // It notices the ranks' end itself, and then takes its time to write its results.
         let report = site.world.work_dir().join("report");
         let script = format!(
             "#!/bin/sh\nwhile [ -d /proc/$1 ]; do sleep 0.01; done\nsleep 0.3\necho found > {}\n",
@@ -330,7 +330,7 @@ fn a_daemon_that_ignores_sigterm_is_killed_after_its_grace() {
 }
 
 #[test]
-fn what_a_daemon_leaves_in_the_background_ends_with_the_app() {
+fn background_children_of_a_daemon_end_with_the_app() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(["-n", "1", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");

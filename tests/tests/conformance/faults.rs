@@ -38,7 +38,7 @@ fn in_state(site: &Site, state: State) -> (Tool, Vec<i32>) {
     (tool, all)
 }
 
-/// Waits until all of them are gone, on every node, and what had started them.
+/// Waits until all of them and all their children are gone, on every node.
 #[track_caller]
 fn assert_gone(site: &Site, all: Vec<i32>, state: State) {
     for pid in all {

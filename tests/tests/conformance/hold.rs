@@ -1,4 +1,4 @@
-//! Held: every rank stopped before its first instruction, as `/proc` has it and not as the product says; and let go.
+//! Held: every rank stopped before its first instruction, according to `/proc` and not to the product; and released.
 
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ fn a_held_rank_can_be_traced_by_anybody_and_release_leaves_it_to_its_tracer() {
         assert!(proc::is_alive(held[0]), "a traced rank is left to its tracer");
         debugger.close_stdin();
         debugger.wait(SOON);
-        // What becomes of it is the debugger's business: gdb leaves a process stopped that it found stopped.
+        // The debugger decides about the process: gdb leaves a process stopped that it found stopped.
         app.kill(SOON).await.expect("kill");
         app.close(SOON).await.expect("close");
     });

@@ -1,4 +1,4 @@
-//! A launch: what ranks are given, and how their ends are told.
+//! A launch: the environment of ranks, and reports of their ends.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use gantry_types::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Launches with its output as a stream, and gives what each rank wrote and the app's code.
+/// Launches with a stream of output, and returns each rank's output and the app's code.
 async fn outputs(site: &Site, request: LaunchRequest) -> (Vec<String>, i32) {
     let app = site.launch(request.output(OutputTo::Stream)).await;
     let texts = site.texts(&app).await;
@@ -47,7 +47,7 @@ fn ranks_run_and_are_where_the_app_says() {
 }
 
 #[test]
-fn ranks_are_told_who_they_are() {
+fn ranks_get_their_identity() {
     on_every_wlm(LIMIT, async |site| {
         let program = programs::get("say").display().to_string();
         let request = LaunchRequest::new(site.spread(2, 4, &[&program, "a b", "", "-n"]));
@@ -68,7 +68,7 @@ fn ranks_are_told_who_they_are() {
             expected("arg2", String::new());
             expected("arg3", "-n".to_owned());
             assert_eq!(app_of(text), app_of(&texts[0]));
-            // Ranks that Slurm has started know what Slurm tells them.
+            // Ranks that Slurm has started have Slurm's variables.
             assert!(
                 site.wlm() == "slurm"
                     || app_of(text).is_some_and(|app| app.parse::<gantry_types::id::AppId>().is_ok())
@@ -88,7 +88,7 @@ fn ranks_start_in_the_directory_and_environment_that_were_asked_for() {
         let other = site.world.runtime_dir().canonicalize().expect("a directory");
         let request = LaunchRequest::new(["-n", "2", &program]).cwd(&other);
         let request = request.env("GANTRY_MINE", "first").env("GANTRY_MINE", "a=b c");
-        // Who a rank is, is not for the tool to say.
+        // The tool must not set a rank's identity.
         let [number, ..] = site.rank_variables();
         let request = request.env(number, "77").env_string("GANTRY_EMPTY=").expect("a good string");
         let (texts, _) = outputs(site, request).await;
@@ -217,8 +217,8 @@ fn nodes_are_found_by_their_names() {
 }
 
 #[test]
-fn what_ranks_leave_in_the_background_ends_with_the_app() {
-    // srun waits for what holds its pipes, and its ranks have no mark by which agents beside them would find that.
+fn background_children_of_ranks_end_with_the_app() {
+    // srun waits for processes that hold its pipes, and its ranks have no mark for agents beside them.
     on_every_wlm_but("slurm by mpir", LIMIT, async |site| {
         let program = programs::get("fork_child").display().to_string();
         for how in ["", "session"] {
@@ -230,7 +230,7 @@ fn what_ranks_leave_in_the_background_ends_with_the_app() {
             assert_eq!(app.wait().await.expect("the end").code, 0);
             app.close(SOON).await.expect("close");
         }
-        // The leak check finds the children, in whatever session they are.
+        // The leak check finds the children, in any session.
         site.world.assert_nothing_left();
     });
 }

@@ -1,4 +1,4 @@
-//! Sessions: private storage on every node, what manifests put there, and that it goes.
+//! Sessions: private storage on every node, the files of manifests, and their removal.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -93,7 +93,7 @@ fn a_session_has_one_path_on_every_node() {
         let ends = daemon.wait().await;
         assert_eq!(ends.len(), 3, "{ends:?}");
         assert!(ends.iter().all(|(_, status)| status.code() == Some(0)), "{ends:?}");
-        // One machine plays the nodes: what one daemon of three still uses, no other node removes.
+        // One machine plays the nodes: a file that one of three daemons still uses is not removed by another node.
         let stays = session.manifest().exec_daemon(DaemonRequest::new("sleep").args(["1000"]), SOON);
         drop(stays.await.expect("daemons"));
         session.destroy(SOON).await.expect("destroy");
@@ -129,7 +129,7 @@ fn a_manifest_puts_everything_in_its_place() {
         assert_eq!(read(dirs.root.join("settings")), "a = b");
         assert_eq!(read(dirs.lib.join("plugins/one.so")), "one");
         assert_eq!(read(dirs.lib.join("plugins/deep/two.so")), "two");
-        // What was put there is removed with the session, and the originals are not.
+        // The session's files are removed with it, and the originals are not.
         session.destroy(SOON).await.expect("destroy");
         assert_eq!(fs::read_to_string(tool).expect("a file"), "#!/bin/sh\necho I am a tool\n");
         let original = site.world.work_dir().join("plugins/deep/two.so");
@@ -156,7 +156,7 @@ fn two_different_things_of_one_name_are_refused() {
         assert!(clash.hint().is_some());
         manifest.add_library(&two).expect("another place is another name");
         manifest.send(SOON).await.expect("send");
-        // And against what an earlier manifest has sent.
+        // And the files of an earlier manifest conflict, too.
         let mut later = session.manifest();
         assert_eq!(later.add_file(&two).expect_err("a clash").kind(), Kind::Invalid);
         later.add_file(&one).expect("the same again");
@@ -239,7 +239,7 @@ fn two_daemons_of_one_name_are_refused_and_one_can_run_twice() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_with_its_reason() {
+fn an_unusable_file_is_refused_with_its_reason() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(["-n", "1", "/bin/true"]).await;
         let (session, dirs) = open(&app).await;

@@ -56,7 +56,7 @@ fn a_signal_goes_to_some_ranks_and_to_no_others() {
         assert_eq!(ended, [1, 3, 4]);
         let all = pids(&app);
         assert!(proc::is_alive(all[0]) && proc::is_alive(all[2]));
-        // Whoever has ended is passed over; a rank that there never was is an error.
+        // Ended ranks are skipped; a rank that never existed is an error.
         app.signal(Signal::PROBE, None, SOON).await.expect("a probe");
         app.signal(Signal::TERM, Some(&"0-1".parse().expect("ranks")), SOON).await.expect("a signal");
         let error = app
@@ -88,7 +88,7 @@ fn a_stopped_app_goes_on_with_sigcont() {
 /// A stop that waits for a processor and a signal of a lower number would be taken in the other order.
 #[test]
 fn busy_ranks_stand_when_the_call_that_stops_them_returns() {
-    // They take all processors of this machine, and on a bed they would take them from everybody.
+    // They use all processors of this machine; on a bed they would disturb other tests.
     on_this_machine(LIMIT, async |site| {
         let program = programs::get("loop_forever").display().to_string();
         let app = site.launch(LaunchRequest::new(["-n", "32", &program, "spin"])).await;
@@ -104,7 +104,7 @@ fn busy_ranks_stand_when_the_call_that_stops_them_returns() {
 }
 
 #[test]
-fn a_signal_reaches_what_a_rank_has_forked() {
+fn a_signal_reaches_children_of_a_rank() {
     // srun has started its ranks, which get signals alone: `docs/src/reference/limits.md`.
     on_every_wlm_but("slurm by mpir", LIMIT, async |site| {
         let program = programs::get("fork_child").display().to_string();
@@ -158,7 +158,7 @@ fn an_app_that_is_let_go_runs_on_and_everything_is_cleaned_up_when_it_ends() {
         assert_eq!(seen.signal(Signal::TERM, None, SOON).await.expect_err("let go").kind(), Kind::Gone);
         assert_eq!(seen.wait().await.expect_err("let go").kind(), Kind::Gone);
         drop(session);
-        // A drop says nothing to anybody any more.
+        // A drop has no effect any more.
         assert!(ranks.iter().chain([&daemon]).all(|pid| proc::is_alive(*pid)));
         assert!(outside::exists(root.join("tmp")));
         for pid in &ranks {
@@ -171,7 +171,7 @@ fn an_app_that_is_let_go_runs_on_and_everything_is_cleaned_up_when_it_ends() {
 }
 
 #[test]
-fn a_held_app_that_is_let_go_stays_held_until_somebody_continues_it() {
+fn a_held_app_stays_held_after_detach_until_it_is_continued() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(["-n", "2", "/bin/true"]).await;
         let ranks = pids(&app);
@@ -216,7 +216,7 @@ fn handles_of_a_closed_app_answer_gone() {
         gone(filled.send(SOON).await.map(drop), "send");
         gone(session.destroy(SOON).await, "destroy");
         gone(daemon.signal(Signal::TERM, SOON).await, "a daemon's signal");
-        // What is known stays known.
+        // Known facts stay known.
         assert_eq!(seen.info().ranks.len(), 2);
         assert_eq!(seen.wait().await.expect("the end").code, 137);
         seen.gone().await;

@@ -13,11 +13,11 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Bytes of which no two neighbourhoods look alike.
 fn pattern(length: u32) -> Vec<u8> {
     let byte = |i: u32| u8::try_from((i.wrapping_mul(2_654_435_761) >> 23) & 0xff).unwrap_or(0);
-    // A launcher that says whose a line is cuts long ones, and ends the last one.
+    // A launcher that labels lines cuts long ones, and ends the last one.
     (1..=length).map(|i| if i % 64 == 0 || i == length { b'\n' } else { byte(i) }).collect()
 }
 
-/// What each rank writes on standard output, and then the app's end.
+/// The standard output of each rank, and the app's end.
 async fn collect(site: &Site, app: App) -> (Vec<Vec<u8>>, i32) {
     let texts = site.texts(&app).await;
     let code = app.wait().await.expect("the end").code;
@@ -101,7 +101,7 @@ fn a_held_rank_gets_its_input_when_it_runs() {
 }
 
 #[test]
-fn input_that_nobody_reads_stops_nothing() {
+fn input_without_a_reader_stops_nothing() {
     on_every_wlm(LIMIT, async |site| {
         let path = site.world.work_dir().join("input");
         std::fs::write(&path, pattern(3_000_000)).expect("a file");
@@ -146,7 +146,7 @@ fn output_goes_to_the_descriptors_that_were_given() {
 fn much_output_of_many_ranks_is_neither_lost_nor_torn() {
     on_every_wlm(2 * LIMIT, async |site| {
         const BYTES: usize = 2_000_000;
-        /// What the program makes of them.
+        /// The program's result for them.
         const LINE: usize = 64;
         let program = programs::get("flood").display().to_string();
         let request = LaunchRequest::new(["-n", "4", &program, &BYTES.to_string()]).output(OutputTo::Stream);
@@ -182,9 +182,9 @@ fn a_reader_that_is_slow_stops_the_writers_and_one_that_goes_away_frees_them() {
 fn descriptors_whose_reader_is_gone_stop_nothing() {
     on_every_wlm(LIMIT, async |site| {
         let (mut theirs, ours) = std::io::pipe().expect("a pipe");
-        let (_, nobody) = std::io::pipe().expect("a pipe");
+        let (_, closed) = std::io::pipe().expect("a pipe");
         let program = programs::get("flood").display().to_string();
-        let output = OutputTo::Fds { stdout: ours.into(), stderr: nobody.into() };
+        let output = OutputTo::Fds { stdout: ours.into(), stderr: closed.into() };
         let app = site.launch(LaunchRequest::new(["-n", "2", &program, "3000000"]).output(output)).await;
         let mut few = [0; 100];
         theirs.read_exact(&mut few).expect("some output");

@@ -18,7 +18,7 @@ use syn::{
 /// Through how many functions a text is followed to the one that makes an error of it.
 const DEEPEST: usize = 2;
 
-/// What makes an error: the end of its path, the argument with the text, and whether a hint comes with it.
+/// Constructors of errors: the end of the path, the argument with the text, and whether a hint comes with it.
 const MAKERS: [(&str, &str, usize, bool); 12] = [
     ("Failure", "new", 1, false),
     ("Error", "invalid", 0, false),
@@ -34,7 +34,7 @@ const MAKERS: [(&str, &str, usize, bool); 12] = [
     ("Error", "custom", 0, false),
 ];
 
-/// The text of an error. What differs stands in braces.
+/// The text of an error, with variable parts in braces.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ErrorText {
     /// The source, from the root of the repository.
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         self.constants.get(name).map(|text| vec![Origin::Literal(text.clone())]).unwrap_or_default()
     }
 
-    /// The text of `format!`; if it has no words, that of what it is made of.
+    /// The text of `format!`; if it has no words, the texts of its arguments.
     fn template(&self, mac: &syn::Macro) -> Vec<Origin> {
         let is_text = mac.path.segments.last().is_some_and(|last| {
             last.ident == "format" || last.ident == "format_args" || last.ident == "concat"

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::error_texts::{ErrorText, error_texts};
 use super::{code_words, workspace};
 
-/// Files whose texts stand within another message, and a part of that message, which has a row.
+/// Files whose texts stand within another message, and a part of that message that has a row.
 const PARTS: [(&str, &str); 13] = [
     ("frontend/src/procgroup/xml/tree.rs", "text outside of the message"),
     ("frontend/src/staging/elf/unfit.rs", "invalid ELF header"),
@@ -24,7 +24,8 @@ const PARTS: [(&str, &str); 13] = [
     ("wlm/src/slurm/multi_prog.rs", "of the file with programs"),
 ];
 
-/// Texts with neither a hint nor a row: what differs in them says all, or they are too short to be found on a page. No more may be added.
+/// Texts with neither a hint nor a row: their variable part is the message, or they are too short to be found on a
+/// page. No more may be added.
 const WITHOUT_REMEDY: [&str; 8] = [
     "no command",
     "{name} is '{value}', which is {wanted}",

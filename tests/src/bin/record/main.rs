@@ -27,7 +27,7 @@ const TYPED: Duration = Duration::from_millis(110);
 const READ: Duration = Duration::from_millis(1500);
 const LONG: Duration = Duration::from_millis(2600);
 
-/// What the ranks run.
+/// The ranks' program.
 const SOLVER: &str = "#include <stdio.h>
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ int main(void)
 }
 ";
 
-/// Both terminals, and what was seen on them so far.
+/// Both terminals, and their content so far.
 struct Session {
     panes: [Terminal; 2],
     frames: Vec<Frame>,
@@ -74,7 +74,7 @@ impl Session {
         Self { panes, frames: Vec::new(), folder: folder.to_owned() }
     }
 
-    /// Keeps what is on the screens for so long.
+    /// Records the screens for this long.
     fn keep(&mut self, time: Duration) {
         let screens = [0, 1].map(|pane| {
             let text = self.panes[pane].text().replace(&self.folder, SHOWN_FOLDER);
@@ -100,7 +100,7 @@ impl Session {
         self.panes[pane].type_text("\n");
     }
 
-    /// Waits for a text, in gdb for the prompt below it, and keeps what is there then for so long.
+    /// Waits for a text, in gdb for the prompt below it, and records the screens then for this long.
     fn wait(&mut self, pane: usize, text: &str, time: Duration) -> String {
         let is_asked = |seen: &str| pane == 0 || seen.trim_end().ends_with("(gdb)");
         let seen = self.panes[pane].wait_for(text, SOON, |seen| seen.contains(text) && is_asked(seen));
@@ -115,7 +115,7 @@ fn main() {
     fs::write(world.work_dir().join("solver.c"), SOLVER).expect("a file");
     let compiled = world.command("cc").args(["-g", "-o", "solver", "solver.c"]).status();
     assert!(compiled.is_ok_and(|status| status.success()), "cc fails");
-    // Without the marks around what is pasted, which no reader wants to see.
+    // Leave out the marks around pasted text.
     fs::write(world.work_dir().join("inputrc"), "set enable-bracketed-paste off\n").expect("a file");
     // Without the debug information of the system's libraries, which one machine has and another has not.
     fs::write(world.work_dir().join(".gdbinit"), "set debug-file-directory /nonexistent\n").expect("a file");
@@ -144,7 +144,7 @@ fn main() {
     session.wait(1, "detached", READ);
     session.panes[0].type_text("\n");
     session.panes[0].wait_text("released", SOON);
-    // In whatever order they come.
+    // In any order.
     for rank in 0..4 {
         session.panes[0].wait_text(&format!("rank {rank}:"), SOON);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What was on both screens for some time.
+/// The content of both screens for some time.
 #[derive(Debug)]
 pub(super) struct Frame {
     /// The lines of each.
@@ -85,7 +85,7 @@ fn lines_of(frames: &[Frame], pane: usize, row: usize, y: usize) -> Vec<Line<'_>
     found
 }
 
-/// What all texts look like, and when each is seen.
+/// The style of all texts, and when each is visible.
 fn style(lines: &[Line], whole: Duration) -> String {
     let mut css = String::from(
         "<style>\ntext{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre;fill:#d5dae1}\n\
@@ -112,7 +112,7 @@ fn style(lines: &[Line], whole: Duration) -> String {
             whole.as_secs_f64()
         );
     }
-    // Who wants no motion sees the end.
+    // Readers with reduced motion see the last frame.
     let last: Vec<String> = lines
         .iter()
         .enumerate()
@@ -124,7 +124,7 @@ fn style(lines: &[Line], whole: Duration) -> String {
         + "{visibility:hidden}}\n</style>\n"
 }
 
-/// How a line looks, by what it says.
+/// The style of a line, by its text.
 fn kind_of(text: &str) -> &'static str {
     if text.starts_with("$ ") || text.starts_with("(gdb) ") {
         "typed"
