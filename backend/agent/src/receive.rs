@@ -118,12 +118,11 @@ impl Receives {
         self.coming.insert(stream, Coming { session, pieces: Some(pieces), cut, ended: Ended(ended) });
     }
 
-    /// Takes the next bytes of a stream; gives them back where they belong to no archive.
-    pub(crate) fn take(&mut self, mut piece: Piece) -> Option<Piece> {
-        let Some(coming) = self.coming.get_mut(&piece.stream) else { return Some(piece) };
+    /// Takes the next bytes of a stream. Those of an archive that was refused, or of a session that is closed, are dropped.
+    pub(crate) fn take(&mut self, mut piece: Piece) {
+        let Some(coming) = self.coming.get_mut(&piece.stream) else { return };
         if let Some(why) = piece.aborted.take() {
-            coming.cut_off(why);
-            return None;
+            return coming.cut_off(why);
         }
         let last = piece.last;
         if let Some(pieces) = &coming.pieces {
@@ -133,7 +132,6 @@ impl Receives {
         if last {
             coming.pieces = None;
         }
-        None
     }
 
     /// Cuts off what comes for this session, or for all.

@@ -243,9 +243,9 @@ impl Storage {
         self.receives.begin(announced, dirs, Arc::clone(&state.settling), done);
     }
 
-    /// Takes the next bytes of an archive; gives them back where they belong to none.
-    pub(crate) fn take_piece(&mut self, piece: Piece) -> Option<Piece> {
-        self.receives.take(piece)
+    /// Takes the next bytes of an archive.
+    pub(crate) fn take_piece(&mut self, piece: Piece) {
+        self.receives.take(piece);
     }
 
     /// Nobody sends any more: what is still to come, does not.

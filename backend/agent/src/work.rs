@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::unpack::Limits;
-use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
+use gantry_shared::wire::message::{Answer, Consumer, Notice, Order, Ticket};
 use gantry_types::error::Failure;
 use gantry_types::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
 use gantry_types::rank_set::RankSet;
@@ -422,9 +422,12 @@ impl Agent {
     }
 
     fn take_piece(&mut self, piece: crate::overlay::Piece) {
-        let Some(piece) = self.storage.take_piece(piece) else { return };
-        let Some(piece) = self.up.channel(|hub| hub.take_piece(piece)) else { return };
-        let answered = self.rendezvous.take_piece(piece).unwrap_or_else(|piece| self.bulk.take(&piece));
+        let answered = match piece.consumer {
+            Consumer::Session => return self.storage.take_piece(piece),
+            Consumer::Channel => return self.up.channel(|hub| hub.take_piece(piece)),
+            Consumer::Rendezvous => self.rendezvous.take_piece(piece),
+            Consumer::Sink => self.bulk.take(&piece),
+        };
         if let Some((request, answer)) = answered {
             self.answer(request, answer);
         }

@@ -401,8 +401,8 @@ impl Core {
                 self.happened(Happening::DaemonExited(node, daemon, status));
             }
             Notice::Output { source, stream, bytes } => {
-                let host = self.state().host(node);
-                self.outputs.deliver(self.app, node, host, source, stream, bytes.0);
+                let origin = || (self.app, self.state().host(node));
+                self.outputs.deliver(node, origin, source, stream, bytes.0);
             }
             Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
             Notice::Rendezvous(RendezvousNotice::Link { link, word }) => self.take_link(node, link, word),

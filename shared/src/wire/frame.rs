@@ -87,6 +87,12 @@ pub fn encode_body<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameErr
     Ok(body)
 }
 
+/// How many bytes the body of `value` has, also where that is more than a frame may have. Nothing is written; 0 for what cannot be encoded.
+#[must_use]
+pub fn count_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
+    postcard::experimental::serialized_size(value).unwrap_or(0)
+}
+
 /// Appends the frame of `value` to `onto`. On an error `onto` is as it was.
 ///
 /// # Errors

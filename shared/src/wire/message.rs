@@ -263,17 +263,30 @@ pub enum Order {
 }
 
 impl Order {
-    /// The stream of bulk data that this announces to whoever is to take it.
+    /// The stream of bulk data that this announces, and the part of the agent that takes it.
     #[must_use]
-    pub fn announces(&self) -> Option<u64> {
+    pub fn announces(&self) -> Option<(u64, Consumer)> {
         match self {
-            Self::Receive { stream, .. }
-            | Self::Sink { stream }
-            | Self::Rendezvous(RendezvousOrder::Stream { stream, .. })
-            | Self::Channel(ChannelOrder::Stream { stream, .. }) => Some(*stream),
+            Self::Receive { stream, .. } => Some((*stream, Consumer::Session)),
+            Self::Sink { stream } => Some((*stream, Consumer::Sink)),
+            Self::Rendezvous(RendezvousOrder::Stream { stream, .. }) => Some((*stream, Consumer::Rendezvous)),
+            Self::Channel(ChannelOrder::Stream { stream, .. }) => Some((*stream, Consumer::Channel)),
             _ => None,
         }
     }
+}
+
+/// The part of an agent that takes a stream of bulk data. The order that announces the stream decides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consumer {
+    /// A session's storage: [`Order::Receive`].
+    Session,
+    /// The counter of [`Order::Sink`].
+    Sink,
+    /// Ranks that wait for an aggregate.
+    Rendezvous,
+    /// Daemons that get a large message.
+    Channel,
 }
 
 /// A program and its surroundings.

@@ -200,9 +200,9 @@ impl Hub {
         done.into_iter().for_each(|receipt| self.delivered(receipt, Ok(())));
     }
 
-    /// The next bytes of a bulk stream that is a message; gives back what is not.
-    pub(crate) fn take_piece(&mut self, piece: Piece) -> Option<Piece> {
-        let Some(takers) = self.streams.get(&piece.stream) else { return Some(piece) };
+    /// The next bytes of a bulk stream that is a message.
+    pub(crate) fn take_piece(&mut self, piece: Piece) {
+        let Some(takers) = self.streams.get(&piece.stream) else { return };
         let takers = takers.clone();
         let stream = piece.stream;
         if piece.last || piece.aborted.is_some() {
@@ -216,7 +216,7 @@ impl Hub {
                 }
                 self.pump(daemon);
             }
-            return None;
+            return;
         }
         let piece = Arc::new(piece);
         for daemon in takers {
@@ -225,7 +225,6 @@ impl Hub {
             }
             self.pump(daemon);
         }
-        None
     }
 
     /// A daemon will be started: from now on it is a member.

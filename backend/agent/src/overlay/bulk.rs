@@ -1,6 +1,6 @@
 //! What a node makes of bulk data that is meant for it.
 
-use gantry_shared::wire::message::Answer;
+use gantry_shared::wire::message::{Answer, Consumer};
 use gantry_types::error::Failure;
 use gantry_types::id::RequestId;
 use tokio::sync::OwnedSemaphorePermit;
@@ -15,6 +15,8 @@ use super::gather::Reply;
 pub(crate) struct Piece {
     /// The stream's number.
     pub(crate) stream: u64,
+    /// Who takes the stream.
+    pub(crate) consumer: Consumer,
     /// The bytes.
     pub(crate) plain: Vec<u8>,
     /// Whether the stream ends with them, and all of it is there.
@@ -26,8 +28,8 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub(super) fn aborted(stream: u64, why: Failure) -> Self {
-        Self { stream, plain: Vec::new(), last: false, aborted: Some(why), _room: None }
+    pub(super) fn aborted(stream: u64, consumer: Consumer, why: Failure) -> Self {
+        Self { stream, consumer, plain: Vec::new(), last: false, aborted: Some(why), _room: None }
     }
 }
 
@@ -35,7 +37,8 @@ impl Piece {
 impl Piece {
     /// The next bytes of a stream, out of nowhere.
     pub(crate) fn of(stream: u64, plain: &[u8], last: bool) -> Self {
-        Self { stream, plain: plain.to_vec(), last, aborted: None, _room: None }
+        let (consumer, plain) = (Consumer::Sink, plain.to_vec());
+        Self { stream, consumer, plain, last, aborted: None, _room: None }
     }
 }
 
@@ -80,32 +83,28 @@ mod tests {
 
     use super::*;
 
-    fn piece(stream: u64, plain: &[u8], last: bool) -> Piece {
-        Piece { stream, plain: plain.to_vec(), last, aborted: None, _room: None }
-    }
-
     #[test]
     fn a_stream_is_answered_at_its_end_with_length_and_hash() {
         let mut bulk = BulkReceiver::default();
         bulk.expect(1, Some(RequestId(5)));
         bulk.expect(2, None);
-        assert!(bulk.take(&piece(1, b"some ", false)).is_none());
-        assert!(bulk.take(&piece(3, b"other", true)).is_none());
-        let (request, answer) = bulk.take(&piece(1, b"bytes", true)).unwrap();
+        assert!(bulk.take(&Piece::of(1, b"some ", false)).is_none());
+        assert!(bulk.take(&Piece::of(3, b"other", true)).is_none());
+        let (request, answer) = bulk.take(&Piece::of(1, b"bytes", true)).unwrap();
         let hash = *blake3::hash(b"some bytes").as_bytes();
         assert_eq!((request, answer), (Some(RequestId(5)), Ok(Answer::Received { bytes: 10, hash })));
-        assert!(bulk.take(&piece(1, b"", true)).is_none());
-        assert!(bulk.take(&piece(2, b"", true)).is_some());
+        assert!(bulk.take(&Piece::of(1, b"", true)).is_none());
+        assert!(bulk.take(&Piece::of(2, b"", true)).is_some());
     }
 
     #[test]
     fn an_aborted_stream_is_answered_with_the_reason_and_forgotten() {
         let mut bulk = BulkReceiver::default();
         bulk.expect(1, Some(RequestId(5)));
-        assert!(bulk.take(&piece(1, b"some", false)).is_none());
+        assert!(bulk.take(&Piece::of(1, b"some", false)).is_none());
         let why = Failure::new(Kind::Gone, "given up");
-        let (request, answer) = bulk.take(&Piece::aborted(1, why.clone())).unwrap();
+        let (request, answer) = bulk.take(&Piece::aborted(1, Consumer::Sink, why.clone())).unwrap();
         assert_eq!((request, answer), (Some(RequestId(5)), Err(why)));
-        assert!(bulk.take(&piece(1, b"", true)).is_none());
+        assert!(bulk.take(&Piece::of(1, b"", true)).is_none());
     }
 }

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use super::bulk::Piece;
 use super::feeding::{self, Event, Link};
 use super::input::Input;
-use super::relay::SharedRelay;
+use super::relay::{Announced, SharedRelay};
 
 /// Pieces of a stream that this agent may have before it, untaken.
 const OWN_PIECES: usize = 4;
@@ -79,8 +79,9 @@ impl Drop for Outlet {
 #[derive(Debug)]
 struct Own {
     wanted: bool,
-    announced: Option<oneshot::Receiver<Option<RequestId>>>,
-    request: Option<RequestId>,
+    /// Comes with the order that the stream is for.
+    coming: Option<oneshot::Receiver<Announced>>,
+    announced: Option<Announced>,
     room: Arc<Semaphore>,
 }
 
@@ -92,13 +93,13 @@ impl Flow {
         seat: BulkSeat,
         request: Option<RequestId>,
         (events, mut happened): Events,
-        announced: oneshot::Receiver<Option<RequestId>>,
+        announced: oneshot::Receiver<Announced>,
         ended: oneshot::Receiver<Failure>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let own = Own {
             wanted: seat.own,
-            announced: Some(announced),
-            request: None,
+            coming: Some(announced),
+            announced: None,
             room: Arc::new(Semaphore::new(OWN_PIECES)),
         };
         let opener = BulkOpener::new(BulkKey::derive(&context.secret, stream), u64::MAX);
@@ -235,9 +236,7 @@ impl Flow {
 
     /// Hands a piece to the agent. False: it takes nothing any more, and that has been answered.
     async fn give_own(&mut self, plain: Vec<u8>, last: bool) -> bool {
-        if !self.own.hear().await {
-            return false;
-        }
+        let Some(Announced { request, consumer }) = self.own.hear().await else { return false };
         let stall = self.context.stall;
         let room = tokio::select! {
             biased;
@@ -248,13 +247,13 @@ impl Flow {
             let why = format!("take bulk data: it accepted none for {} s", stall.as_secs_f32());
             let why = Failure::new(Kind::TimedOut, why).with_hint("check the node's file system");
             let mut relay = self.context.relay.lock();
-            if let Some(request) = self.own.request {
+            if let Some(request) = request {
                 relay.answer(request, Err(why.clone()));
             }
-            relay.give(Input::Bulk(Piece::aborted(self.stream, why)));
+            relay.give(Input::Bulk(Piece::aborted(self.stream, consumer, why)));
             return false;
         };
-        let piece = Piece { stream: self.stream, plain, last, aborted: None, _room: room };
+        let piece = Piece { stream: self.stream, consumer, plain, last, aborted: None, _room: room };
         self.context.relay.lock().give(Input::Bulk(piece));
         true
     }
@@ -304,8 +303,10 @@ impl Flow {
         if let Some(feeder) = self.feeder.take() {
             feeder.writer.abort();
         }
-        if self.own.wanted && self.own.hear().await {
-            let piece = Piece::aborted(self.stream, why.clone());
+        if self.own.wanted
+            && let Some(announced) = self.own.hear().await
+        {
+            let piece = Piece::aborted(self.stream, announced.consumer, why.clone());
             self.context.relay.lock().give(Input::Bulk(piece));
         }
     }
@@ -326,15 +327,12 @@ impl Flow {
 }
 
 impl Own {
-    /// Waits until the agent knows what the stream is for. False: it never will.
-    async fn hear(&mut self) -> bool {
-        if let Some(announced) = &mut self.announced {
-            match announced.await {
-                Ok(request) => self.request = request,
-                Err(_forgotten) => return false,
-            }
-            self.announced = None;
+    /// Waits until the agent knows what the stream is for. None: it never will.
+    async fn hear(&mut self) -> Option<Announced> {
+        if let Some(coming) = &mut self.coming {
+            self.announced = coming.await.ok();
+            self.coming = None;
         }
-        true
+        self.announced
     }
 }

@@ -45,7 +45,7 @@ fn take_frame(body: Vec<u8>, streams: &Streams) -> Result<(), String> {
     let own = streams.relay().lock().pass_down(down, body);
     match own {
         None => {}
-        Some(OwnPart::Announced { stream, request }) => streams.announce(stream, request),
+        Some(OwnPart::Announced { stream, announced }) => streams.announce(stream, announced),
         Some(OwnPart::Bulk { request, order: BulkOrder::Link { stream, seats } }) => {
             // What is for others has been passed on to them.
             for seat in seats {

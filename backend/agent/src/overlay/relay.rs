@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_link::queue::LinkQueue;
-use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder};
+use gantry_shared::wire::channel::ChannelNotice;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{Answer, BulkCount, BulkOrder, BulkSeat, Down, Notice, Order, To, Up};
+use gantry_shared::wire::message::{
+    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, Notice, Order, To, Up,
+};
 use gantry_shared::wire::tree::Tree;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, RequestId};
@@ -114,9 +116,17 @@ pub(super) struct Links {
 #[derive(Debug)]
 pub(super) enum OwnPart {
     /// The agent has been told what a stream is for.
-    Announced { stream: u64, request: Option<RequestId> },
+    Announced { stream: u64, announced: Announced },
     /// It is about a stream itself.
     Bulk { request: Option<RequestId>, order: BulkOrder },
+}
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Announced {
+    /// The order that is answered at the stream's end.
+    pub(super) request: Option<RequestId>,
+    pub(super) consumer: Consumer,
 }
 
 /// All that this agent knows of the tree.
@@ -223,6 +233,10 @@ impl Relay {
             self.gatherings.expect(request, asked.difference(&self.away));
             self.answer_for(request, &asked.intersection(&self.left));
         }
+        let announced = order.announces().filter(|_| own).map(|(stream, consumer)| OwnPart::Announced {
+            stream,
+            announced: Announced { request, consumer },
+        });
         match order {
             Order::Bulk(BulkOrder::Link { stream, seats }) => {
                 self.pass_seats(request, &to, stream, &seats);
@@ -231,17 +245,13 @@ impl Relay {
             }
             Order::Channel(order) => {
                 self.send_to_children(&to, &body.into());
-                let announced = match &order {
-                    ChannelOrder::Stream { stream, .. } if own => Some(*stream),
-                    _ => None,
-                };
                 let away = self.left.clone();
                 self.channel(|hub| hub.obey(request, order, own, &away));
-                announced.map(|stream| OwnPart::Announced { stream, request })
+                announced
             }
             order => {
                 self.send_to_children(&to, &body.into());
-                if own { self.take_own(request, order) } else { None }
+                if own { self.take_own(request, order).or(announced) } else { None }
             }
         }
     }
@@ -328,9 +338,8 @@ impl Relay {
                 None
             }
             order => {
-                let announced = order.announces();
                 self.give(Input::Order { request, order });
-                announced.map(|stream| OwnPart::Announced { stream, request })
+                None
             }
         }
     }
@@ -458,15 +467,8 @@ impl Relay {
     pub(super) fn answer(&mut self, request: RequestId, reply: Reply) {
         let node = self.place.node;
         let nodes = NodeSet::from_range(node..=node);
-        let mut answers = vec![(nodes.clone(), reply)];
-        let bytes = match frame::encode_body(&answers) {
-            Ok(body) => body.len(),
-            Err(error) => {
-                answers =
-                    vec![(nodes, Err(Failure::new(Kind::Invalid, format!("send the answer: {error}"))))];
-                0
-            }
-        };
+        let answers = vec![(nodes, reply)];
+        let bytes = frame::count_bytes(&answers);
         self.gather(request, answers, bytes, None);
     }
 
@@ -530,7 +532,13 @@ impl Relay {
 
     fn send_batches(&mut self, batches: Vec<Batch>) {
         for Batch { request, answers, room } in batches {
-            match frame::encode_body(&Up::Answers { request, answers }) {
+            // One that is too large for a frame is alone in its batch.
+            let nodes = answers.iter().fold(NodeSet::default(), |all, (nodes, _)| all.union(nodes));
+            let body = frame::encode_body(&Up::Answers { request, answers }).or_else(|error| {
+                let why = Failure::new(Kind::Invalid, format!("send the answer: {error}"));
+                frame::encode_body(&Up::Answers { request, answers: vec![(nodes, Err(why))] })
+            });
+            match body {
                 Ok(body) => self.send_up(body.into(), room),
                 Err(error) => tracing::warn!(%error, "answers were not sent"),
             }

@@ -21,7 +21,7 @@ use super::bulk::Piece;
 use super::feeding::{Event, LINK_TIME};
 use super::flow::{Flow, FlowContext};
 use super::input::Input;
-use super::relay::SharedRelay;
+use super::relay::{Announced, SharedRelay};
 use crate::heap;
 
 /// Streams that may be under way at once. The oldest go first; the frontend ends those that it gives up.
@@ -53,7 +53,7 @@ struct Open {
 struct Stream {
     stream: u64,
     events: mpsc::UnboundedSender<Event>,
-    announced: Option<oneshot::Sender<Option<RequestId>>>,
+    announced: Option<oneshot::Sender<Announced>>,
     end: oneshot::Sender<Failure>,
 }
 
@@ -116,12 +116,12 @@ impl Streams {
     }
 
     /// The order that announces a stream to this agent has been given to it.
-    pub(super) fn announce(&self, stream: u64, request: Option<RequestId>) {
-        let announced = self.lock().find(stream).and_then(|stream| stream.announced.take());
+    pub(super) fn announce(&self, stream: u64, announced: Announced) {
+        let waiting = self.lock().find(stream).and_then(|stream| stream.announced.take());
         // A stream that failed before waits to say so; one that is not known at all never will come.
-        if announced.is_none_or(|announced| announced.send(request).is_err()) {
+        if waiting.is_none_or(|waiting| waiting.send(announced).is_err()) {
             let why = Failure::new(Kind::Lost, "take bulk data: the path to this node is lost");
-            self.relay().lock().give(Input::Bulk(Piece::aborted(stream, why)));
+            self.relay().lock().give(Input::Bulk(Piece::aborted(stream, announced.consumer, why)));
         }
     }
 

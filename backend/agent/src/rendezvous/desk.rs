@@ -240,16 +240,13 @@ impl Desk {
         }
     }
 
-    /// Takes the next bytes of bulk data that comes for somebody here; gives back what is for somebody else. At the end: the answer to its order.
-    #[expect(clippy::type_complexity, reason = "an answer with its number, or what is not for us")]
+    /// Takes the next bytes of bulk data that comes for a process here. At the end: the answer to its order.
     pub(crate) fn take_piece(
         &mut self,
         mut piece: Piece,
-    ) -> Result<Option<(Option<RequestId>, Result<Answer, Failure>)>, Piece> {
-        let Some(at) = self.streams.iter().position(|(stream, _)| *stream == piece.stream) else {
-            return Err(piece);
-        };
-        let Some((_, coming)) = self.streams.get_mut(at) else { return Err(piece) };
+    ) -> Option<(Option<RequestId>, Result<Answer, Failure>)> {
+        let at = self.streams.iter().position(|(stream, _)| *stream == piece.stream)?;
+        let (_, coming) = self.streams.get_mut(at)?;
         if coming.data.is_empty() {
             // The first one is often all.
             coming.data = std::mem::take(&mut piece.plain);
@@ -258,7 +255,7 @@ impl Desk {
         }
         let too_many = coming.data.len() as u64 > coming.bytes;
         if !piece.last && piece.aborted.is_none() && !too_many {
-            return Ok(None);
+            return None;
         }
         let (_, Coming { key, bytes, request, data }) = self.streams.swap_remove(at);
         let whole = data.len() as u64 == bytes;
@@ -271,7 +268,7 @@ impl Desk {
             None => (Ok(Arc::new(data)), Ok(Answer::Done)),
         };
         self.got(key, outcome);
-        Ok(Some((request, answer)))
+        Some((request, answer))
     }
 
     fn got(&mut self, key: Key, outcome: Result<Arc<Vec<u8>>, Refusal>) {

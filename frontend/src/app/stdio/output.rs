@@ -104,12 +104,11 @@ impl Outputs {
         spawned.map(drop)
     }
 
-    /// Hands a piece to its group's sink. Without one it is dropped, and its credit given back.
+    /// Hands a piece to its group's sink. Without one it is dropped, and its credit given back; `origin` is asked for when there is one.
     pub(crate) fn deliver(
         &self,
-        app: AppId,
         node: NodeId,
-        host: String,
+        origin: impl FnOnce() -> (AppId, String),
         source: Source,
         stream: Stream,
         bytes: Vec<u8>,
@@ -138,6 +137,7 @@ impl Outputs {
             }
             return;
         }
+        let (app, host) = origin();
         let output = Output { app, rank, daemon, host, stream, data: Data(bytes) };
         if sink.to.send(Piece { node, output }).is_err() {
             sinks.remove(&group);
