@@ -60,9 +60,9 @@ impl Daemon {
         deadline: Instant,
     ) -> Result<Self> {
         let id = order.daemon;
-        // Two streams of every process. The sink stands before the first byte can come.
-        let open = || nodes.iter().map(|node| (node, 2)).collect();
-        let output = (order.output == DaemonOutput::Forward).then(|| core.outputs.stream(Some(id), open()));
+        // The sink stands before the first byte can come.
+        let forwards = order.output == DaemonOutput::Forward;
+        let output = forwards.then(|| core.outputs.stream(Some(id), nodes.clone()));
         let start = Start { core, id, nodes, over: false };
         let order = Order::StartDaemon(order);
         let answers = core.ask(&start.nodes, order, "starting a daemon", deadline).await?;

@@ -6,7 +6,7 @@ use gantry_link::link::{LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Blob, Down, OUTPUT_WINDOW_BYTES, Order, Program, Seat, StartRanks, Ticket, To,
+    Down, FlowId, OUTPUT_WINDOW_BYTES, Order, Program, Seat, StartRanks, Ticket, To, Word,
 };
 use gantry_types::id::{AppId, NodeId, Rank, RequestId};
 use gantry_types::launch::Bind;
@@ -68,7 +68,8 @@ pub async fn overrun_input(world: &World) -> LinkError {
         .await;
     reader.next().await.expect("an answer");
     for _ in 0..2 * OUTPUT_WINDOW_BYTES / PIECE_BYTES {
-        let order = Order::Stdin { rank: Rank(0), bytes: Blob(vec![0; PIECE_BYTES as usize]) };
+        let (flow, word) = (FlowId::Input(Rank(0)), Word::data(vec![0; PIECE_BYTES as usize]));
+        let order = Order::Flow { flow, word };
         say(&mut writer, &Down { request: None, to: To::All, order }).await;
     }
     loop {

@@ -196,7 +196,7 @@ fn a_node_that_sends_the_exit_of_a_daemon_that_it_has_not_is_lost() {
 
 #[test]
 fn a_node_that_takes_standard_input_that_was_not_sent_is_lost() {
-    lies("lie-stdin", "acknowledged standard input of rank 1, which was sent none");
+    lies("lie-stdin", "spoke on standard input of rank 1, for which it was not asked");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_node_that_contributes_to_nothing_is_lost() {
 #[test]
 fn a_node_that_sends_output_unasked_is_lost() {
     // The tool has launched without output.
-    lies("flood-output", "sent output of rank 1, for which it was not asked");
+    lies("flood-output", "spoke on output of its ranks, for which it was not asked");
 }
 
 /// As [`lies`], of output for which the tool has asked and which it does not read.
@@ -252,22 +252,36 @@ fn lies_in_output(mode: &'static str, said: &'static str) {
 
 #[test]
 fn a_node_that_sends_output_beyond_its_window_is_lost() {
-    lies_in_output("flood-output", "overran its window for output of rank 1: ");
+    lies_in_output("flood-output", "overran its window for output of its ranks: ");
 }
 
 #[test]
 fn a_node_that_sends_output_in_more_pieces_than_its_window_has_room_for_is_lost() {
-    lies_in_output("flood-small-output", "overran its window for output of rank 1: ");
+    lies_in_output("flood-small-output", "overran its window for output of its ranks: ");
 }
 
 #[test]
 fn a_node_that_ends_an_output_twice_is_lost() {
-    lies_in_output("replay-output-end", "sent output of rank 1 after its end");
+    lies_in_output("replay-output-end", "spoke on output of its ranks, which is not open");
 }
 
 #[test]
 fn a_node_that_sends_items_beyond_its_window_is_lost() {
     lies("flood-items", "overran its window for rendezvous items: 131072 bytes where 0 were left");
+}
+
+#[test]
+fn a_node_whose_flow_cannot_be_read_is_lost_and_the_agents_that_passed_it_on_are_not() {
+    within(LIMIT, || {
+        let mut scene = Scene::launched("lie-in-no-language", Shape::Chain, 3);
+        scene.go();
+        let (hosts, reason) = scene.lost();
+        assert_eq!(hosts, [scene.host.as_str()]);
+        let said = "sent a word of a flow that cannot be read: its link was closed";
+        assert_eq!(reason, format!("{} {said}", scene.host));
+        scene.hostile_is_cut_off();
+        scene.others_go_on(3);
+    });
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::unpack::Limits;
-use gantry_shared::wire::message::{Answer, Consumer, Notice, Order, Ticket};
+use gantry_shared::wire::message::{Answer, Consumer, FlowId, Notice, Order, Ticket, Word};
 use gantry_types::error::Failure;
 use gantry_types::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
 use gantry_types::rank_set::RankSet;
@@ -35,7 +35,7 @@ use crate::receive::Announced;
 use crate::rendezvous::service::Owed;
 use crate::rendezvous::{self, Desk, Socket};
 use crate::service::{AppFacts, View};
-use crate::stdio::{Credits, Input, OpenStreams};
+use crate::stdio::{Input, OpenStreams, Outputs};
 use crate::storage::{Storage, Where};
 
 /// How long a rank's or a daemon's end waits for the rest of its output before it is told: something may still hold the pipe open.
@@ -141,7 +141,7 @@ pub(crate) struct Agent {
     ranks: Ranks,
     daemons: Daemons,
     storage: Storage,
-    credits: Credits,
+    outputs: Outputs,
     stdin: BTreeMap<Rank, Input>,
     streams: BTreeMap<i32, OpenStreams>,
     /// Of processes that have ended: what their pipes hold is still to be taken.
@@ -212,7 +212,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         ranks: Ranks::default(),
         daemons: Daemons::default(),
         storage,
-        credits: Credits::default(),
+        outputs: Outputs::default(),
         stdin: BTreeMap::new(),
         streams: BTreeMap::new(),
         last_output: Vec::new(),
@@ -318,7 +318,7 @@ impl Agent {
             Event::MpiFailed(failed) => self.mpi_failed(failed),
             Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
         }
-        self.rendezvous.take_notices().into_iter().for_each(|it| self.up.notice(Notice::Rendezvous(it)));
+        self.rendezvous.take_notices().into_iter().for_each(|it| self.up.notice(it));
         self.check_endings();
         self.show();
     }
@@ -364,13 +364,7 @@ impl Agent {
             Order::SignalDaemon { daemon, signal } => {
                 self.daemons.signal(daemon, signal).map(|()| Answer::Done)
             }
-            Order::Stdin { rank, bytes } => {
-                if let Some(Err(overrun)) = self.stdin.get(&rank).map(|input| input.push(bytes.0)) {
-                    self.up.refuse(&format!("standard input of rank {rank} overran its window: {overrun}"));
-                }
-                return;
-            }
-            Order::OutputCredit { daemon, bytes } => return self.credits.give(daemon, bytes),
+            Order::Flow { flow, word } => return self.hear(flow, word),
             Order::Detach => {
                 self.claim = Claim::Detached;
                 Ok(Answer::Done)
@@ -389,6 +383,21 @@ impl Agent {
             Order::Bulk(_) | Order::Channel(_) | Order::CutChild { .. } => return,
         };
         self.answer(request, answer);
+    }
+
+    /// The frontend says a word of one of this node's flows: to whom it belongs.
+    fn hear(&mut self, flow: FlowId, word: Word) {
+        match flow {
+            FlowId::Output(group) => self.outputs.hear(group, &word),
+            FlowId::Input(rank) => {
+                if let Some(Err(overrun)) = self.stdin.get(&rank).map(|input| input.hear(word)) {
+                    self.up.refuse(&format!("{flow} overran its window: {overrun}"));
+                }
+            }
+            FlowId::Messages(daemon) => self.up.channel(|hub| hub.hear_tool(daemon, &word)),
+            FlowId::Items => self.rendezvous.hear_items(&word),
+            FlowId::Link(link) => self.rendezvous.hear_link(link, word),
+        }
     }
 
     fn answer(&self, request: Option<RequestId>, answer: Result<Answer, Failure>) {
@@ -481,7 +490,7 @@ impl Agent {
     fn tell_end(&mut self, pid: i32, status: ExitStatus) {
         if let Some(daemon) = self.daemons.of_pid(pid) {
             self.daemons.forget(daemon);
-            self.credits.forget_ended();
+            self.outputs.forget_ended();
             self.up.notice(Notice::DaemonExited { daemon, status });
         } else if let Some(rank) = self.ranks.of_pid(pid) {
             self.rank_ended(rank, status);

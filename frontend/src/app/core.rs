@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gantry_shared::wire::message::{Answer, Notice, Order, To};
-use gantry_shared::wire::rendezvous::RendezvousNotice;
+use gantry_shared::wire::message::{Answer, FlowId, Notice, Order, To};
 use gantry_types::id::{AppId, DaemonId, NodeId, SessionId};
 use gantry_types::rank_set::NodeSet;
 use gantry_types::signal::Signal;
@@ -400,12 +399,16 @@ impl Core {
             Notice::DaemonExited { daemon, status } => {
                 self.happened(Happening::DaemonExited(node, daemon, status));
             }
-            Notice::Output { source, stream, bytes } => {
+            Notice::Flow { flow: FlowId::Output(group), word } => {
                 let origin = || (self.app, self.state().host(node));
-                self.outputs.deliver(node, origin, source, stream, bytes.0);
+                self.outputs.hear(node, group, word, origin);
             }
-            Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
-            Notice::Rendezvous(RendezvousNotice::Link { link, word }) => self.take_link(node, link, word),
+            Notice::Flow { flow: FlowId::Input(_), word } => self.feed.hear(&word),
+            Notice::Flow { flow: FlowId::Messages(daemon), word } => {
+                self.channels.hear_daemon(node, daemon, word);
+            }
+            Notice::Flow { flow: FlowId::Items, word } => self.rendezvous.hear(node, word),
+            Notice::Flow { flow: FlowId::Link(link), word } => self.take_link(node, link, word),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
             Notice::MpiFailed { rank, code, why } => {

@@ -33,7 +33,6 @@ use super::own_launcher::Check;
 use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
 };
-use super::stdio::OpenStreams;
 use super::waiting::JobNews;
 use crate::clock::Clock;
 use crate::config::Frontend;
@@ -348,8 +347,7 @@ pub(super) async fn begin_direct(
         output: !matches!(request.output, OutputTo::Null),
         bind: plan.bind,
     };
-    // Two streams of every rank.
-    let open = build_open_streams(&placement);
+    let open = placement.iter().map(|place| place.node).collect();
     let begun = context.begin(joined, placement, plan.job, None).await?;
     let core = Arc::clone(begun.core());
     match request.output {
@@ -442,15 +440,6 @@ fn build_placement(plan: &Direct) -> Result<Placement> {
         placement.push(host, None, "").map_err(|e| Error::invalid(e.to_string()))?;
     }
     Ok(placement.build())
-}
-
-/// How many streams of ranks every node has.
-fn build_open_streams(placement: &Placement) -> OpenStreams {
-    let mut open = OpenStreams::new();
-    for place in placement.iter() {
-        *open.entry(place.node).or_default() += 2;
-    }
-    open
 }
 
 /// Ranks and pids by node.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_shared::wire::rendezvous::LinkWord;
+use gantry_shared::wire::flow::Word;
 use gantry_types::id::{NodeId, Rank};
 use gantry_types::rank_set::NodeSet;
 use gantry_types::status::ExitStatus;
@@ -27,8 +27,8 @@ impl Core {
     }
 
     /// An agent says something of a rank's link.
-    pub(super) fn take_link(&self, node: NodeId, link: u32, word: LinkWord) {
-        if let LinkWord::Open(rank) = word
+    pub(super) fn take_link(&self, node: NodeId, link: u32, word: Word) {
+        if let Word::Open(rank) = word
             && self.state().placement().get(rank).is_none_or(|place| place.node != node)
         {
             return tracing::debug!(%node, %rank, "a link of a rank that is elsewhere");

@@ -76,7 +76,6 @@ impl Collecting {
                 self.miss(&of, &why);
                 Ok(None)
             }
-            ChannelNotice::Message { .. } => Ok(None),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder, Member, MemberSet};
+use gantry_shared::wire::flow::{Word, parse_message_label};
 use gantry_shared::wire::message::{Order, To};
 use gantry_types::filter::Reduce;
 use gantry_types::id::{DaemonId, NodeId, SessionId};
@@ -118,7 +119,6 @@ impl Channels {
     pub(crate) fn hear(&self, node: NodeId, notice: ChannelNotice) {
         let operation = match &notice {
             ChannelNotice::Part { operation, .. } | ChannelNotice::Missing { operation, .. } => *operation,
-            ChannelNotice::Message { .. } => return self.take_message(node, notice),
         };
         if let Some((_, to)) = lock(&self.inner).operations.get(&operation) {
             // Its future may be going this moment.
@@ -126,8 +126,10 @@ impl Channels {
         }
     }
 
-    fn take_message(&self, node: NodeId, notice: ChannelNotice) {
-        let ChannelNotice::Message { session, daemon, tag, bytes } = notice else { return };
+    /// A node says a word of the flow of a daemon's messages.
+    pub(crate) fn hear_daemon(&self, node: NodeId, daemon: DaemonId, word: Word) {
+        let Word::Data { label, bytes } = word else { return };
+        let (session, tag) = parse_message_label(label);
         let end = lock(&self.inner).ends.get(&session).and_then(Weak::upgrade);
         // Nobody can ever take it: its session's handle is gone, and so is its daemon, soon.
         if let Some(end) = end {

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, Member};
-use gantry_shared::wire::owed::Owed;
+use gantry_shared::wire::channel::Member;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
@@ -28,7 +27,6 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct Inner {
     queues: HashMap<u32, VecDeque<Message>>,
-    owed: HashMap<Member, Owed>,
     closed: bool,
 }
 
@@ -44,8 +42,8 @@ impl Inbox {
         self.changed.notify_waiters();
     }
 
-    /// The next message with this tag, and the credit that its sender is due; none when nothing more comes.
-    pub(super) async fn next(&self, tag: u32) -> Option<(Message, Option<u32>)> {
+    /// The next message with this tag; none when nothing more comes.
+    pub(super) async fn next(&self, tag: u32) -> Option<Message> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -81,46 +79,39 @@ impl Inbox {
 }
 
 impl Inner {
-    fn take(&mut self, tag: u32) -> Option<(Message, Option<u32>)> {
+    fn take(&mut self, tag: u32) -> Option<Message> {
         let queue = self.queues.get_mut(&tag)?;
         let message = queue.pop_front()?;
         if queue.is_empty() {
             self.queues.remove(&tag);
         }
-        let owed = self.owed.entry(message.member).or_insert(Owed::of(CHANNEL_WINDOW_BYTES));
-        let due = owed.take_message(message.bytes.len());
-        Some((message, due))
+        Some(message)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::wire::window::cost_of;
     use gantry_types::id::{DaemonId, NodeId};
 
     use super::*;
 
     #[tokio::test]
-    async fn messages_keep_their_order_and_credit_comes_back_in_portions() {
+    async fn messages_of_a_tag_keep_their_order() {
         let inbox = Inbox::default();
         let member = |node| Member { node: NodeId(node), daemon: DaemonId(1) };
         inbox.add(member(0), 2, b"other".to_vec());
         for number in 0..3_u8 {
-            inbox.add(member(0), 1, vec![number; 40_000]);
+            inbox.add(member(0), 1, vec![number]);
             inbox.add(member(1), 1, vec![number]);
         }
-        let mut due = Vec::new();
         for number in 0..3_u8 {
             for node in 0..2 {
-                let (message, credit) = inbox.next(1).await.unwrap();
-                assert_eq!((message.member, message.bytes[0]), (member(node), number));
-                due.push(credit);
+                assert_eq!(inbox.next(1).await, Some(Message { member: member(node), bytes: vec![number] }));
             }
         }
-        assert_eq!(due, [None, None, Some(2 * cost_of(40_000)), None, None, None]);
         inbox.close();
         assert_eq!(inbox.next(1).await, None);
-        assert_eq!(inbox.next(2).await.unwrap().0.bytes, b"other", "what has come is not lost");
+        assert_eq!(inbox.next(2).await.unwrap().bytes, b"other", "what has come is not lost");
         assert_eq!(inbox.next(2).await, None);
     }
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use gantry_shared::wire::channel::{ChannelOrder, Member};
-use gantry_shared::wire::message::{Order, To};
-use gantry_types::rank_set::NodeSet;
+use gantry_shared::wire::channel::Member;
+use gantry_shared::wire::flow::FlowId;
 
 use super::hub::End;
 use super::inbox::Message;
@@ -25,12 +24,9 @@ impl MessageStream {
 
     /// The next message; none when the session is over. Waits for it; may be cancelled without loss.
     pub async fn next(&mut self) -> Option<Message> {
-        let (message, due) = self.end.inbox.next(self.tag).await?;
-        if let Some(bytes) = due {
-            let Member { node, daemon } = message.member;
-            let order = Order::Channel(ChannelOrder::Credit { daemon, bytes });
-            self.core.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
-        }
+        let message = self.end.inbox.next(self.tag).await?;
+        let Member { node, daemon } = message.member;
+        self.core.overlay.taken(node, FlowId::Messages(daemon), message.bytes.len());
         Some(message)
     }
 

@@ -277,7 +277,7 @@ impl Assembly {
             News::Ended { orderly: false, reason } if root.find_unjoined().contains(arrival.node) => {
                 Err(Error::Lost { what: root.find_hosts([arrival.node]), reason })
             }
-            News::Ended { .. } | News::Up(..) => Ok(()),
+            News::Ended { .. } | News::Up(..) | News::Garbled(_) => Ok(()),
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Arrival {
 pub(super) enum News {
     /// A message, and the room that it takes.
     Up(Up, Option<OwnedSemaphorePermit>),
+    /// A word of a flow of this node, which cannot be read.
+    Garbled(NodeId),
     /// The last that comes on this link.
     Ended { orderly: bool, reason: String },
 }
@@ -89,7 +91,16 @@ async fn read(
                     }
                     continue;
                 }
-                Err(error) => format!("protocol error: {error}"),
+                Err(error) => match Up::peek_flow(&body).filter(|from| *from != node) {
+                    // Agents on the way have passed it on unread: its node is to blame, and not the link's.
+                    Some(from) => {
+                        if arrivals.send(Arrival { node, news: News::Garbled(from) }).await.is_err() {
+                            return cut("the overlay is closed".to_owned());
+                        }
+                        continue;
+                    }
+                    None => format!("protocol error: {error}"),
+                },
             },
             Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
                 Ok(()) => continue,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gantry_link::queue::LinkQueue;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{Answer, Down, Notice, Order, To, Up};
+use gantry_shared::wire::message::{Answer, Down, FlowId, Notice, Order, To, Up, Word};
 use gantry_shared::wire::tree::Tree;
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::OverlayEvent;
-use super::admit::{Admission, Violation, Word, find_subtree};
+use super::admit::{Admission, Verdict, Violation, find_subtree};
 use super::link::{Arrival, News};
 use super::plan::{Plan, Shape};
 use super::requests::{Reply, Requests, Settled};
@@ -111,6 +111,19 @@ impl Overlay {
         match encode(&down) {
             Ok(body) => lock(&self.inner.root).send(&wanted, &down.order, &body),
             Err(error) => tracing::warn!(%error, "an order was not sent"),
+        }
+    }
+
+    /// Says a word of a node's flow. Never waits; a node that cannot be reached does not get it.
+    pub(crate) fn say(&self, node: NodeId, flow: FlowId, word: Word) {
+        self.tell(To::Nodes(NodeSet::from_range(node..=node)), Order::Flow { flow, word });
+    }
+
+    /// So many bytes that came in one message of a node's flow were taken: the node is given the room back, in portions.
+    pub(crate) fn taken(&self, node: NodeId, flow: FlowId, bytes: usize) {
+        let due = lock(&self.inner.root).admission.taken(node, flow, bytes);
+        if let Some(due) = due {
+            self.say(node, flow, Word::Credit(due));
         }
     }
 
@@ -341,11 +354,20 @@ impl Root {
     pub(super) fn handle(&mut self, Arrival { node: link, news }: Arrival) {
         match news {
             // Of a link that is closed nothing counts.
-            News::Up(..) if !self.links.contains_key(&link) => {}
+            News::Up(..) | News::Garbled(_) if !self.links.contains_key(&link) => {}
             News::Up(up, room) => {
                 if let Err((node, violation)) = self.take(link, up, room) {
                     self.expel(link, node, &violation);
                 }
+            }
+            // It may have been on its way when the node was lost.
+            News::Garbled(node) if self.away.contains(node) => {}
+            News::Garbled(node) => {
+                let (node, violation) = match self.speaks_for(link, node) {
+                    Ok(()) => (node, Violation::new("sent a word of a flow that cannot be read")),
+                    Err(violation) => (link, violation),
+                };
+                self.expel(link, node, &violation);
             }
             News::Ended { orderly, reason } => {
                 // An agent that has a parent closed the link on which it had reported. That may be seen late, and is no end of anything.
@@ -383,19 +405,24 @@ impl Root {
                 }
             }
             Up::Notice { node, notice } => {
-                if self.tree.next_hop(None, node.0) != Some(link.0) {
-                    return Err((link, self.not_behind("spoke", node)));
-                }
+                self.speaks_for(link, node).map_err(|violation| (link, violation))?;
                 // It may have been on its way when the node was lost.
                 if !self.away.contains(node)
                     && self.admission.noticed(node, &notice).map_err(|violation| (node, violation))?
-                        == Word::News
+                        == Verdict::News
                 {
                     self.take_notice(node, notice, room);
                 }
             }
         }
         Ok(())
+    }
+
+    fn speaks_for(&self, link: NodeId, node: NodeId) -> std::result::Result<(), Violation> {
+        match self.tree.next_hop(None, node.0) == Some(link.0) {
+            true => Ok(()),
+            false => Err(self.not_behind("spoke", node)),
+        }
     }
 
     fn not_behind(&self, did: &str, node: NodeId) -> Violation {

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
 use gantry_shared::rendezvous::{Gathering, MAX_NAMED, Refused};
+use gantry_shared::wire::flow::{FlowId, Word};
 use gantry_shared::wire::message::{Order, To};
-use gantry_shared::wire::owed::Owed;
-use gantry_shared::wire::rendezvous::{
-    Gate, ITEM_WINDOW_BYTES, Key, Refusal, RendezvousNotice, RendezvousOrder,
-};
+use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, RendezvousNotice, RendezvousOrder};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, Rank};
 use gantry_types::placement::Placement;
@@ -49,8 +47,8 @@ struct Rooms {
     fences: BTreeMap<u32, Place>,
     /// Ranks that have ended, and how.
     ended: BTreeMap<u32, String>,
-    /// Bytes of items that were taken and not yet given back as credit.
-    owed: HashMap<NodeId, Owed>,
+    /// Items that were announced and are not whole yet, by the node's count.
+    coming: HashMap<(NodeId, u64), (Gate, Rank)>,
 }
 
 impl Service {
@@ -72,19 +70,11 @@ impl Service {
     /// An agent reports.
     pub(crate) fn take_notice(&self, node: NodeId, notice: RendezvousNotice) {
         match notice {
-            RendezvousNotice::Put { of, rank, bytes } => match self.put(node, &of, rank, bytes) {
-                Ok(false) => {}
-                Ok(true) => self.registered(node, of, rank, Ok(())),
-                Err(why) => self.registered(node, of, rank, Err(why)),
+            RendezvousNotice::Put { item, of, rank, bytes } => match self.put(node, &of, rank, bytes) {
+                Ok(false) => drop(lock(&self.rooms).coming.insert((node, item), (of, rank))),
+                Ok(true) => self.registered(node, item, Ok(())),
+                Err(why) => self.registered(node, item, Err(why)),
             },
-            RendezvousNotice::Piece { of, rank, bytes } => {
-                self.give_credit(node, bytes.0.len());
-                if self.is_on(rank, node)
-                    && let Some(outcome) = self.piece(node, &of, rank, bytes.0)
-                {
-                    self.registered(node, of, rank, outcome.map_err(to_refusal));
-                }
-            }
             RendezvousNotice::Get(key) => {
                 if let Err(why) = self.wait_for(node, &key) {
                     let order = RendezvousOrder::Got { key, outcome: Err(why) };
@@ -98,9 +88,21 @@ impl Service {
                 };
                 self.tell(node, RendezvousOrder::Stands { of, outcome });
             }
-            // The exchange's own.
-            RendezvousNotice::Link { .. } => return,
         }
+        self.tell_above();
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// A node says a word of the flow of its ranks' items. Bytes of an item that was refused come to nothing.
+    pub(crate) fn hear(&self, node: NodeId, word: Word) {
+        let Word::Data { label: item, bytes } = word else { return };
+        self.overlay.taken(node, FlowId::Items, bytes.0.len());
+        let coming = lock(&self.rooms).coming.get(&(node, item)).cloned();
+        let Some(outcome) = coming.and_then(|(of, rank)| self.piece(node, &of, rank, bytes.0)) else {
+            return;
+        };
+        lock(&self.rooms).coming.remove(&(node, item));
+        self.registered(node, item, outcome.map_err(to_refusal));
         self.tell_above();
         self.changed.send_modify(|count| *count += 1);
     }
@@ -113,6 +115,7 @@ impl Service {
 
     /// Nodes are lost, and so is what is on its way from their ranks.
     pub(crate) fn nodes_lost(&self, nodes: &NodeSet) {
+        lock(&self.rooms).coming.retain(|(node, _), _| !nodes.contains(*node));
         for rank in nodes.iter().flat_map(|node| self.placement.ranks_on(node).iter().collect::<Vec<_>>()) {
             self.change_rooms(rank, "was lost with its node", Place::lose);
         }
@@ -287,22 +290,12 @@ impl Service {
         self.placement.get(rank).is_some_and(|place| place.node == node)
     }
 
-    fn registered(&self, node: NodeId, of: Gate, rank: Rank, outcome: Result<(), Refusal>) {
-        self.tell(node, RendezvousOrder::Registered { of, rank, outcome });
+    fn registered(&self, node: NodeId, item: u64, outcome: Result<(), Refusal>) {
+        self.tell(node, RendezvousOrder::Registered { item, outcome });
     }
 
     fn tell(&self, node: NodeId, order: RendezvousOrder) {
         self.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), Order::Rendezvous(order));
-    }
-
-    fn give_credit(&self, node: NodeId, bytes: usize) {
-        let mut rooms = lock(&self.rooms);
-        let owed = rooms.owed.entry(node).or_insert(Owed::of(ITEM_WINDOW_BYTES));
-        let back = owed.take(u32::try_from(bytes).unwrap_or(u32::MAX));
-        drop(rooms);
-        if let Some(bytes) = back {
-            self.tell(node, RendezvousOrder::Credit { bytes });
-        }
     }
 }
 

@@ -202,29 +202,12 @@ pub enum ChannelOrder {
         /// How many.
         bytes: u32,
     },
-    /// A daemon may send so many bytes more of unasked messages. It starts with [`CHANNEL_WINDOW_BYTES`].
-    Credit {
-        /// The daemon.
-        daemon: DaemonId,
-        /// How many.
-        bytes: u32,
-    },
 }
 
-/// What comes up on a channel without being an answer. Where it comes from says the notice that it is in.
+/// What comes up on a channel without being an answer, but for a daemon's unasked messages, which are a [flow](super::flow::FlowId::Messages). Where it
+/// comes from says the notice that it is in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChannelNotice {
-    /// A daemon's unasked message. Counts against its credit.
-    Message {
-        /// The channel's session.
-        session: SessionId,
-        /// Whose it is.
-        daemon: DaemonId,
-        /// The tag.
-        tag: u32,
-        /// The message, of [`MAX_MESSAGE_BYTES`] at most.
-        bytes: Blob,
-    },
     /// A chunk of a part.
     Part {
         /// The operation's number.

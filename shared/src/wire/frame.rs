@@ -122,6 +122,12 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     if rest.is_empty() { Ok(value) } else { Err(FrameError::Trailing { bytes: rest.len() }) }
 }
 
+/// What a frame's body begins with. None where it does not.
+#[must_use]
+pub fn peek<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
+    postcard::take_from_bytes(body).ok().map(|(head, _)| head)
+}
+
 /// The length prefix of a body of `length` bytes.
 ///
 /// # Errors

@@ -16,24 +16,21 @@ use crate::secret::Secret;
 use gantry_types::error::Failure;
 use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
 use gantry_types::launch::Bind;
-use gantry_types::output::{DaemonOutput, Stream};
+use gantry_types::output::DaemonOutput;
 use gantry_types::rank_set::{NodeSet, RankSet};
 use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 
 pub use super::blob::Blob;
 use super::channel::{ChannelNotice, ChannelOrder};
+pub use super::flow::{FlowId, OUTPUT_WINDOW_BYTES, Source, Word};
+use super::frame;
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 11;
-
-/// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
-/// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe. Of output every
-/// piece counts [a little more](super::window::cost_of) than its bytes.
-pub const OUTPUT_WINDOW_BYTES: u32 = 256 * 1024;
+pub const PROTOCOL_VERSION: u16 = 12;
 
 /// What an agent is told on its standard input, once, before it does anything: one frame. It is never in argv.
 #[derive(Debug, Serialize, Deserialize)]
@@ -130,6 +127,17 @@ pub enum To {
     Nodes(NodeSet),
 }
 
+impl To {
+    /// Whether it is for this node.
+    #[must_use]
+    pub fn contains(&self, node: NodeId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Nodes(nodes) => nodes.contains(node),
+        }
+    }
+}
+
 /// A frame on its way from agents to the frontend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Up {
@@ -149,9 +157,47 @@ pub enum Up {
     },
 }
 
+/// The first variant of [`Order`] and of [`Notice`], and nothing of what is in it.
+#[derive(Deserialize)]
+enum First {
+    Flow,
+}
+
+impl Down {
+    /// Whom a word of a flow is for, by the beginning of the frame. None for all other orders.
+    #[must_use]
+    pub fn peek_flow(body: &[u8]) -> Option<To> {
+        let (_, to, First::Flow) = frame::peek::<(Option<RequestId>, To, First)>(body)?;
+        Some(to)
+    }
+}
+
+impl Up {
+    /// Which node says a word of a flow, by the beginning of the frame. None for all else.
+    #[must_use]
+    pub fn peek_flow(body: &[u8]) -> Option<NodeId> {
+        #[derive(Deserialize)]
+        enum Head {
+            Answers,
+            Notice(NodeId, First),
+        }
+        match frame::peek(body)? {
+            Head::Notice(node, First::Flow) => Some(node),
+            Head::Answers => None,
+        }
+    }
+}
+
 /// What an agent can be told to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
+    /// A word of one of the node's flows. Not answered. Agents on the way do not decode it, so it stays the [`First`] variant.
+    Flow {
+        /// Which flow.
+        flow: FlowId,
+        /// What is said.
+        word: Word,
+    },
     /// Start this node's ranks. Answered by [`Answer::Ranks`], all or none.
     StartRanks(StartRanks),
     /// Look after processes that run already. Answered by [`Answer::Ranks`], all or none.
@@ -216,20 +262,6 @@ pub enum Order {
         daemon: DaemonId,
         /// Which signal.
         signal: Signal,
-    },
-    /// Bytes for a rank's standard input; empty: the end of it. No answer; [`Notice::StdinTaken`] reports progress.
-    Stdin {
-        /// Which rank.
-        rank: Rank,
-        /// The bytes.
-        bytes: Blob,
-    },
-    /// The agent may send that many bytes more of output, of one daemon or of all ranks. It starts with [`OUTPUT_WINDOW_BYTES`] for each.
-    OutputCredit {
-        /// The daemon; none: the ranks.
-        daemon: Option<DaemonId>,
-        /// How many.
-        bytes: u32,
     },
     /// From now on the app outlives the frontend: the agent cleans up when its ranks have ended.
     Detach,
@@ -313,9 +345,9 @@ pub struct StartRanks {
     pub layout: Vec<RankSet>,
     /// Hold every rank before its first instruction.
     pub hold: bool,
-    /// The rank whose standard input is fed by [`Order::Stdin`]; all others read from /dev/null.
+    /// The rank whose standard input is a flow; all others read from /dev/null.
     pub stdin: Option<Rank>,
-    /// Forward standard output and error as [`Notice::Output`]; otherwise they go to /dev/null.
+    /// Forward standard output and error as a flow; otherwise they go to /dev/null.
     pub output: bool,
     /// To what each rank is bound.
     pub bind: Bind,
@@ -459,6 +491,13 @@ pub struct HeldProof {
 /// What happens at a node without being asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notice {
+    /// A word of one of the node's flows. Agents on the way do not decode it, so it stays the [`First`] variant.
+    Flow {
+        /// Which flow.
+        flow: FlowId,
+        /// What is said.
+        word: Word,
+    },
     /// A child agent has joined its parent in the tree.
     ChildJoined {
         /// The child.
@@ -494,22 +533,6 @@ pub enum Notice {
         /// How.
         status: ExitStatus,
     },
-    /// Output of a rank or of a daemon. Counts against the node's output credit.
-    Output {
-        /// Whose.
-        source: Source,
-        /// Which of the two.
-        stream: Stream,
-        /// The bytes; empty: the end of this stream.
-        bytes: Blob,
-    },
-    /// That many bytes of standard input were taken by the rank.
-    StdinTaken {
-        /// Which rank.
-        rank: Rank,
-        /// How many bytes. Zero: the rank reads no more.
-        bytes: u32,
-    },
     /// Data that ranks exchange.
     Rendezvous(RendezvousNotice),
     /// From the tool's daemons.
@@ -525,11 +548,27 @@ pub enum Notice {
     },
 }
 
-/// Whose output it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Source {
-    /// A rank's.
-    Rank(Rank),
-    /// A tool daemon's, on the node of the notice.
-    Daemon(DaemonId),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Agents pass on what they have read the beginning of; so the beginning must say what the whole says.
+    #[test]
+    fn the_beginning_of_a_frame_tells_a_flow_and_its_node() {
+        let (flow, word) = (FlowId::Items, Word::data(vec![7; 300]));
+        let to = || To::Nodes(NodeSet::from_range(NodeId(300)..=NodeId(400)));
+        let down = |order| frame::encode_body(&Down { request: None, to: to(), order }).unwrap();
+        assert_eq!(Down::peek_flow(&down(Order::Flow { flow, word: word.clone() })), Some(to()));
+        for order in [Order::Release, Order::Ping, Order::Bulk(BulkOrder::Count)] {
+            assert_eq!(Down::peek_flow(&down(order)), None);
+        }
+        let up = |notice| frame::encode_body(&Up::Notice { node: NodeId(300), notice }).unwrap();
+        assert_eq!(Up::peek_flow(&up(Notice::Flow { flow, word })), Some(NodeId(300)));
+        for notice in [Notice::Alive, Notice::ChildJoined { child: NodeId(0) }] {
+            assert_eq!(Up::peek_flow(&up(notice)), None);
+        }
+        let answers = Up::Answers { request: RequestId(0), answers: Vec::new() };
+        assert_eq!(Up::peek_flow(&frame::encode_body(&answers).unwrap()), None);
+        assert_eq!((Down::peek_flow(&[]), Up::peek_flow(&[1])), (None, None), "cut off");
+    }
 }

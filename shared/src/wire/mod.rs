@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`frame`] | cuts a byte stream into messages |
 //! | [`window`], [`owed`] | how much may come before more is allowed; when more is |
+//! | [`flow`] | what is streamed between the frontend and a node |
 //! | [`tree`], [`stream`] | who is linked to whom; the tree of bulk data |
 //! | [`message`], [`staging`] | frontend and agents; the files that this is about |
 //! | [`hold`] | an agent and the ranks that a launcher brings |
@@ -16,6 +17,7 @@
 pub mod frame;
 pub mod window;
 pub mod owed;
+pub mod flow;
 pub mod tree;
 pub mod stream;
 pub mod staging;

@@ -1,7 +1,5 @@
 //! Room that is given back to a sender: not for each message, but in portions.
 
-use super::window::cost_of;
-
 /// What a receiver has taken of a window and has not told the sender yet.
 ///
 /// A portion is a quarter of the window. So a sender whose messages are taken never waits for room, and small messages share one answer.
@@ -18,23 +16,11 @@ impl Owed {
         Self { bytes: 0, portion: window / 4 }
     }
 
-    /// A message was taken; counted by [`cost_of`]. Gives what the sender is to be told now, if anything.
-    #[must_use]
-    pub fn take_message(&mut self, bytes: usize) -> Option<u32> {
-        self.take(cost_of(bytes))
-    }
-
     /// So many bytes were taken. Gives what the sender is to be told now, if anything.
     #[must_use]
     pub fn take(&mut self, bytes: u32) -> Option<u32> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes < self.portion { None } else { self.rest() }
-    }
-
-    /// All that is owed, where the sender may have room for nothing else, or nothing more is taken.
-    #[must_use]
-    pub fn rest(&mut self) -> Option<u32> {
-        Some(std::mem::take(&mut self.bytes)).filter(|bytes| *bytes > 0)
+        (self.bytes >= self.portion && self.bytes > 0).then(|| std::mem::take(&mut self.bytes))
     }
 }
 
@@ -42,15 +28,13 @@ impl Owed {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::window::{OVERHEAD_BYTES, Receiver};
+    use super::super::window::Receiver;
     use super::*;
 
     #[test]
-    fn room_comes_back_in_quarters_and_the_rest_when_asked_for() {
+    fn room_comes_back_in_quarters() {
         let mut owed = Owed::of(400);
         assert_eq!((owed.take(99), owed.take(1), owed.take(7)), (None, Some(100), None));
-        assert_eq!((owed.rest(), owed.rest()), (Some(7), None));
-        assert_eq!(Owed::of(4 * OVERHEAD_BYTES).take_message(0), Some(OVERHEAD_BYTES));
     }
 
     proptest! {

@@ -124,8 +124,11 @@ pub struct Key {
 /// What an agent reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RendezvousNotice {
-    /// A rank of the node has an item of that many bytes. Answered by [`RendezvousOrder::Registered`].
+    /// A rank of the node has an item of that many bytes, which follow in the flow [`Items`](super::flow::FlowId::Items). Answered by
+    /// [`RendezvousOrder::Registered`].
     Put {
+        /// The item's number, by the agent's count.
+        item: u64,
         /// Where.
         of: Gate,
         /// Whose.
@@ -133,58 +136,19 @@ pub enum RendezvousNotice {
         /// How many.
         bytes: u64,
     },
-    /// The next bytes of the rank's item. They count against the node's credit.
-    Piece {
-        /// Where.
-        of: Gate,
-        /// Whose.
-        rank: Rank,
-        /// The bytes.
-        bytes: Blob,
-    },
     /// Somebody waits for this. Answered once, by [`RendezvousOrder::Got`] or [`RendezvousOrder::Stream`], when it is there.
     Get(Key),
     /// Somebody asks how it stands; without a rendezvous: how all do. Answered by [`RendezvousOrder::Stands`].
     Status(Option<Gate>),
-    /// Of a rank's link to the frontend.
-    Link {
-        /// Which, by the agent's count.
-        link: u32,
-        /// What.
-        word: LinkWord,
-    },
-}
-
-/// What agent and frontend say to each other of a rank's link.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LinkWord {
-    /// It is there, and whose it is. Answered by credit, or by [`LinkWord::Close`]. Up only.
-    Open(Rank),
-    /// The next bytes. They count against the link's credit.
-    Bytes(Blob),
-    /// That many bytes more may come. Downwards the first credit is [`LINK_WINDOW_BYTES`](super::runtime::LINK_WINDOW_BYTES) without a word, upwards none.
-    Credit(u32),
-    /// Down: the rank has ended. What it has written comes now, as far as
-    /// [`LAST_WORDS_WINDOW_BYTES`](super::runtime::LAST_WORDS_WINDOW_BYTES) go, whether there is room or not.
-    LastWords,
-    /// The end of it. Nobody says anything after it.
-    Close,
 }
 
 /// What the frontend tells agents. No order but [`RendezvousOrder::Stream`] is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RendezvousOrder {
-    /// That many bytes of items more may come. An agent begins with [`ITEM_WINDOW_BYTES`].
-    Credit {
-        /// How many.
-        bytes: u32,
-    },
     /// What became of an item.
     Registered {
-        /// Where.
-        of: Gate,
-        /// Whose.
-        rank: Rank,
+        /// Its number.
+        item: u64,
         /// Whether it is registered.
         outcome: Result<(), Refusal>,
     },
@@ -210,12 +174,5 @@ pub enum RendezvousOrder {
         of: Option<Gate>,
         /// The answer.
         outcome: Result<Vec<Status>, Refusal>,
-    },
-    /// Of a rank's link.
-    Link {
-        /// Which, by the agent's count.
-        link: u32,
-        /// What.
-        word: LinkWord,
     },
 }

@@ -31,11 +31,13 @@ use std::time::Duration;
 use gantry_link::handshake::{accept, connect};
 use gantry_link::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::channel::{ChannelNotice, Member, MemberSet};
+use gantry_shared::wire::flow::{message_label, output_label};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    AgentHello, Answer, Blob, Dial, Down, HeldProof, Notice, Order, RankReport, Seat, Source, Ticket, To, Up,
+    AgentHello, Answer, Blob, Dial, Down, FlowId, HeldProof, Notice, Order, RankReport, Seat, Source, Ticket,
+    To, Up, Word,
 };
-use gantry_shared::wire::rendezvous::{Gate, Key, LinkWord, RendezvousNotice, Want};
+use gantry_shared::wire::rendezvous::{Gate, Key, RendezvousNotice, Want};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
 use gantry_types::output::Stream;
@@ -376,11 +378,6 @@ impl Agent {
         let (own, other) = (self.rank(), Rank(0));
         let (status, daemon) = (ExitStatus::Code(0), DaemonId(77));
         let stranger = NodeSet::from_range(NodeId(0)..=NodeId(0));
-        let output = |rank, bytes| Notice::Output {
-            source: Source::Rank(rank),
-            stream: Stream::Stdout,
-            bytes: Blob(bytes),
-        };
         match self.mode.as_str() {
             "lie-exit-of-another" => self.notice(Notice::RankExited { rank: other, status }).await,
             "lie-exit-of-none" => self.notice(Notice::RankExited { rank: Rank(999), status }).await,
@@ -390,15 +387,18 @@ impl Agent {
             }
             "lie-output-of-another" => self.notice(output(other, b"not mine\n".to_vec())).await,
             "replay-output-end" => {
-                self.notice(output(own, Vec::new())).await?;
-                self.notice(output(own, Vec::new())).await
+                let end = Notice::Flow { flow: FlowId::Output(None), word: Word::End };
+                self.notice(end.clone()).await?;
+                self.notice(end).await
             }
             "lie-loss-of-another" => {
                 self.notice(Notice::NodesLost { nodes: stranger, reason: "a lie".to_owned() }).await
             }
             "lie-child" => self.notice(Notice::ChildJoined { child: NodeId(0) }).await,
             "lie-daemon" => self.notice(Notice::DaemonExited { daemon, status }).await,
-            "lie-stdin" => self.notice(Notice::StdinTaken { rank: own, bytes: 1 << 30 }).await,
+            "lie-stdin" => {
+                self.notice(Notice::Flow { flow: FlowId::Input(own), word: Word::Credit(1 << 30) }).await
+            }
             "lie-as-another" => {
                 let notice = Notice::RankExited { rank: other, status };
                 say(&mut self.writer, &Up::Notice { node: NodeId(0), notice }).await
@@ -409,13 +409,19 @@ impl Agent {
             }
             "lie-answer-unasked" => self.answer(Some(RequestId(1 << 40)), Ok(Answer::Done)).await,
             "lie-link" => {
-                let word = LinkWord::Bytes(Blob(vec![0; 100]));
-                self.notice(Notice::Rendezvous(RendezvousNotice::Link { link: 9, word })).await
+                self.notice(Notice::Flow { flow: FlowId::Link(9), word: Word::data(vec![0; 100]) }).await
+            }
+            "lie-in-no-language" => {
+                let notice = Notice::Flow { flow: FlowId::Items, word: Word::End };
+                let mut body = frame::encode_body(&Up::Notice { node: self.node, notice })?;
+                body.pop();
+                self.writer.send_body(&body)?;
+                Ok(self.writer.flush().await?)
             }
             "lie-message" => {
-                let (session, bytes) = (SessionId(1), Blob(vec![0; 100]));
-                let message = ChannelNotice::Message { session, daemon, tag: 1, bytes };
-                self.notice(Notice::Channel(message)).await
+                let label = message_label(SessionId(1), 1);
+                let word = Word::Data { label, bytes: Blob(vec![0; 100]) };
+                self.notice(Notice::Flow { flow: FlowId::Messages(daemon), word }).await
             }
             "lie-contribution" => {
                 let of = MemberSet::of(Member { node: NodeId(0), daemon });
@@ -436,20 +442,13 @@ impl Agent {
     /// Says the same again and again, until nothing of it is taken for a while, or enough of it was. Gives which of them, and how much that was.
     async fn flood(&mut self) -> Result<String, Fault> {
         let own = self.rank();
-        let job = Gate { resource: Resource::Job, expected: None };
         // Answers repeat the name.
         let named =
             |expected| Gate { resource: Resource::Named("x".repeat(64).parse().expect("a name")), expected };
         let rendezvous = |notice| Notice::Rendezvous(notice);
         let notice = match self.mode.as_str() {
-            "flood-output" => Notice::Output {
-                source: Source::Rank(own),
-                stream: Stream::Stdout,
-                bytes: Blob(vec![b'x'; 32 * 1024]),
-            },
-            "flood-small-output" => {
-                Notice::Output { source: Source::Rank(own), stream: Stream::Stdout, bytes: Blob(vec![b'x']) }
-            }
+            "flood-output" => output(own, vec![b'x'; 32 * 1024]),
+            "flood-small-output" => output(own, vec![b'x']),
             "flood-asked-refused" => {
                 rendezvous(RendezvousNotice::Get(Key { of: named(None), want: Want::All }))
             }
@@ -457,11 +456,9 @@ impl Agent {
                 rendezvous(RendezvousNotice::Get(Key { of: named(Some(4)), want: Want::All }))
             }
             "flood-asked-put" => {
-                rendezvous(RendezvousNotice::Put { of: named(Some(4)), rank: own, bytes: 1 << 20 })
+                rendezvous(RendezvousNotice::Put { item: 1, of: named(Some(4)), rank: own, bytes: 1 << 20 })
             }
-            "flood-items" => {
-                rendezvous(RendezvousNotice::Piece { of: job, rank: own, bytes: Blob(vec![0; 128 * 1024]) })
-            }
+            "flood-items" => Notice::Flow { flow: FlowId::Items, word: Word::data(vec![0; 128 * 1024]) },
             "flood-alive" => Notice::Alive,
             "flood-reasons" => {
                 let nodes = NodeSet::from_range(self.node..=self.node);
@@ -493,6 +490,11 @@ impl Agent {
         }
         Ok(format!("{end} after {count} messages"))
     }
+}
+
+fn output(rank: Rank, bytes: Vec<u8>) -> Notice {
+    let label = output_label(Source::Rank(rank), Stream::Stdout);
+    Notice::Flow { flow: FlowId::Output(None), word: Word::Data { label, bytes: Blob(bytes) } }
 }
 
 fn report(pid: Pid, rank: Rank, held: bool) -> RankReport {

@@ -26,6 +26,7 @@ use gantry_shared::wire::channel::{
     CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, FromDaemon, MAX_PART_BYTES, Member, MemberSet,
     ToDaemon,
 };
+use gantry_shared::wire::flow::{FlowId, Word, message_label};
 use gantry_shared::wire::message::Answer;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, NodeId, RequestId, SessionId};
@@ -51,6 +52,8 @@ pub(crate) enum Effect {
     Answer(RequestId, Result<Answer, Failure>),
     /// Something goes up that is this node's own.
     Up(ChannelNotice),
+    /// A word of one of this node's flows goes up.
+    Say(FlowId, Word),
     /// Something goes to a node further down.
     Down(NodeId, ChannelOrder),
     /// Parts of an operation are to be merged by somebody who may block, and [`Hub::batch_merged`] to be called with what came of it.
@@ -142,15 +145,14 @@ impl Hub {
             ChannelOrder::Hurry { operation, patience_ms } => self.hurry(operation, patience_ms),
             ChannelOrder::End { operation } => self.end(operation),
             ChannelOrder::More { operation, part, bytes, .. } if own => self.more(operation, part, bytes),
-            ChannelOrder::Credit { daemon, bytes } if own => {
-                if let Some(local) = self.locals.get_mut(&daemon) {
-                    local.earn(bytes);
-                }
-            }
-            ChannelOrder::Message { .. }
-            | ChannelOrder::Stream { .. }
-            | ChannelOrder::More { .. }
-            | ChannelOrder::Credit { .. } => {}
+            ChannelOrder::Message { .. } | ChannelOrder::Stream { .. } | ChannelOrder::More { .. } => {}
+        }
+    }
+
+    /// The tool says a word of the flow of a daemon's messages.
+    pub(crate) fn hear_tool(&mut self, daemon: DaemonId, word: &Word) {
+        if let (Word::Credit(bytes), Some(local)) = (word, self.locals.get_mut(&daemon)) {
+            local.earn(*bytes);
         }
     }
 
@@ -286,8 +288,8 @@ impl Hub {
         match said {
             FromDaemon::Message { tag, bytes } => {
                 local.spend(bytes.0.len())?;
-                let session = local.session();
-                self.effects.push(Effect::Up(ChannelNotice::Message { session, daemon, tag, bytes }));
+                let label = message_label(local.session(), tag);
+                self.effects.push(Effect::Say(FlowId::Messages(daemon), Word::Data { label, bytes }));
             }
             FromDaemon::Taken { cost } => {
                 local.taken(cost)?;

@@ -1,6 +1,7 @@
 //! The hub, told what comes by hand: what goes up and down, what a daemon hears, and what it must not do.
 
 use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, MAX_MESSAGE_BYTES, PART_WINDOW_BYTES, cost_of};
+use gantry_shared::wire::flow::Word;
 use gantry_shared::wire::message::Blob;
 use gantry_types::filter::Filter;
 use gantry_types::filter::numbers::Numbers;
@@ -129,7 +130,7 @@ fn who_has_no_credit_is_cut_off() {
         node.say(message(MAX_MESSAGE_BYTES)).is_err(),
         "the window has no room for what stands around both"
     );
-    node.obey(ChannelOrder::Credit { daemon: DAEMON, bytes: u32::MAX });
+    node.hub.hear_tool(DAEMON, &Word::Credit(u32::MAX));
     assert!(
         matches!(node.hear().as_slice(), [ToDaemon::Credit { bytes }] if *bytes == cost_of(MAX_MESSAGE_BYTES))
     );

@@ -10,7 +10,7 @@ use gantry_link::link::{Incoming, LinkReader};
 use gantry_link::queue::{LinkQueue, WeakLinkQueue};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::frame::MAX_FRAME_BYTES;
-use gantry_shared::wire::message::Dial;
+use gantry_shared::wire::message::{Dial, Up};
 use gantry_types::id::NodeId;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -90,18 +90,13 @@ async fn read(
     let (orderly, reason) = loop {
         refusals.drained().await;
         let reason = match reader.next().await {
-            Ok(Some(Incoming::Frame(body))) => match frame::decode(&body) {
-                Ok(up) => {
-                    let room = acquire(&room, body.len()).await;
-                    // The lock is released before the child is told that it breaks the rules.
-                    let passed = relay.lock().pass_up(node, up, body, room);
-                    match passed {
-                        Ok(()) => continue,
-                        Err(violation) => format!("it {violation}: its link was closed"),
-                    }
+            Ok(Some(Incoming::Frame(body))) => {
+                let room = acquire(&room, body.len()).await;
+                match pass(&relay, node, body, room) {
+                    Ok(()) => continue,
+                    Err(reason) => reason,
                 }
-                Err(error) => format!("protocol error: {error}"),
-            },
+            }
             Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
                 Ok(()) => continue,
                 Err(error) => error.to_string(),
@@ -116,6 +111,23 @@ async fn read(
         break (false, reason);
     };
     relay.lock().child_ended(node, orderly, &reason);
+}
+
+/// Passes on what a child says. The lock is released before the child is told that it breaks the rules.
+fn pass(
+    relay: &SharedRelay,
+    child: NodeId,
+    body: Vec<u8>,
+    room: Option<OwnedSemaphorePermit>,
+) -> Result<(), String> {
+    let passed = match Up::peek_flow(&body) {
+        Some(node) => relay.lock().pass_flow_up(child, node, body, room),
+        None => {
+            let up = frame::decode(&body).map_err(|error| format!("protocol error: {error}"))?;
+            relay.lock().pass_up(child, up, body, room)
+        }
+    };
+    passed.map_err(|violation| format!("it {violation}: its link was closed"))
 }
 
 /// Waits for its turn; frames are smaller than the room.

@@ -25,7 +25,8 @@ use tokio::time::{Instant, timeout};
 
 use super::dial::{Caller, dial, dial_telling, say};
 use super::join_error::JoinError;
-use super::relay::{Place, SharedRelay};
+use super::place::Place;
+use super::relay::SharedRelay;
 use super::streams::Streams;
 use super::uplink::{Joined, Uplink};
 use super::{children, parent};

@@ -5,6 +5,7 @@
 //! | [`mod@join`] | the way in: report to the frontend, take the seat, dial the parent |
 //! | [`dial`] | trying several addresses side by side |
 //! | [`input`], [`uplink`] | what comes for this agent, and its way to the frontend |
+//! | [`place`] | where it stands, and for whom those below it may speak |
 //! | [`relay`] | what goes where; knows everything and waits for nothing |
 //! | [`gather`] | answers of a subtree become few frames |
 //! | [`parent`], [`children`] | the links and their tasks |
@@ -20,6 +21,7 @@ mod join;
 mod join_error;
 mod uplink;
 mod dial;
+mod place;
 mod relay;
 mod gather;
 mod parent;

@@ -40,6 +40,7 @@ async fn read(mut reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
 }
 
 fn take_frame(body: Vec<u8>, streams: &Streams) -> Result<(), String> {
+    let Err(body) = streams.relay().lock().pass_flow_down(body) else { return Ok(()) };
     let down: Down = frame::decode(&body).map_err(|e| format!("protocol error: {e}"))?;
     // The lock is released before streams take theirs.
     let own = streams.relay().lock().pass_down(down, body);

@@ -6,12 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_link::queue::LinkQueue;
-use gantry_shared::wire::channel::ChannelNotice;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
     Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, Notice, Order, To, Up,
 };
-use gantry_shared::wire::tree::Tree;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
@@ -21,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::gather::{Batch, Gatherings, Reply};
 use super::input::Input;
+use super::place::{self, Place};
 use crate::channel::{self, Effect, Hub, Later};
 
 /// How long answers wait for others of the same request.
@@ -29,23 +28,6 @@ const GATHER_TIME: Duration = Duration::from_millis(5);
 const CHILDREN_TIME: Duration = Duration::from_secs(10);
 /// How long the parent has to read the goodbye.
 const GOODBYE_TIME: Duration = Duration::from_secs(2);
-
-/// This agent's place in the tree.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    pub(super) node: NodeId,
-    pub(super) tree: Tree,
-}
-
-impl Place {
-    fn find_subtree(&self, node: NodeId) -> NodeSet {
-        let mut nodes = NodeSet::default();
-        for level in self.tree.subtree(node.0) {
-            nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
-        }
-        nodes
-    }
-}
 
 /// The relay, shared by the tasks of its links.
 #[derive(Debug, Clone)]
@@ -216,13 +198,24 @@ impl Relay {
         self.show();
     }
 
+    /// A word of a flow for other nodes than this one goes on as it came.
+    ///
+    /// # Errors
+    /// Gives it back: it is for this node, or is no such word.
+    pub(super) fn pass_flow_down(&self, body: Vec<u8>) -> Result<(), Vec<u8>> {
+        match Down::peek_flow(&body) {
+            Some(to @ To::Nodes(_)) if !to.contains(self.place.node) => {
+                self.send_to_children(&to, &body.into());
+                Ok(())
+            }
+            _ => Err(body),
+        }
+    }
+
     /// An order from above. What of it is for this agent's streams is given back.
     pub(super) fn pass_down(&mut self, down: Down, body: Vec<u8>) -> Option<OwnPart> {
         let Down { request, to, order } = down;
-        let own = match &to {
-            To::All => true,
-            To::Nodes(nodes) => nodes.contains(self.place.node),
-        };
+        let own = to.contains(self.place.node);
         if let Some(request) = request
             && !(self.children.is_empty() && self.left.is_empty())
         {
@@ -263,6 +256,7 @@ impl Relay {
             match effect {
                 Effect::Answer(request, reply) => self.answer(request, reply),
                 Effect::Up(notice) => self.notice(Notice::Channel(notice)),
+                Effect::Say(flow, word) => self.notice(Notice::Flow { flow, word }),
                 Effect::Down(node, order) => {
                     let to = To::Nodes(NodeSet::from_range(node..=node));
                     self.send_on(Down { request: None, to, order: Order::Channel(order) });
@@ -366,6 +360,31 @@ impl Relay {
         }
     }
 
+    /// A word of a flow of `node`, from a child, goes on as it came; the frontend reads it. `room` is given back when it is written to the parent.
+    ///
+    /// # Errors
+    /// As [`Relay::pass_up`].
+    pub(super) fn pass_flow_up(
+        &mut self,
+        child: NodeId,
+        node: NodeId,
+        body: Vec<u8>,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> Result<(), String> {
+        // One that was cut off counts no more.
+        let Some(known) = self.children.get(&child) else { return Ok(()) };
+        place::check_node(&known.subtree, node)?;
+        self.send_behind_answers(node, body, room);
+        Ok(())
+    }
+
+    /// What a node says must not overtake what it has answered.
+    fn send_behind_answers(&mut self, node: NodeId, body: Vec<u8>, room: Option<OwnedSemaphorePermit>) {
+        let before = self.gatherings.take_of(node);
+        self.send_batches(before);
+        self.send_up(body.into(), room);
+    }
+
     /// A frame of a child, whose bytes are `body`. `room` is given back when it is written to the parent.
     ///
     /// # Errors
@@ -379,7 +398,7 @@ impl Relay {
     ) -> Result<(), String> {
         // One that was cut off counts no more.
         let Some(subtree) = self.children.get(&child).map(|child| &child.subtree) else { return Ok(()) };
-        check_speaker(self.place, subtree, &up)?;
+        self.place.check_speaker(subtree, &up)?;
         match up {
             Up::Answers { request, answers } => self.gather(request, answers, body.len(), room),
             Up::Notice { node, notice } => {
@@ -391,9 +410,7 @@ impl Relay {
                 {
                     return Ok(());
                 }
-                let before = self.gatherings.take_of(node);
-                self.send_batches(before);
-                self.send_up(body.into(), room);
+                self.send_behind_answers(node, body, room);
             }
         }
         Ok(())
@@ -480,10 +497,8 @@ impl Relay {
     /// This agent's own notice.
     pub(super) fn notice(&mut self, notice: Notice) {
         let node = self.place.node;
-        let before = self.gatherings.take_of(node);
-        self.send_batches(before);
         match frame::encode_body(&Up::Notice { node, notice }) {
-            Ok(body) => self.send_up(body.into(), None),
+            Ok(body) => self.send_behind_answers(node, body, None),
             Err(error) => tracing::warn!(%error, "a notice was not sent"),
         }
     }
@@ -554,33 +569,5 @@ impl Relay {
     fn show(&self) {
         let links = Links { parent: self.parent.is_some(), children: self.children.len() };
         self.links.send_if_modified(|shown| std::mem::replace(shown, links) != links);
-    }
-}
-
-/// Whether what comes from the child with this subtree is said by and about nodes for which it may speak.
-fn check_speaker(place: Place, subtree: &NodeSet, up: &Up) -> Result<(), String> {
-    let check = |nodes: &NodeSet, speaker: &NodeSet, what: &str| match nodes.difference(speaker).first() {
-        None => Ok(()),
-        Some(node) => Err(format!("{what} node {node}, which is not below it")),
-    };
-    match up {
-        Up::Answers { answers, .. } => {
-            answers.iter().try_for_each(|(nodes, _)| check(nodes, subtree, "answered for"))
-        }
-        Up::Notice { node, .. } if !subtree.contains(*node) => {
-            Err(format!("spoke for node {node}, which is not below it"))
-        }
-        Up::Notice { node, notice } => match notice {
-            Notice::NodesLost { nodes, .. } => {
-                check(nodes, &place.find_subtree(*node), "reported the loss of")
-            }
-            Notice::ChildJoined { child } if place.tree.parent(child.0) != Some(node.0) => {
-                Err(format!("reported node {child} as its child, which it is not"))
-            }
-            Notice::Channel(ChannelNotice::Part { of, .. } | ChannelNotice::Missing { of, .. }) => {
-                check(&of.nodes(), &place.find_subtree(*node), "spoke for daemons of")
-            }
-            _ => Ok(()),
-        },
     }
 }

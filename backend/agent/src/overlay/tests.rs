@@ -12,7 +12,7 @@ use gantry_link::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Answer, BulkOrder, BulkSeat, Dial, Down, Notice, Order, Seat, Ticket, To, Up,
+    Answer, BulkOrder, BulkSeat, Dial, Down, FlowId, Notice, Order, Seat, Ticket, To, Up, Word,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId, EntryIndex, NodeId, RequestId};
@@ -107,11 +107,20 @@ impl Peer {
         self.writer.flush().await.unwrap();
     }
 
+    async fn say_body(&mut self, body: &[u8]) {
+        self.writer.send_body(body).unwrap();
+        self.writer.flush().await.unwrap();
+    }
+
     async fn hear<T: serde::de::DeserializeOwned>(&mut self) -> T {
+        frame::decode(&self.hear_body().await).unwrap()
+    }
+
+    async fn hear_body(&mut self) -> Vec<u8> {
         while self.heard.is_empty() {
             self.listen().await;
         }
-        frame::decode(&self.heard.pop_front().unwrap()).unwrap()
+        self.heard.pop_front().unwrap()
     }
 
     async fn listen(&mut self) {
@@ -299,11 +308,28 @@ async fn what_a_node_says_keeps_its_order() {
         let (request, _) = order(&mut agents[1]).await;
         agents[1].up.notice(daemon_exited());
         agents[1].up.answer(request, Ok(Answer::Done));
-        agents[1].up.notice(Notice::StdinTaken { rank: gantry_types::id::Rank(0), bytes: 1 });
+        agents[1].up.notice(Notice::Flow { flow: FlowId::Items, word: Word::Credit(1) });
         assert!(matches!(root.notice().await, (1, Notice::DaemonExited { .. })));
         assert_eq!(root.answers().await, (number, vec![(1, Ok(Answer::Done))]));
-        assert!(matches!(root.notice().await, (1, Notice::StdinTaken { .. })));
+        assert!(matches!(root.notice().await, (1, Notice::Flow { .. })));
     }
+}
+
+#[tokio::test]
+async fn words_of_flows_go_through_agents_that_cannot_read_them() {
+    let (_front, mut root, agent, mut child) = parent_and_child().await;
+    let whole = Up::Notice { node: NodeId(2), notice: Notice::Flow { flow: FlowId::Items, word: Word::End } };
+    let mut body = frame::encode_body(&whole).unwrap();
+    *body.last_mut().unwrap() = 99;
+    child.say_body(&body).await;
+    assert_eq!(root.hear_body().await, body, "it came as it was");
+    let word = Order::Flow { flow: FlowId::Link(1), word: Word::End };
+    let mut body = frame::encode_body(&Down { request: None, to: only(2), order: word }).unwrap();
+    *body.last_mut().unwrap() = 99;
+    root.say_body(&body).await;
+    assert_eq!(child.hear_body().await, body);
+    let mut inputs = agent.inputs;
+    assert!(inputs.try_recv().is_err(), "none of it was for the agent between");
 }
 
 #[tokio::test]
@@ -478,6 +504,7 @@ async fn a_child_that_speaks_for_nodes_that_are_not_below_it_is_cut_off() {
         (Up::Answers { request: RequestId(1), answers: answers("0,2") }, "answered for node 0"),
         (notice(0, Notice::Alive), "spoke for node 0"),
         (notice(7, Notice::Alive), "spoke for node 7"),
+        (notice(0, Notice::Flow { flow: FlowId::Items, word: Word::End }), "spoke for node 0"),
         (notice(1, lost(single(0))), "reported the loss of node 0"),
         (notice(2, lost(single(1))), "reported the loss of node 1"),
     ] {

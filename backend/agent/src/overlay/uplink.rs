@@ -1,6 +1,6 @@
 //! An agent that has its place, and its way to the frontend.
 
-use gantry_shared::wire::message::{Answer, Notice};
+use gantry_shared::wire::message::{Answer, FlowId, Notice, Word};
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};
 use tokio::sync::mpsc;
@@ -37,6 +37,11 @@ impl Uplink {
     /// Reports something. What was answered or reported before arrives before.
     pub(crate) fn notice(&self, notice: Notice) {
         self.relay.lock().notice(notice);
+    }
+
+    /// Says a word of one of this node's flows. As [`Uplink::notice`].
+    pub(crate) fn flow(&self, flow: FlowId, word: Word) {
+        self.notice(Notice::Flow { flow, word });
     }
 
     /// Lets the channels act, and does what follows.

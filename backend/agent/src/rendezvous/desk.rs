@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gantry_shared::wire::message::{Answer, Blob};
+use gantry_shared::wire::flow::{FlowId, Outflow, Word};
+use gantry_shared::wire::message::{Answer, Blob, Notice};
 use gantry_shared::wire::rendezvous::{
-    Gate, ITEM_WINDOW_BYTES, Key, LinkWord, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Want,
+    Gate, Key, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Want,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{Rank, RequestId};
@@ -55,25 +56,33 @@ pub(crate) enum Request {
         /// Whose it is.
         rank: Rank,
         /// Gets what comes for it.
-        down: mpsc::UnboundedSender<LinkWord>,
+        down: mpsc::UnboundedSender<Word>,
     },
-    /// Of a rank's link.
-    Link {
+    /// Said on a rank's link.
+    Word {
         /// Which.
         link: u32,
         /// What.
-        word: LinkWord,
+        word: Word,
     },
 }
 
 /// An item on its way up.
 #[derive(Debug)]
 struct Outgoing {
-    of: Gate,
-    rank: Rank,
+    number: u64,
     item: Vec<u8>,
     sent: usize,
     _room: Room,
+}
+
+/// An item that the frontend has not answered for.
+#[derive(Debug)]
+struct Put {
+    number: u64,
+    of: Gate,
+    rank: Rank,
+    told: Told<()>,
 }
 
 /// Bulk data on its way here.
@@ -88,17 +97,19 @@ struct Coming {
 /// All that this node knows of rendezvous.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    credit: u32,
+    items: Outflow,
+    /// How many items there were.
+    count: u64,
     outgoing: VecDeque<Outgoing>,
     // Lists that are looked through: as long as the node has ranks at most, and maps would make the agent larger.
-    puts: Vec<(Gate, Rank, Told<()>)>,
+    puts: Vec<Put>,
     gets: Vec<(Key, Told<Arc<Vec<u8>>>)>,
     asks: Vec<(Option<Gate>, Told<Vec<Status>>)>,
     /// Aggregates that somebody here has waited for: the next one has them at once.
     kept: Vec<(Key, Arc<Vec<u8>>)>,
     streams: Vec<(u64, Coming)>,
-    links: Vec<(u32, mpsc::UnboundedSender<LinkWord>)>,
-    notices: Vec<RendezvousNotice>,
+    links: Vec<(u32, mpsc::UnboundedSender<Word>)>,
+    notices: Vec<Notice>,
     /// There is no frontend.
     alone: bool,
 }
@@ -106,7 +117,8 @@ pub(crate) struct Desk {
 impl Default for Desk {
     fn default() -> Self {
         Self {
-            credit: ITEM_WINDOW_BYTES,
+            items: Outflow::up(FlowId::Items),
+            count: 0,
             outgoing: VecDeque::new(),
             puts: Vec::new(),
             gets: Vec::new(),
@@ -127,7 +139,7 @@ impl Desk {
     }
 
     /// What is to be reported, in this order.
-    pub(crate) fn take_notices(&mut self) -> Vec<RendezvousNotice> {
+    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
@@ -142,33 +154,43 @@ impl Desk {
             Request::Status { of, told } => {
                 self.asks.push((of.clone(), told));
                 // The answer to an earlier question may be older than this one.
-                self.notices.push(RendezvousNotice::Status(of));
+                self.report(RendezvousNotice::Status(of));
             }
             // Dropping its sender ends it.
             Request::Open { .. } if self.alone => {}
             Request::Open { link, rank, down } => {
                 self.links.push((link, down));
-                self.notices.push(RendezvousNotice::Link { link, word: LinkWord::Open(rank) });
+                self.say(FlowId::Link(link), Word::Open(rank));
             }
-            Request::Link { link, word } => {
-                if word == LinkWord::Close {
+            Request::Word { link, word } => {
+                if word == Word::End {
                     self.links.retain(|(known, _)| *known != link);
                 }
-                self.notices.push(RendezvousNotice::Link { link, word });
+                self.say(FlowId::Link(link), word);
             }
         }
     }
 
+    fn report(&mut self, notice: RendezvousNotice) {
+        self.notices.push(Notice::Rendezvous(notice));
+    }
+
+    fn say(&mut self, flow: FlowId, word: Word) {
+        self.notices.push(Notice::Flow { flow, word });
+    }
+
     fn put(&mut self, of: Gate, rank: Rank, item: Vec<u8>, room: Room, told: Told<()>) {
-        if self.puts.iter().any(|(at, who, _)| *at == of && *who == rank) {
+        if self.puts.iter().any(|put| put.of == of && put.rank == rank) {
             let twice =
                 Failure::new(Kind::Invalid, format!("register rank {rank}: it has registered already"));
             return drop(told.send(Err(twice.into())));
         }
-        self.puts.push((of.clone(), rank, told));
-        self.notices.push(RendezvousNotice::Put { of: of.clone(), rank, bytes: item.len() as u64 });
+        let number = self.count;
+        self.count += 1;
+        self.puts.push(Put { number, of: of.clone(), rank, told });
+        self.report(RendezvousNotice::Put { item: number, of, rank, bytes: item.len() as u64 });
         if !item.is_empty() {
-            self.outgoing.push_back(Outgoing { of, rank, item, sent: 0, _room: room });
+            self.outgoing.push_back(Outgoing { number, item, sent: 0, _room: room });
             self.send();
         }
     }
@@ -181,42 +203,54 @@ impl Desk {
         // Who has gone is not remembered for ever.
         self.gets.retain(|(waits_for, told)| *waits_for != key || !told.is_closed());
         if !asked {
-            self.notices.push(RendezvousNotice::Get(key.clone()));
+            self.report(RendezvousNotice::Get(key.clone()));
         }
         self.gets.push((key, told));
     }
 
     /// Sends pieces as far as the credit goes.
     fn send(&mut self) {
-        while self.credit > 0
-            && let Some(first) = self.outgoing.front_mut()
-        {
-            let credit = usize::try_from(self.credit).unwrap_or(PIECE_BYTES);
+        while let Some(first) = self.outgoing.front_mut() {
             let rest = first.item.get(first.sent..).unwrap_or_default();
-            let piece = rest.get(..rest.len().min(PIECE_BYTES).min(credit)).unwrap_or_default();
-            self.credit -= u32::try_from(piece.len()).unwrap_or(self.credit);
+            let piece = rest.get(..self.items.fits(rest.len().min(PIECE_BYTES))).unwrap_or_default();
+            if piece.is_empty() {
+                return;
+            }
+            self.items.send(piece.len());
             first.sent += piece.len();
-            let (of, rank, bytes) = (first.of.clone(), first.rank, Blob(piece.to_vec()));
+            let word = Word::Data { label: first.number, bytes: Blob(piece.to_vec()) };
             if first.sent == first.item.len() {
                 self.outgoing.pop_front();
             }
-            self.notices.push(RendezvousNotice::Piece { of, rank, bytes });
+            self.say(FlowId::Items, word);
+        }
+    }
+
+    /// The frontend says a word of the flow of items.
+    pub(crate) fn hear_items(&mut self, word: &Word) {
+        if let Word::Credit(bytes) = word {
+            self.items.earn(*bytes);
+            self.send();
+        }
+    }
+
+    /// The frontend says a word of a rank's link.
+    pub(crate) fn hear_link(&self, link: u32, word: Word) {
+        if let Some((_, down)) = self.links.iter().find(|(known, _)| *known == link) {
+            // It has ended meanwhile, and is about to say so.
+            drop(down.send(word));
         }
     }
 
     /// The frontend says something. A stream is answered when it has come.
     pub(crate) fn obey(&mut self, request: Option<RequestId>, order: RendezvousOrder) {
         match order {
-            RendezvousOrder::Credit { bytes } => {
-                self.credit = self.credit.saturating_add(bytes);
-                self.send();
-            }
-            RendezvousOrder::Registered { of, rank, outcome } => {
+            RendezvousOrder::Registered { item, outcome } => {
                 if outcome.is_err() {
-                    self.outgoing.retain(|it| it.rank != rank || it.of != of);
+                    self.outgoing.retain(|it| it.number != item);
                 }
-                if let Some(at) = self.puts.iter().position(|(at, who, _)| *at == of && *who == rank) {
-                    drop(self.puts.swap_remove(at).2.send(outcome));
+                if let Some(at) = self.puts.iter().position(|put| put.number == item) {
+                    drop(self.puts.swap_remove(at).told.send(outcome));
                 }
             }
             RendezvousOrder::Got { key, outcome } => {
@@ -225,12 +259,6 @@ impl Desk {
             RendezvousOrder::Stream { key, stream, bytes } => {
                 let coming = Coming { key, bytes, request, data: Vec::new() };
                 self.streams.push((stream, coming));
-            }
-            RendezvousOrder::Link { link, word } => {
-                if let Some((_, down)) = self.links.iter().find(|(known, _)| *known == link) {
-                    // It has ended meanwhile, and is about to say so.
-                    drop(down.send(word));
-                }
             }
             RendezvousOrder::Stands { of, outcome } => {
                 for (_, told) in self.asks.extract_if(.., |(asked, _)| *asked == of) {
@@ -289,8 +317,8 @@ impl Desk {
         self.outgoing.clear();
         self.streams.clear();
         self.links.clear();
-        for (.., told) in self.puts.drain(..) {
-            drop(told.send(Err(alone())));
+        for put in self.puts.drain(..) {
+            drop(put.told.send(Err(alone())));
         }
         for (_, told) in self.gets.drain(..) {
             drop(told.send(Err(alone())));

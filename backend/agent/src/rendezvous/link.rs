@@ -5,7 +5,7 @@ mod carrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use gantry_shared::wire::rendezvous::LinkWord;
+use gantry_shared::wire::flow::Word;
 use gantry_types::id::Rank;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -50,7 +50,7 @@ pub(super) async fn carry(
     let link = NEXT.fetch_add(1, Ordering::Relaxed);
     let (down, mut said) = mpsc::unbounded_channel();
     let (mut reader, mut writer) = stream.split();
-    let up = |word| ask(Request::Link { link, word });
+    let up = |word| ask(Request::Word { link, word });
     let mut carrier = Carrier::new(link, &up);
     // The frontend answers by credit: before, nothing is read, so nothing is said before this.
     ask(Request::Open { link, rank, down });
@@ -77,7 +77,7 @@ pub(super) async fn carry(
         }
     }
     if !said.is_closed() {
-        up(LinkWord::Close);
+        up(Word::End);
     }
     if ending {
         closing.end(rank);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_shared::wire::message::{Answer, Notice, Order};
+use gantry_shared::wire::message::{Answer, FlowId, Notice, Order};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{RequestId, SessionId};
 use gantry_types::rank_set::RankSet;
@@ -25,7 +25,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 impl Agent {
     pub(super) fn frontend_gone(&mut self, orderly: bool, reason: &str) {
         tracing::info!(orderly, reason, claim = ?self.claim, "the frontend has ended");
-        self.credits.drop_everything();
+        self.outputs.drop_everything();
         // Nobody writes to them any more: they read the end of their input.
         self.stdin.clear();
         self.storage.nobody_sends();
@@ -194,14 +194,16 @@ impl Agent {
                 input = inputs.recv() => input,
             };
             match input {
-                Some(Incoming::Order { order: Order::OutputCredit { daemon, bytes }, .. }) => {
-                    self.credits.give(daemon, bytes);
+                Some(Incoming::Order {
+                    order: Order::Flow { flow: FlowId::Output(group), word }, ..
+                }) => {
+                    self.outputs.hear(group, &word);
                 }
                 Some(Incoming::Order { request, .. }) => self.answer(request, Err(ending())),
                 Some(Incoming::Bulk(_)) => {}
-                Some(Incoming::Gone { .. }) => self.credits.drop_everything(),
+                Some(Incoming::Gone { .. }) => self.outputs.drop_everything(),
                 None => {
-                    self.credits.drop_everything();
+                    self.outputs.drop_everything();
                     drop(through.await);
                     return;
                 }

@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
 use gantry_shared::wire::backend::build_token;
-use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
-use gantry_shared::wire::rendezvous::{LinkWord, RendezvousNotice};
+use gantry_shared::wire::message::{Answer, FlowId, Found, RankReport, Source, Ticket, Word};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, Pid, Rank, RequestId, SessionId};
 use gantry_types::status::ExitStatus;
@@ -37,9 +36,7 @@ impl Agent {
         let up = self.up.clone();
         let ask = move |request| match request {
             // These are many, and change nothing here.
-            Request::Link { link, word } if word != LinkWord::Close => {
-                up.notice(Notice::Rendezvous(RendezvousNotice::Link { link, word }));
-            }
+            Request::Word { link, word } if word != Word::End => up.flow(FlowId::Link(link), word),
             request => drop(events.send(Event::Rendezvous(request))),
         };
         tokio::spawn(socket.serve(self.view.subscribe(), ask));
@@ -151,7 +148,7 @@ impl Agent {
         let failed = |error: std::io::Error| crate::failure::from_io("connect a process's pipes", &error);
         if let Some((stdout, stderr)) = ends.output {
             let streams =
-                stdio::forward(source, stdout, stderr, &mut self.credits, &self.up).map_err(failed)?;
+                stdio::forward(source, stdout, stderr, &mut self.outputs, &self.up).map_err(failed)?;
             self.streams.insert(pid, streams);
         }
         if let (Some(stdin), Source::Rank(rank)) = (ends.stdin, source) {

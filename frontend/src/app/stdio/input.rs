@@ -5,9 +5,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Order, To};
+use gantry_shared::wire::flow::{FlowId, OUTPUT_WINDOW_BYTES, Word};
 use gantry_types::id::{NodeId, Rank};
-use gantry_types::rank_set::NodeSet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -44,25 +43,26 @@ impl InputFeed {
         thread.spawn(move || read_pieces(File::from(from), &stopped.into(), &pieces))?;
         let window = Arc::clone(&self.window);
         tokio::spawn(async move {
-            let to = To::Nodes(NodeSet::from_range(node..=node));
+            let flow = FlowId::Input(rank);
             while let Some(piece) = read.recv().await {
                 let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
                 match window.acquire_many(length).await {
                     Ok(permit) => permit.forget(),
                     Err(_) => return,
                 }
-                overlay.tell(to.clone(), Order::Stdin { rank, bytes: Blob(piece) });
+                overlay.say(node, flow, Word::data(piece));
             }
-            overlay.tell(to, Order::Stdin { rank, bytes: Blob::default() });
+            overlay.say(node, flow, Word::End);
         });
         Ok(())
     }
 
-    /// The rank has taken that many bytes; zero: it takes no more.
-    pub(crate) fn taken(&self, bytes: u32) {
-        match bytes {
-            0 => self.close(),
-            bytes => self.window.add_permits(bytes as usize),
+    /// The rank's node says a word of the flow.
+    pub(crate) fn hear(&self, word: &Word) {
+        match word {
+            Word::Credit(bytes) => self.window.add_permits(*bytes as usize),
+            Word::End => self.close(),
+            Word::Open(_) | Word::Data { .. } | Word::Drain => {}
         }
     }
 

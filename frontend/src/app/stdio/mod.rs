@@ -9,4 +9,4 @@ mod output;
 
 pub(crate) use input::InputFeed;
 pub use output::OutputStream;
-pub(crate) use output::{OpenStreams, Outputs};
+pub(crate) use output::Outputs;

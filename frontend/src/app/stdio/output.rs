@@ -1,13 +1,12 @@
 //! What ranks and daemons write, on its way to where the tool wants it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use gantry_shared::wire::message::{OUTPUT_WINDOW_BYTES, Order, Source, To};
-use gantry_shared::wire::owed::Owed;
+use gantry_shared::wire::flow::{FlowId, Source, Word, parse_output_label};
 use gantry_types::id::{AppId, DaemonId, NodeId};
 use gantry_types::output::Stream;
 use gantry_types::rank_set::NodeSet;
@@ -25,17 +24,21 @@ struct Piece {
     output: Output,
 }
 
+impl Piece {
+    fn take(self, overlay: &Overlay, flow: FlowId) -> Output {
+        overlay.taken(self.node, flow, self.output.data.0.len());
+        self.output
+    }
+}
+
 /// Where one group's output goes.
 #[derive(Debug)]
 struct Sink {
     /// Bounded by the window of each node, to which the overlay holds it.
     to: mpsc::UnboundedSender<Piece>,
-    /// Streams that are open still, by node; the last one's end ends the sink.
-    open: OpenStreams,
+    /// Nodes whose flow has not ended; the last one's end ends the sink.
+    open: NodeSet,
 }
-
-/// How many streams of a group are open on each node: two for every process.
-pub(crate) type OpenStreams = BTreeMap<NodeId, usize>;
 
 /// The groups' sinks. A group is one daemon, or all ranks.
 #[derive(Debug)]
@@ -50,11 +53,13 @@ impl Outputs {
         Self { overlay, sinks: Mutex::default(), writers: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// Sends a group's output to the caller.
-    pub(crate) fn stream(&self, group: Option<DaemonId>, open: OpenStreams) -> OutputStream {
+    /// Sends a group's output on these nodes to the caller.
+    pub(crate) fn stream(&self, group: Option<DaemonId>, open: NodeSet) -> OutputStream {
         let (to, from) = mpsc::unbounded_channel();
         lock(&self.sinks).insert(group, Sink { to, open });
-        OutputStream { from: Feed::Agents { from, credits: Credits::new(self.overlay.clone(), group) } }
+        OutputStream {
+            from: Feed::Agents { from, overlay: self.overlay.clone(), flow: FlowId::Output(group) },
+        }
     }
 
     /// Has a thread write a group's output to two descriptors.
@@ -64,7 +69,7 @@ impl Outputs {
     pub(crate) fn write_to(
         &self,
         group: Option<DaemonId>,
-        open: OpenStreams,
+        open: NodeSet,
         stdout: OwnedFd,
         stderr: OwnedFd,
     ) -> io::Result<()> {
@@ -104,58 +109,49 @@ impl Outputs {
         spawned.map(drop)
     }
 
-    /// Hands a piece to its group's sink. Without one it is dropped, and its credit given back; `origin` is asked for when there is one.
-    pub(crate) fn deliver(
+    /// A node says a word of a group's flow. Bytes go to the group's sink; without one the node is told to send no more. `origin` is asked for
+    /// where there is one.
+    pub(crate) fn hear(
         &self,
         node: NodeId,
+        group: Option<DaemonId>,
+        word: Word,
         origin: impl FnOnce() -> (AppId, String),
-        source: Source,
-        stream: Stream,
-        bytes: Vec<u8>,
     ) {
-        let group = output_group(source);
+        let (label, bytes) = match word {
+            Word::Data { label, bytes } => (label, bytes.0),
+            Word::End => return self.lost_of(&NodeSet::from_range(node..=node), |known| known == group),
+            Word::Open(_) | Word::Credit(_) | Word::Drain => return,
+        };
+        // A label that means nothing does not come as far as this.
+        let Some((source, stream)) = parse_output_label(group, label) else { return };
         let (rank, daemon) = match source {
             Source::Rank(rank) => (Some(rank), None),
             Source::Daemon(daemon) => (None, Some(daemon)),
         };
-        let is_end = bytes.is_empty();
-        let length = bytes.len();
         let mut sinks = lock(&self.sinks);
-        let Some(sink) = sinks.get_mut(&group) else {
-            if !is_end {
-                self.give_back(group, node, length);
-            }
-            return;
-        };
-        if is_end {
-            if let Some(open) = sink.open.get_mut(&node) {
-                *open = open.saturating_sub(1);
-            }
-            sink.open.retain(|_, open| *open > 0);
-            if sink.open.is_empty() {
-                sinks.remove(&group);
-            }
-            return;
+        let taken = sinks.get(&group).is_some_and(|sink| {
+            let (app, host) = origin();
+            let output = Output { app, rank, daemon, host, stream, data: Data(bytes) };
+            sink.to.send(Piece { node, output }).is_ok()
+        });
+        if !taken {
+            let open = sinks.remove(&group).map(|sink| sink.open).unwrap_or_default();
+            let unread = open.union(&NodeSet::from_range(node..=node));
+            unread.iter().for_each(|node| self.overlay.say(node, FlowId::Output(group), Word::End));
         }
-        let (app, host) = origin();
-        let output = Output { app, rank, daemon, host, stream, data: Data(bytes) };
-        if sink.to.send(Piece { node, output }).is_err() {
-            sinks.remove(&group);
-            self.give_back(group, node, length);
-        }
-    }
-
-    /// The credit of a piece that nobody wants.
-    fn give_back(&self, group: Option<DaemonId>, node: NodeId, bytes: usize) {
-        let mut credits = Credits::new(self.overlay.clone(), group);
-        credits.give(node, bytes);
-        credits.flush();
     }
 
     /// Nothing more comes from these nodes.
     pub(crate) fn lost(&self, nodes: &NodeSet) {
-        lock(&self.sinks).retain(|_, sink| {
-            sink.open.retain(|node, _| !nodes.contains(*node));
+        self.lost_of(nodes, |_| true);
+    }
+
+    fn lost_of(&self, nodes: &NodeSet, of: impl Fn(Option<DaemonId>) -> bool) {
+        lock(&self.sinks).retain(|group, sink| {
+            if of(*group) {
+                sink.open = sink.open.difference(nodes);
+            }
             !sink.open.is_empty()
         });
     }
@@ -188,7 +184,7 @@ pub struct OutputStream {
 #[derive(Debug)]
 enum Feed {
     /// Agents send as much as they have credit for.
-    Agents { from: mpsc::UnboundedReceiver<Piece>, credits: Credits },
+    Agents { from: mpsc::UnboundedReceiver<Piece>, overlay: Overlay, flow: FlowId },
     /// A launcher's pipes are read as long as there is room.
     Launcher(mpsc::Receiver<Output>),
 }
@@ -197,7 +193,7 @@ impl OutputStream {
     /// The next piece; none when all writers have closed their output or are out of reach, or the app is gone. Waits for it; may be cancelled without loss.
     pub async fn next(&mut self) -> Option<Output> {
         match &mut self.from {
-            Feed::Agents { from, credits } => from.recv().await.map(|piece| credits.taken(piece)),
+            Feed::Agents { from, overlay, flow } => from.recv().await.map(|piece| piece.take(overlay, *flow)),
             Feed::Launcher(from) => from.recv().await,
         }
     }
@@ -208,61 +204,23 @@ impl OutputStream {
 
     fn blocking_next(&mut self) -> Option<Output> {
         match &mut self.from {
-            Feed::Agents { from, credits } => from.blocking_recv().map(|piece| credits.taken(piece)),
+            Feed::Agents { from, overlay, flow } => {
+                from.blocking_recv().map(|piece| piece.take(overlay, *flow))
+            }
             Feed::Launcher(from) => from.blocking_recv(),
         }
     }
 }
 
 impl Drop for OutputStream {
-    /// What is not taken any more must not stop its writers.
+    /// What is not taken any more must not stop its writers: they go on, and with their next bytes they are told that nobody reads.
     fn drop(&mut self) {
         // A launcher's reader sees by itself that nobody listens.
-        let Feed::Agents { from, credits } = &mut self.from else { return };
+        let Feed::Agents { from, overlay, flow } = &mut self.from else { return };
         from.close();
         while let Ok(piece) = from.try_recv() {
-            drop(credits.taken(piece));
+            drop(piece.take(overlay, *flow));
         }
-        credits.flush();
-    }
-}
-
-/// Credit that is given back in portions.
-#[derive(Debug)]
-struct Credits {
-    overlay: Overlay,
-    group: Option<DaemonId>,
-    owed: HashMap<NodeId, Owed>,
-}
-
-impl Credits {
-    fn new(overlay: Overlay, group: Option<DaemonId>) -> Self {
-        Self { overlay, group, owed: HashMap::new() }
-    }
-
-    fn taken(&mut self, piece: Piece) -> Output {
-        self.give(piece.node, piece.output.data.0.len());
-        piece.output
-    }
-
-    fn give(&mut self, node: NodeId, bytes: usize) {
-        let owed = self.owed.entry(node).or_insert(Owed::of(OUTPUT_WINDOW_BYTES));
-        if let Some(bytes) = owed.take_message(bytes) {
-            self.send(node, bytes);
-        }
-    }
-
-    fn flush(&mut self) {
-        for (node, mut owed) in std::mem::take(&mut self.owed) {
-            if let Some(bytes) = owed.rest() {
-                self.send(node, bytes);
-            }
-        }
-    }
-
-    fn send(&self, node: NodeId, bytes: u32) {
-        let to = To::Nodes(NodeSet::from_range(node..=node));
-        self.overlay.tell(to, Order::OutputCredit { daemon: self.group, bytes });
     }
 }
 
@@ -280,12 +238,4 @@ fn write_patiently(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The key under which output is accounted for: one daemon's, or all ranks'.
-fn output_group(source: Source) -> Option<DaemonId> {
-    match source {
-        Source::Rank(_) => None,
-        Source::Daemon(daemon) => Some(daemon),
-    }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gantry_shared::wire::message::Blob;
-use gantry_shared::wire::rendezvous::LinkWord;
+use gantry_shared::wire::flow::Word;
 use gantry_shared::wire::runtime::LINK_WINDOW_BYTES;
 use gantry_types::id::NodeId;
 
@@ -27,8 +26,8 @@ pub(super) struct Mailbox {
     queue: VecDeque<Vec<u8>>,
     /// Bytes in there.
     queued: usize,
-    /// Senders that get so much credit when there is room.
-    pub(super) owed: Vec<(SubjobId, LinkId, u32)>,
+    /// What came of senders, and counts as taken when there is room.
+    pub(super) owed: Vec<(SubjobId, LinkId, usize)>,
     /// How many of the ranks that have ended it was told of.
     pub(super) seen: usize,
 }
@@ -65,7 +64,7 @@ impl Mailbox {
     }
 
     /// What may go to its link now. A frame is much smaller than what the rank's agent keeps back of its credit leaves.
-    pub(super) fn next(&mut self) -> Option<(LinkId, LinkWord)> {
+    pub(super) fn next(&mut self) -> Option<(LinkId, Word)> {
         let link = self.link?;
         let window = usize::try_from(self.window).unwrap_or(ORDER_BYTES).min(ORDER_BYTES);
         let mut bytes = Vec::new();
@@ -80,6 +79,6 @@ impl Mailbox {
             return None;
         }
         self.window -= u32::try_from(bytes.len()).unwrap_or(self.window);
-        Some((link, LinkWord::Bytes(Blob(bytes))))
+        Some((link, Word::data(bytes)))
     }
 }

@@ -10,11 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::wire::message::{Order, To};
-use gantry_shared::wire::rendezvous::{LinkWord, RendezvousOrder};
+use gantry_shared::wire::flow::{FlowId, Word};
 use gantry_types::id::{NodeId, Rank};
 use gantry_types::placement::Placement;
-use gantry_types::rank_set::NodeSet;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -82,8 +80,12 @@ impl Exchange {
             match effect {
                 Effect::Say(id, (node, link), word) => {
                     if let Some(overlay) = inner.overlays.get(&id) {
-                        let order = Order::Rendezvous(RendezvousOrder::Link { link, word });
-                        overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
+                        overlay.say(node, FlowId::Link(link), word);
+                    }
+                }
+                Effect::Taken(id, (node, link), bytes) => {
+                    if let Some(overlay) = inner.overlays.get(&id) {
+                        overlay.taken(node, FlowId::Link(link), bytes);
                     }
                 }
                 Effect::Tell(id, arrival) => {
@@ -123,8 +125,8 @@ impl Member {
     }
 
     /// An agent says something of a rank's link.
-    pub(crate) fn take(&self, node: NodeId, link: u32, word: LinkWord) {
-        let closed = word == LinkWord::Close;
+    pub(crate) fn take(&self, node: NodeId, link: u32, word: Word) {
+        let closed = word == Word::End;
         self.act(|inner, id| inner.board.take(id, (node, link), word));
         if closed {
             self.exchange.shared.closed.send_modify(|count| *count += 1);

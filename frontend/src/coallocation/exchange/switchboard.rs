@@ -6,10 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use gantry_shared::wire::flow::Word;
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
-use gantry_shared::wire::message::Blob;
-use gantry_shared::wire::owed::Owed;
-use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{Hear, LINK_WINDOW_BYTES, MESSAGE_PIECE_BYTES, Piece, Say, Scope};
 use gantry_types::id::Rank;
 use gantry_types::runtime::{MAX_TAG_BYTES, Peer, Subjobs};
@@ -22,7 +20,9 @@ use crate::coallocation::state::SubjobId;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Say this of a link to the node's agent.
-    Say(SubjobId, LinkId, LinkWord),
+    Say(SubjobId, LinkId, Word),
+    /// So many bytes that came on a link are taken.
+    Taken(SubjobId, LinkId, usize),
     /// Tell who looks after the subjob.
     Tell(SubjobId, Arrival),
 }
@@ -54,8 +54,6 @@ enum Gate {
 struct Link {
     rank: Rank,
     buffer: FrameBuffer,
-    /// Credit that is kept.
-    owed: Owed,
 }
 
 /// What is known of a subjob.
@@ -187,7 +185,7 @@ impl Switchboard {
     /// Takes all that a rank has written, whether there is room or not: it has ended, so that is little. True: it has a link.
     pub(super) fn drain(&mut self, id: SubjobId, rank: Rank) -> bool {
         let Some(link) = self.find_link(id, rank) else { return false };
-        self.effects.push(Effect::Say(id, link, LinkWord::LastWords));
+        self.effects.push(Effect::Say(id, link, Word::Drain));
         true
     }
 
@@ -202,26 +200,26 @@ impl Switchboard {
     }
 
     /// An agent says something of a link.
-    pub(super) fn take(&mut self, id: SubjobId, link: LinkId, word: LinkWord) {
+    pub(super) fn take(&mut self, id: SubjobId, link: LinkId, word: Word) {
         match word {
-            LinkWord::Open(rank) => self.open(id, link, rank),
-            LinkWord::Bytes(Blob(bytes)) => self.take_bytes(id, link, &bytes),
-            LinkWord::Credit(more) => {
+            Word::Open(rank) => self.open(id, link, rank),
+            Word::Data { bytes, .. } => self.take_bytes(id, link, &bytes.0),
+            Word::Credit(more) => {
                 let Some(rank) = self.rank_of(id, link) else { return };
                 if let Some(mail) = self.parts.get_mut(&id).and_then(|part| part.mail.get_mut(&rank)) {
                     mail.widen(more);
                 }
                 self.deliver(id, rank);
             }
-            LinkWord::Close => self.close(id, link),
+            Word::End => self.close(id, link),
             // Only we say so.
-            LinkWord::LastWords => {}
+            Word::Drain => {}
         }
     }
 
     fn open(&mut self, id: SubjobId, link: LinkId, rank: Rank) {
         let Some(part) = self.parts.get_mut(&id).filter(|part| !part.over) else {
-            return self.effects.push(Effect::Say(id, link, LinkWord::Close));
+            return self.effects.push(Effect::Say(id, link, Word::End));
         };
         let size = part.size.unwrap_or_default();
         let mail = part.mail.entry(rank).or_default();
@@ -230,10 +228,10 @@ impl Switchboard {
             return self.refuse(id, link, &Hear::Aborted(why));
         }
         // What was left of a frame for a process before this one is for nobody: it begins with a whole one.
-        part.links.insert(link, Link { rank, buffer: FrameBuffer::new(), owed: Owed::of(LINK_WINDOW_BYTES) });
+        part.links.insert(link, Link { rank, buffer: FrameBuffer::new() });
         let waiting = mail.open(link);
         let gate = part.gate.clone();
-        self.effects.push(Effect::Say(id, link, LinkWord::Credit(LINK_WINDOW_BYTES)));
+        self.effects.push(Effect::Say(id, link, Word::Credit(LINK_WINDOW_BYTES)));
         self.tell(id, rank, &Hear::Welcome { rank, size });
         match gate {
             Gate::Shut => {}
@@ -250,9 +248,9 @@ impl Switchboard {
     fn refuse(&mut self, id: SubjobId, link: LinkId, why: &Hear) {
         let mut bytes = Vec::new();
         if encode_onto(why, &mut bytes).is_ok() {
-            self.effects.push(Effect::Say(id, link, LinkWord::Bytes(Blob(bytes))));
+            self.effects.push(Effect::Say(id, link, Word::data(bytes)));
         }
-        self.effects.push(Effect::Say(id, link, LinkWord::Close));
+        self.effects.push(Effect::Say(id, link, Word::End));
     }
 
     fn close(&mut self, id: SubjobId, link: LinkId) {
@@ -285,15 +283,11 @@ impl Switchboard {
             let why = "its connection to the job is out of step: are library and tool of one release?";
             return self.refuse(id, link, &Hear::Aborted(why.to_owned()));
         }
-        let Some(known) = self.parts.get_mut(&id).and_then(|part| part.links.get_mut(&link)) else { return };
-        let portion = known.owed.take(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-        // A mailbox that is full gives it back when it has room again.
-        let owed = if full.is_some() { portion.or_else(|| known.owed.rest()) } else { portion };
-        let Some(owed) = owed else { return };
-        let credit = (id, link, owed);
+        let taken = (id, link, bytes.len());
+        // A mailbox that is full gives the room back when it has some again.
         match full.and_then(|(to, rank)| self.mailbox(to, rank)) {
-            Some(mail) => mail.owed.push(credit),
-            None => self.give(vec![credit]),
+            Some(mail) => mail.owed.push(taken),
+            None => self.give(vec![taken]),
         }
     }
 
@@ -456,10 +450,8 @@ impl Switchboard {
         }
     }
 
-    fn give(&mut self, owed: Vec<(SubjobId, LinkId, u32)>) {
-        let credits =
-            owed.into_iter().map(|(id, link, bytes)| Effect::Say(id, link, LinkWord::Credit(bytes)));
-        self.effects.extend(credits);
+    fn give(&mut self, owed: Vec<(SubjobId, LinkId, usize)>) {
+        self.effects.extend(owed.into_iter().map(|(id, link, bytes)| Effect::Taken(id, link, bytes)));
     }
 
     fn mailbox(&mut self, id: SubjobId, rank: Rank) -> Option<&mut Mailbox> {

@@ -3,25 +3,29 @@
 //! [`Admission`] sees every order that goes down and every message that comes up, in the order in which the root sends and takes them. So it
 //! knows which ranks and daemons a node has, what it was asked for, and how much it may send. A node speaks only for itself and for nodes below it,
 //! and sends no more than its windows allow. What does not fit is a [`Violation`]: the root closes that node's link and declares it lost.
-//! What was true and no longer matters is [`Word::Old`], and is dropped.
+//! What was true and no longer matters is [`Verdict::Old`], and is dropped.
 //!
 //! All nodes of an app share one secret. A node can claim to be a node below it, and be believed; it cannot speak for any other. Pure.
 
-mod streams;
+mod channels;
+mod flows;
 mod violation;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use gantry_shared::wire::message::{Answer, Notice, OUTPUT_WINDOW_BYTES, Order, Source};
+use gantry_shared::wire::channel::MAX_MESSAGE_BYTES;
+use gantry_shared::wire::flow::{parse_message_label, parse_output_label};
+use gantry_shared::wire::message::{Answer, FlowId, Notice, Order, Source, Word};
+use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
-use gantry_shared::wire::window::{Outstanding, Receiver, cost_of};
 use gantry_types::id::{DaemonId, NodeId, Rank, SessionId};
-use gantry_types::output::{DaemonOutput, Stream};
+use gantry_types::output::DaemonOutput;
 use gantry_types::rank_set::{NodeSet, RankSet};
 
-use self::streams::Streams;
+use self::channels::Channels;
+use self::flows::Flows;
 use self::violation::{Admitted, check_text};
-pub(crate) use self::violation::{Violation, Word};
+pub(crate) use self::violation::{Verdict, Violation};
 
 /// A tool daemon, on all its nodes.
 #[derive(Debug)]
@@ -31,15 +35,6 @@ struct Daemon {
     ended: NodeSet,
     /// Its output comes here.
     forwards: bool,
-    /// Where its standard output and its standard error have ended.
-    closed: [NodeSet; 2],
-}
-
-/// A rank's standard input.
-#[derive(Debug, Default)]
-struct Stdin {
-    sent: Outstanding,
-    closed: bool,
 }
 
 /// All that is known of what nodes may say.
@@ -55,12 +50,9 @@ pub(crate) struct Admission {
     rank_output: bool,
     /// Nodes have started the ranks, and serve them as MPI programs.
     started: bool,
-    /// Ranks whose standard output and whose standard error have ended.
-    closed: [RankSet; 2],
     daemons: BTreeMap<DaemonId, Daemon>,
-    output: HashMap<(NodeId, Option<DaemonId>), Receiver>,
-    stdin: BTreeMap<Rank, Stdin>,
-    streams: Streams,
+    flows: Flows,
+    channels: Channels,
 }
 
 impl Admission {
@@ -74,11 +66,9 @@ impl Admission {
             ended: RankSet::default(),
             rank_output: false,
             started: false,
-            closed: Default::default(),
             daemons: BTreeMap::new(),
-            output: HashMap::new(),
-            stdin: BTreeMap::new(),
-            streams: Streams::default(),
+            flows: Flows::default(),
+            channels: Channels::default(),
         }
     }
 
@@ -106,20 +96,18 @@ impl Admission {
                     on: NodeSet::default(),
                     ended: NodeSet::default(),
                     forwards: order.output == DaemonOutput::Forward,
-                    closed: Default::default(),
                 });
                 daemon.on = daemon.on.union(to);
             }
-            Order::Stdin { rank, bytes } => self.stdin.entry(*rank).or_default().sent.send(bytes.0.len()),
-            Order::OutputCredit { daemon, bytes } => {
-                for node in to.iter() {
-                    self.output_window(node, *daemon).grant(*bytes);
-                }
-            }
-            Order::Rendezvous(order) => self.streams.ordered_rendezvous(to, order),
-            Order::Channel(order) => self.streams.ordered_channel(to, order),
+            Order::Flow { flow, word } => to.iter().for_each(|node| self.flows.told(node, *flow, word)),
+            Order::Channel(order) => self.channels.ordered(order),
             _ => {}
         }
+    }
+
+    /// Something of a node's flow was taken. Gives the credit that the node is to be told of now, if any.
+    pub(super) fn taken(&mut self, node: NodeId, flow: FlowId, bytes: usize) -> Option<u32> {
+        self.flows.taken(node, flow, bytes)
     }
 
     /// A node answers an order that it was asked to answer.
@@ -143,14 +131,14 @@ impl Admission {
     /// A node says something unasked.
     pub(super) fn noticed(&mut self, node: NodeId, notice: &Notice) -> Admitted {
         match notice {
-            Notice::Alive | Notice::BulkStalled { .. } => Ok(Word::News),
+            Notice::Alive | Notice::BulkStalled { .. } => Ok(Verdict::News),
             Notice::ChildJoined { child } => {
                 if self.tree.parent(child.0) != Some(node.0) || !self.tree.contains(child.0) {
                     return Err(Violation::new(format!(
                         "said that node {child} joined it, which is not its child"
                     )));
                 }
-                Ok(Word::News)
+                Ok(Verdict::News)
             }
             Notice::NodesLost { nodes, reason } => {
                 check_text(reason, "a reason")?;
@@ -159,7 +147,7 @@ impl Admission {
                     let host = self.host(first);
                     return Err(Violation::new(format!("said that {host} is lost, which is not below it")));
                 }
-                Ok(Word::News)
+                Ok(Verdict::News)
             }
             Notice::RankExited { rank, .. } => self.rank_exited(node, *rank),
             Notice::DaemonExited { daemon, .. } => {
@@ -167,36 +155,28 @@ impl Admission {
                 if !known.ended.insert(node) {
                     return Err(Violation::new(format!("sent a second exit of daemon {daemon}")));
                 }
-                Ok(Word::News)
+                Ok(Verdict::News)
             }
-            Notice::Output { source, stream, bytes } => self.output(node, *source, *stream, bytes.0.len()),
-            Notice::StdinTaken { rank, bytes } => self.stdin_taken(node, *rank, *bytes),
-            Notice::Rendezvous(notice) => {
-                if let Some(rank) = streams::rank_of(notice) {
-                    self.check_rank(node, rank, "sent rendezvous data of")?;
-                }
+            Notice::Flow { flow, word } => {
+                self.check_flow(node, *flow, word)?;
                 let ranks = self.layout.get(node.index()).map_or(0, RankSet::len);
-                self.streams.noticed_rendezvous(node, ranks, notice)
+                self.flows.said(node, ranks, *flow, word)
+            }
+            Notice::Rendezvous(notice) => {
+                if let RendezvousNotice::Put { rank, .. } = notice {
+                    self.check_rank(node, *rank, "sent rendezvous data of")?;
+                }
+                Ok(Verdict::News)
             }
             Notice::MpiFailed { rank, why, .. } => {
                 check_text(why, "a reason")?;
                 self.check_rank(node, *rank, "reported the failed MPI world of")?;
                 match self.started {
-                    true => Ok(Word::News),
+                    true => Ok(Verdict::News),
                     false => Err(Violation::new("reported a failed MPI world, and serves none".to_owned())),
                 }
             }
-            Notice::Channel(notice) => {
-                if let Some((session, daemon)) = streams::daemon_of(notice) {
-                    let known = self.check_daemon(node, daemon, "sent a message of")?;
-                    if known.session != session {
-                        return Err(Violation::new(format!(
-                            "sent a message of daemon {daemon} to another session"
-                        )));
-                    }
-                }
-                self.streams.noticed_channel(node, &|| find_subtree(self.tree, node), notice)
-            }
+            Notice::Channel(notice) => self.channels.noticed(node, &|| find_subtree(self.tree, node), notice),
         }
     }
 
@@ -208,62 +188,58 @@ impl Admission {
         if !self.ended.insert(rank) {
             return Err(Violation::new(format!("sent a second exit of rank {rank}")));
         }
-        Ok(Word::News)
+        Ok(Verdict::News)
     }
 
-    fn output(&mut self, node: NodeId, source: Source, stream: Stream, bytes: usize) -> Admitted {
-        let which = usize::from(stream == Stream::Stderr);
-        let (group, wanted, was_open) = match source {
-            Source::Rank(rank) => {
-                self.check_rank(node, rank, "sent output of")?;
-                let closed = &mut self.closed[which];
-                let open = if bytes == 0 { closed.insert(rank) } else { !closed.contains(rank) };
-                (None, self.rank_output, open)
+    /// Whether a node has such a flow, and for whom it speaks there.
+    fn check_flow(&mut self, node: NodeId, flow: FlowId, word: &Word) -> Result<(), Violation> {
+        let wanted = match flow {
+            FlowId::Output(group) => {
+                let forwards = match group {
+                    Some(daemon) => self.check_daemon(node, daemon, "sent output of")?.forwards,
+                    None => self.rank_output,
+                };
+                if let Word::Data { label, .. } = word {
+                    match parse_output_label(group, *label) {
+                        Some((Source::Rank(rank), _)) => self.check_rank(node, rank, "sent output of")?,
+                        Some((Source::Daemon(_), _)) => {}
+                        None => {
+                            let why = format!("sent {flow} under a label that stands for nothing");
+                            return Err(Violation::new(why));
+                        }
+                    }
+                }
+                forwards
             }
-            Source::Daemon(daemon) => {
-                let known = self.check_daemon(node, daemon, "sent output of")?;
-                let closed = &mut known.closed[which];
-                let open = if bytes == 0 { closed.insert(node) } else { !closed.contains(node) };
-                (Some(daemon), known.forwards, open)
+            FlowId::Input(rank) => {
+                self.check_rank(node, rank, "acknowledged standard input of")?;
+                self.flows.is_fed(node, rank)
             }
+            FlowId::Messages(daemon) => {
+                let known = self.check_daemon(node, daemon, "sent a message of")?;
+                if let Word::Data { label, bytes } = word {
+                    if known.session != parse_message_label(*label).0 {
+                        let why = format!("sent a message of daemon {daemon} to another session");
+                        return Err(Violation::new(why));
+                    }
+                    if bytes.0.len() > MAX_MESSAGE_BYTES {
+                        return Err(Violation::new(format!("sent a message of {} bytes", bytes.0.len())));
+                    }
+                }
+                true
+            }
+            FlowId::Link(_) => {
+                if let Word::Open(rank) = word {
+                    self.check_rank(node, *rank, "opened a link of")?;
+                }
+                true
+            }
+            FlowId::Items => true,
         };
-        let name = match source {
-            Source::Rank(rank) => format!("output of rank {rank}"),
-            Source::Daemon(daemon) => format!("output of daemon {daemon}"),
-        };
-        if !wanted {
-            return Err(Violation::new(format!("sent {name}, for which it was not asked")));
+        match wanted {
+            true => Ok(()),
+            false => Err(Violation::new(format!("spoke on {flow}, for which it was not asked"))),
         }
-        if !was_open {
-            return Err(Violation::new(format!("sent {name} after its end")));
-        }
-        if bytes > 0 {
-            let window = self.output_window(node, group);
-            window.take(cost_of(bytes)).map_err(|overrun| Violation::overran(name, overrun))?;
-        }
-        Ok(Word::News)
-    }
-
-    fn output_window(&mut self, node: NodeId, group: Option<DaemonId>) -> &mut Receiver {
-        self.output.entry((node, group)).or_insert_with(|| Receiver::new(OUTPUT_WINDOW_BYTES))
-    }
-
-    fn stdin_taken(&mut self, node: NodeId, rank: Rank, bytes: u32) -> Admitted {
-        self.check_rank(node, rank, "acknowledged standard input of")?;
-        let never =
-            || Violation::new(format!("acknowledged standard input of rank {rank}, which was sent none"));
-        let stdin = self.stdin.get_mut(&rank).ok_or_else(never)?;
-        if stdin.closed {
-            return Err(Violation::new(format!(
-                "acknowledged standard input of rank {rank}, which is closed"
-            )));
-        }
-        stdin.closed = bytes == 0;
-        let back = stdin.sent.give_back(bytes);
-        back.map_err(|overrun| {
-            Violation::new(format!("acknowledged standard input of rank {rank}: {overrun}"))
-        })?;
-        Ok(Word::News)
     }
 
     fn check_rank(&self, node: NodeId, rank: Rank, did: &str) -> Result<(), Violation> {

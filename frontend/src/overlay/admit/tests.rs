@@ -5,11 +5,14 @@ use std::num::NonZeroU32;
 use gantry_shared::wire::channel::{
     CHANNEL_WINDOW_BYTES, CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, Member, MemberSet,
 };
-use gantry_shared::wire::message::{Blob, Program, RankReport, StartDaemon, StartRanks};
-use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, LinkWord, RendezvousNotice, RendezvousOrder};
+use gantry_shared::wire::flow::{message_label, output_label, output_of};
+use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Program, RankReport, StartDaemon, StartRanks};
+use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, RendezvousNotice};
+use gantry_shared::wire::window::cost_of;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
 use gantry_types::launch::Bind;
+use gantry_types::output::Stream;
 use gantry_types::rendezvous::Resource;
 use gantry_types::status::ExitStatus;
 
@@ -59,7 +62,7 @@ impl Root {
 
     #[track_caller]
     fn believed(&mut self, node: u32, notice: Notice) {
-        assert_eq!(self.say(node, notice), Ok(Word::News));
+        assert_eq!(self.say(node, notice), Ok(Verdict::News));
     }
 
     #[track_caller]
@@ -83,8 +86,19 @@ fn exited(rank: u32) -> Notice {
     Notice::RankExited { rank: Rank(rank), status: ExitStatus::Code(0) }
 }
 
+fn flow(flow: FlowId, word: Word) -> Notice {
+    Notice::Flow { flow, word }
+}
+
+/// Of no bytes: the end.
 fn output(source: Source, bytes: usize) -> Notice {
-    Notice::Output { source, stream: Stream::Stdout, bytes: Blob(vec![b'x'; bytes]) }
+    let label = output_label(source, Stream::Stdout);
+    let data = Word::Data { label, bytes: Blob(vec![b'x'; bytes]) };
+    flow(output_of(source), if bytes == 0 { Word::End } else { data })
+}
+
+fn told(flow: FlowId, word: Word) -> Order {
+    Order::Flow { flow, word }
 }
 
 fn nodes(text: &str) -> NodeSet {
@@ -129,7 +143,7 @@ fn nodes_have_no_ranks_before_they_are_told_of_them() {
     assert!(admission.noticed(NodeId(0), &exited(0)).is_err());
     assert!(admission.answered(NodeId(0), &ranks([0])).is_err());
     admission.bring(vec![RankSet::first_n(2)]);
-    assert_eq!(admission.noticed(NodeId(0), &exited(1)), Ok(Word::News), "it was brought, so it is there");
+    assert_eq!(admission.noticed(NodeId(0), &exited(1)), Ok(Verdict::News), "it was brought, so it is there");
 }
 
 #[test]
@@ -183,7 +197,7 @@ fn a_daemon_ends_once_where_it_was_started() {
     root.refused(
         1,
         output(Source::Daemon(DaemonId(8)), 1),
-        "sent output of daemon 8, for which it was not asked",
+        "spoke on output of daemon 8, for which it was not asked",
     );
     root.believed(1, ended(DaemonId(8)));
 }
@@ -199,13 +213,16 @@ fn output_is_of_the_nodes_own_processes_and_ends_once() {
         output(Source::Daemon(DaemonId(9)), 10),
         "sent output of daemon 9, which was not started there",
     );
+    let strange = Word::Data { label: u64::MAX, bytes: Blob(vec![0]) };
+    let why = "sent output of its ranks under a label that stands for nothing";
+    root.refused(0, flow(FlowId::Output(None), strange), why);
     root.believed(0, output(rank(0), 0));
-    root.refused(0, output(rank(0), 0), "sent output of rank 0 after its end");
-    root.refused(0, output(rank(0), 1), "sent output of rank 0 after its end");
-    root.believed(0, output(rank(1), 1));
+    root.refused(0, output(rank(0), 0), "spoke on output of its ranks, which is not open");
+    root.refused(0, output(rank(1), 1), "spoke on output of its ranks, which is not open");
+    root.believed(1, output(rank(2), 1));
     root.believed(0, output(Source::Daemon(DAEMON), 0));
     root.believed(1, output(Source::Daemon(DAEMON), 5));
-    root.refused(0, output(Source::Daemon(DAEMON), 5), "sent output of daemon 7 after its end");
+    root.refused(0, output(Source::Daemon(DAEMON), 5), "spoke on output of daemon 7, which is not open");
 }
 
 #[test]
@@ -213,80 +230,105 @@ fn output_keeps_to_the_window_of_its_node_and_group() {
     let mut root = Root::running();
     let (rank, most) = (Source::Rank(Rank(0)), OUTPUT_WINDOW_BYTES as usize - cost_of(0) as usize);
     root.believed(0, output(rank, most));
-    root.refused(0, output(rank, 1), "overran its window for output of rank 0: 65 bytes where 0 were left");
+    root.refused(
+        0,
+        output(rank, 1),
+        "overran its window for output of its ranks: 65 bytes where 0 were left",
+    );
     root.believed(0, output(Source::Daemon(DAEMON), most));
     root.believed(1, output(Source::Rank(Rank(2)), most));
-    root.0.ordered(&nodes("0"), &Order::OutputCredit { daemon: None, bytes: 65 });
+    root.0.ordered(&nodes("0"), &told(FlowId::Output(None), Word::Credit(65)));
     root.believed(0, output(rank, 1));
     assert!(root.say(0, output(Source::Rank(Rank(1)), 1)).is_err(), "all ranks of a node share a window");
     assert!(root.say(0, output(Source::Daemon(DAEMON), 1)).is_err());
 }
 
 #[test]
+fn a_node_is_given_room_back_for_many_messages_at_once() {
+    let mut root = Root::running();
+    let (flow, mut credit, mut words) = (FlowId::Output(None), 0, 0);
+    for _ in 0..1000 {
+        root.believed(0, output(Source::Rank(Rank(0)), 1000));
+        if let Some(due) = root.0.taken(NodeId(0), flow, 1000) {
+            root.0.ordered(&nodes("0"), &told(flow, Word::Credit(due)));
+            (credit, words) = (credit + due, words + 1);
+        }
+    }
+    let sent = 1000 * cost_of(1000);
+    assert!((sent - OUTPUT_WINDOW_BYTES / 4..=sent).contains(&credit) && words < 20, "{credit} in {words}");
+    assert_eq!(root.0.taken(NodeId(0), FlowId::Link(1), 1 << 20), None, "it has closed");
+}
+
+#[test]
 fn no_more_standard_input_is_taken_than_was_sent() {
     let mut root = Root::running();
-    let taken = |rank, bytes| Notice::StdinTaken { rank: Rank(rank), bytes };
-    root.refused(0, taken(0, 1), "acknowledged standard input of rank 0, which was sent none");
-    root.0.ordered(&nodes("0"), &Order::Stdin { rank: Rank(0), bytes: Blob(vec![0; 10]) });
-    root.refused(1, taken(0, 1), "acknowledged standard input of rank 0, which runs on n0");
-    root.believed(0, taken(0, 7));
-    root.refused(0, taken(0, 4), "acknowledged standard input of rank 0: 4 bytes where 3 were left");
-    root.believed(0, taken(0, 0));
-    root.refused(0, taken(0, 1), "acknowledged standard input of rank 0, which is closed");
+    let input = FlowId::Input(Rank(0));
+    let taken = |bytes| flow(input, Word::Credit(bytes));
+    root.refused(0, taken(1), "spoke on standard input of rank 0, for which it was not asked");
+    root.0.ordered(&nodes("0"), &told(input, Word::data(vec![0; 10])));
+    root.refused(1, taken(1), "acknowledged standard input of rank 0, which runs on n0");
+    root.believed(0, taken(7));
+    root.refused(0, taken(4), "took too much on standard input of rank 0: 4 bytes where 3 were left");
+    let bytes = Word::data(vec![0]);
+    root.refused(
+        0,
+        flow(input, bytes),
+        "overran its window for standard input of rank 0: 1 bytes where 0 were left",
+    );
+    root.believed(0, flow(input, Word::End));
+    root.refused(0, taken(1), "spoke on standard input of rank 0, which is not open");
 }
 
 #[test]
 fn rendezvous_items_are_of_the_nodes_ranks_and_keep_to_its_window() {
     let mut root = Root::running();
     let of = Gate { resource: Resource::Job, expected: None };
-    let piece = |rank, bytes| {
-        let (of, bytes) = (of.clone(), Blob(vec![0; bytes]));
-        Notice::Rendezvous(RendezvousNotice::Piece { of, rank: Rank(rank), bytes })
+    let put = |rank| {
+        let (of, rank) = (of.clone(), Rank(rank));
+        Notice::Rendezvous(RendezvousNotice::Put { item: 1, of, rank, bytes: 1 })
     };
-    let put = |rank| Notice::Rendezvous(RendezvousNotice::Put { of: of.clone(), rank: Rank(rank), bytes: 1 });
+    let piece = |bytes| flow(FlowId::Items, Word::data(vec![0; bytes]));
     root.believed(0, put(1));
     root.refused(0, put(2), "sent rendezvous data of rank 2, which runs on n1");
-    root.refused(0, piece(2, 1), "sent rendezvous data of rank 2, which runs on n1");
-    root.refused(0, piece(1, 0), "sent an empty piece of the item of rank 1");
-    root.believed(0, piece(1, ITEM_WINDOW_BYTES as usize));
-    root.refused(0, piece(0, 1), "overran its window for rendezvous items: 1 bytes where 0 were left");
-    let credit = Order::Rendezvous(RendezvousOrder::Credit { bytes: 2 });
-    root.0.ordered(&nodes("0"), &credit);
-    root.believed(0, piece(0, 2));
-    assert!(root.say(0, piece(0, 1)).is_err());
+    root.refused(0, piece(0), "sent an empty message on rendezvous items");
+    root.believed(0, piece(ITEM_WINDOW_BYTES as usize));
+    root.refused(0, piece(1), "overran its window for rendezvous items: 1 bytes where 0 were left");
+    root.0.ordered(&nodes("0"), &told(FlowId::Items, Word::Credit(2)));
+    root.believed(0, piece(2));
+    assert!(root.say(0, piece(1)).is_err());
 }
 
 #[test]
 fn a_link_is_opened_before_it_is_used_and_keeps_to_its_credit() {
     let mut root = Root::running();
-    let up = |link, word| Notice::Rendezvous(RendezvousNotice::Link { link, word });
-    let down = |link, word| Order::Rendezvous(RendezvousOrder::Link { link, word });
-    let bytes = |count| LinkWord::Bytes(Blob(vec![0; count]));
-    root.refused(0, up(1, LinkWord::Credit(1)), "spoke on link 1, which is not open");
-    root.refused(0, up(1, LinkWord::Open(Rank(2))), "sent rendezvous data of rank 2, which runs on n1");
-    root.believed(0, up(1, LinkWord::Open(Rank(0))));
-    root.refused(0, up(1, LinkWord::Open(Rank(0))), "opened link 1 twice, or too many links");
+    let up = |link, word| flow(FlowId::Link(link), word);
+    let down = |link, word| told(FlowId::Link(link), word);
+    let bytes = |count| Word::data(vec![0; count]);
+    root.refused(0, up(1, Word::Credit(1)), "spoke on link 1, which is not open");
+    root.refused(0, up(1, Word::Open(Rank(2))), "opened a link of rank 2, which runs on n1");
+    root.believed(0, up(1, Word::Open(Rank(0))));
+    root.refused(0, up(1, Word::Open(Rank(0))), "opened link 1 twice, or too many links");
     root.refused(1, up(1, bytes(1)), "spoke on link 1, which is not open");
     root.refused(0, up(1, bytes(1)), "overran its window for link 1: 1 bytes where 0 were left");
-    root.0.ordered(&nodes("0"), &down(1, LinkWord::Credit(10)));
+    root.0.ordered(&nodes("0"), &down(1, Word::Credit(10)));
     root.believed(0, up(1, bytes(10)));
-    root.refused(0, up(1, LinkWord::Credit(1)), "took too much on link 1: 1 bytes where 0 were left");
+    root.refused(0, up(1, Word::Credit(1)), "took too much on link 1: 1 bytes where 0 were left");
     root.0.ordered(&nodes("0"), &down(1, bytes(5)));
-    root.believed(0, up(1, LinkWord::Credit(5)));
+    root.believed(0, up(1, Word::Credit(5)));
     // Both ends may close at once.
-    root.0.ordered(&nodes("0"), &down(1, LinkWord::Close));
-    root.believed(0, up(1, LinkWord::Close));
-    root.refused(0, up(1, LinkWord::Close), "spoke on link 1, which is not open");
+    root.0.ordered(&nodes("0"), &down(1, Word::End));
+    root.believed(0, up(1, Word::End));
+    root.refused(0, up(1, Word::End), "spoke on link 1, which is not open");
     for link in 2..2 + 2 + 4096 {
-        root.believed(0, up(link, LinkWord::Open(Rank(1))));
+        root.believed(0, up(link, Word::Open(Rank(1))));
     }
-    assert!(root.say(0, up(9999, LinkWord::Open(Rank(1)))).is_err());
-    root.believed(1, up(9999, LinkWord::Open(Rank(2))));
+    assert!(root.say(0, up(9999, Word::Open(Rank(1)))).is_err());
+    root.believed(1, up(9999, Word::Open(Rank(2))));
 }
 
 fn message(session: SessionId, daemon: DaemonId, bytes: usize) -> Notice {
-    let bytes = Blob(vec![0; bytes]);
-    Notice::Channel(ChannelNotice::Message { session, daemon, tag: 1, bytes })
+    let (label, bytes) = (message_label(session, 1), Blob(vec![0; bytes]));
+    flow(FlowId::Messages(daemon), Word::Data { label, bytes })
 }
 
 #[test]
@@ -305,7 +347,7 @@ fn messages_are_of_daemons_of_the_session_and_keep_to_their_window() {
     let why = "overran its window for messages of daemon 7: 64 bytes where 0 were left";
     root.refused(0, message(SESSION, DAEMON, 0), why);
     root.believed(1, message(SESSION, DAEMON, half));
-    root.0.ordered(&nodes("0"), &Order::Channel(ChannelOrder::Credit { daemon: DAEMON, bytes: 64 }));
+    root.0.ordered(&nodes("0"), &told(FlowId::Messages(DAEMON), Word::Credit(64)));
     root.believed(0, message(SESSION, DAEMON, 0));
 }
 
@@ -344,7 +386,7 @@ fn contributions_are_asked_for_and_come_on_credit() {
     root.believed(0, rest(5));
     assert!(root.say(0, rest(1)).is_err());
     root.order(Order::Channel(ChannelOrder::End { operation: 1 }));
-    assert_eq!(root.say(0, rest(1)), Ok(Word::Old));
+    assert_eq!(root.say(0, rest(1)), Ok(Verdict::Old));
 }
 
 #[test]
@@ -367,7 +409,7 @@ fn a_member_is_missed_once() {
         Notice::Channel(ChannelNotice::Missing { operation: 1, of, why })
     };
     root.believed(0, missing(&[2], "ended"));
-    assert_eq!(root.say(0, missing(&[2], "ended")), Ok(Word::Old));
+    assert_eq!(root.say(0, missing(&[2], "ended")), Ok(Verdict::Old));
     root.believed(0, missing(&[0, 2], "ended"));
     root.refused(0, missing(&[1], "ended"), "spoke for daemons of node 1, which is not below it");
 }

@@ -30,7 +30,7 @@ impl Violation {
 
 /// What becomes of something that a node may say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Verdict {
     /// It is news.
     News,
     /// It no longer matters.
@@ -38,7 +38,7 @@ pub(crate) enum Word {
 }
 
 /// Whether something is admitted.
-pub(super) type Admitted = Result<Word, Violation>;
+pub(super) type Admitted = Result<Verdict, Violation>;
 
 /// Checks the length of a text that a node sent.
 pub(super) fn check_text(text: &str, what: &str) -> Result<(), Violation> {

@@ -1,6 +1,8 @@
 use gantry_types::rendezvous::Resource;
 use tokio::sync::oneshot::Receiver;
 
+use gantry_shared::wire::rendezvous::ITEM_WINDOW_BYTES;
+
 use super::*;
 
 fn gate() -> Gate {
@@ -27,7 +29,7 @@ fn get(desk: &mut Desk, key: Key) -> Receiver<Result<Arc<Vec<u8>>, Refusal>> {
 /// How many bytes of items are in what is to be reported.
 fn sent(desk: &mut Desk) -> usize {
     let bytes = desk.take_notices().into_iter().map(|notice| match notice {
-        RendezvousNotice::Piece { bytes, .. } => bytes.0.len(),
+        Notice::Flow { flow: FlowId::Items, word: Word::Data { bytes, .. } } => bytes.0.len(),
         _ => 0,
     });
     bytes.sum()
@@ -40,14 +42,15 @@ fn an_item_is_announced_at_once_and_follows_on_credit() {
     let mut first = put(&mut desk, 0, window + 1000);
     let _second = put(&mut desk, 1, 10);
     let notices = desk.take_notices();
-    let announced = notices.iter().filter(|notice| matches!(notice, RendezvousNotice::Put { .. }));
+    let announced =
+        notices.iter().filter(|notice| matches!(notice, Notice::Rendezvous(RendezvousNotice::Put { .. })));
     assert_eq!(announced.count(), 2);
     assert_eq!(notices.len(), 2 + window / PIECE_BYTES);
-    desk.obey(None, RendezvousOrder::Credit { bytes: 400 });
+    desk.hear_items(&Word::Credit(400));
     assert_eq!(sent(&mut desk), 400);
-    desk.obey(None, RendezvousOrder::Credit { bytes: 10_000 });
+    desk.hear_items(&Word::Credit(10_000));
     assert_eq!(sent(&mut desk), 610);
-    desk.obey(None, RendezvousOrder::Registered { of: gate(), rank: Rank(0), outcome: Ok(()) });
+    desk.obey(None, RendezvousOrder::Registered { item: 0, outcome: Ok(()) });
     assert_eq!(first.try_recv().unwrap(), Ok(()));
 }
 
@@ -59,9 +62,9 @@ fn an_item_that_was_refused_is_sent_no_further() {
     let mut twice = put(&mut desk, 0, 1);
     assert!(twice.try_recv().unwrap().unwrap_err().to_string().contains("rank 0"));
     let no = Failure::new(Kind::Invalid, "no");
-    let order = RendezvousOrder::Registered { of: gate(), rank: Rank(0), outcome: Err(no.clone().into()) };
+    let order = RendezvousOrder::Registered { item: 0, outcome: Err(no.clone().into()) };
     desk.obey(None, order);
-    desk.obey(None, RendezvousOrder::Credit { bytes: 1000 });
+    desk.hear_items(&Word::Credit(1000));
     assert_eq!(sent(&mut desk), 0);
     assert_eq!(answer.try_recv().unwrap(), Err(no.into()));
 }
@@ -70,7 +73,7 @@ fn an_item_that_was_refused_is_sent_no_further() {
 fn many_who_wait_for_the_same_are_one_question_and_late_ones_none() {
     let mut desk = Desk::default();
     let mut waiting: Vec<_> = (0..3).map(|_| get(&mut desk, all())).collect();
-    assert_eq!(desk.take_notices(), [RendezvousNotice::Get(all())]);
+    assert_eq!(desk.take_notices(), [Notice::Rendezvous(RendezvousNotice::Get(all()))]);
     assert!(waiting[0].try_recv().is_err());
     desk.obey(None, RendezvousOrder::Got { key: all(), outcome: Ok(Blob(b"1 0 ".to_vec())) });
     for answer in &mut waiting {
@@ -83,7 +86,7 @@ fn many_who_wait_for_the_same_are_one_question_and_late_ones_none() {
     let item = Key { of: gate(), want: Want::Item(4) };
     for _ in 0..2 {
         let mut answer = get(&mut desk, item.clone());
-        assert_eq!(desk.take_notices(), [RendezvousNotice::Get(item.clone())]);
+        assert_eq!(desk.take_notices(), [Notice::Rendezvous(RendezvousNotice::Get(item.clone()))]);
         desk.obey(None, RendezvousOrder::Got { key: item.clone(), outcome: Ok(Blob(vec![1])) });
         assert_eq!(**answer.try_recv().unwrap().as_ref().unwrap(), [1]);
     }

@@ -1,10 +1,7 @@
 //! How far each direction of a rank's link is. Nothing in here waits.
 
-use gantry_shared::wire::message::Blob;
-use gantry_shared::wire::owed::Owed;
-use gantry_shared::wire::rendezvous::LinkWord;
-use gantry_shared::wire::runtime::{LAST_WORDS_BYTES, LINK_WINDOW_BYTES};
-use gantry_shared::wire::window::Receiver;
+use gantry_shared::wire::flow::{FlowId, Inflow, Outflow, Word};
+use gantry_shared::wire::runtime::LAST_WORDS_BYTES;
 
 /// The most bytes that are taken at a time.
 pub(super) const CHUNK_BYTES: usize = 128 * 1024;
@@ -12,17 +9,17 @@ pub(super) const CHUNK_BYTES: usize = 128 * 1024;
 /// A link.
 pub(super) struct Carrier<'a> {
     link: u32,
-    up: &'a (dyn Fn(LinkWord) + Sync),
+    up: &'a (dyn Fn(Word) + Sync),
     /// What the rank has said and is not on its way yet: of one read at most.
     said: Vec<u8>,
-    /// How much the frontend takes; none: it has not answered yet.
-    credit: Option<u32>,
+    /// How much the frontend takes.
+    outflow: Outflow,
+    /// The frontend has answered.
+    answered: bool,
     /// The rank has ended, and all of what it has written goes; so many bytes of it are still read.
     last_words: Option<usize>,
     /// How much the frontend may send.
-    window: Receiver,
-    /// What the frontend is to be given back.
-    owed: Owed,
+    inflow: Inflow,
     /// The rank says nothing more.
     ended: bool,
     /// For the rank.
@@ -34,15 +31,15 @@ pub(super) struct Carrier<'a> {
 }
 
 impl<'a> Carrier<'a> {
-    pub(super) fn new(link: u32, up: &'a (dyn Fn(LinkWord) + Sync)) -> Self {
+    pub(super) fn new(link: u32, up: &'a (dyn Fn(Word) + Sync)) -> Self {
         Self {
             link,
             up,
             said: Vec::new(),
-            credit: None,
+            outflow: Outflow::up(FlowId::Link(link)),
+            answered: false,
             last_words: None,
-            window: Receiver::new(LINK_WINDOW_BYTES),
-            owed: Owed::of(LINK_WINDOW_BYTES),
+            inflow: Inflow::down(FlowId::Link(link)),
             ended: false,
             out: Vec::new(),
             deaf: false,
@@ -52,7 +49,7 @@ impl<'a> Carrier<'a> {
 
     /// Whether more of the rank may come.
     pub(super) fn wants_bytes(&self) -> bool {
-        !self.ended && self.credit.is_some() && self.said.is_empty()
+        !self.ended && self.answered && self.said.is_empty()
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -88,9 +85,8 @@ impl<'a> Carrier<'a> {
     /// The rank has taken so much of it.
     pub(super) fn written(&mut self, count: usize) {
         self.out.drain(..count);
-        if let Some(back) = self.owed.take(u32::try_from(count).unwrap_or(u32::MAX)) {
-            self.window.grant(back);
-            (self.up)(LinkWord::Credit(back));
+        if let Some(back) = self.inflow.take(count) {
+            (self.up)(Word::Credit(back));
         }
     }
 
@@ -101,38 +97,40 @@ impl<'a> Carrier<'a> {
     }
 
     /// The frontend says something of this link.
-    pub(super) fn hear(&mut self, word: LinkWord) {
+    pub(super) fn hear(&mut self, word: Word) {
         match word {
-            LinkWord::Bytes(_) if self.deaf => {}
-            LinkWord::Bytes(Blob(bytes)) => {
-                if let Err(overrun) = self.window.take(u32::try_from(bytes.len()).unwrap_or(u32::MAX)) {
+            Word::Data { .. } if self.deaf => {}
+            Word::Data { bytes, .. } => {
+                if let Err(overrun) = self.inflow.arrive(bytes.0.len()) {
                     tracing::warn!(link = self.link, %overrun, "the frontend overran a rank's link, which is closed");
                     self.closed = true;
                     return;
                 }
-                self.out.extend_from_slice(&bytes);
+                self.out.extend_from_slice(&bytes.0);
             }
-            LinkWord::Credit(more) => self.credit = Some(self.credit.unwrap_or(0).saturating_add(more)),
-            LinkWord::LastWords => {
-                self.credit.get_or_insert(0);
+            Word::Credit(more) => {
+                self.outflow.earn(more);
+                self.answered = true;
+            }
+            Word::Drain => {
+                self.answered = true;
                 self.last_words.get_or_insert(LAST_WORDS_BYTES as usize);
             }
-            LinkWord::Close | LinkWord::Open(_) => self.closed = true,
+            Word::End | Word::Open(_) => self.closed = true,
         }
         self.send();
     }
 
     /// Sends what the rank has said as far as the credit goes; last words go without.
     fn send(&mut self) {
-        while let Some(credit) = self.credit.filter(|_| !self.said.is_empty()) {
-            let most = match self.last_words {
-                Some(_) => CHUNK_BYTES,
-                None if credit == 0 => return,
-                None => usize::try_from(credit).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES),
-            };
-            let bytes: Vec<u8> = self.said.drain(..self.said.len().min(most)).collect();
-            self.credit = Some(credit.saturating_sub(u32::try_from(bytes.len()).unwrap_or(credit)));
-            (self.up)(LinkWord::Bytes(Blob(bytes)));
+        loop {
+            let most = self.said.len().min(CHUNK_BYTES);
+            let bytes = if self.last_words.is_some() { most } else { self.outflow.fits(most) };
+            if bytes == 0 {
+                return;
+            }
+            self.outflow.send(bytes);
+            (self.up)(Word::data(self.said.drain(..bytes).collect()));
         }
     }
 }

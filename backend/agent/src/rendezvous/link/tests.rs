@@ -1,7 +1,5 @@
 //! Links of ranks, with a frontend that the test plays.
 
-use gantry_shared::wire::message::Blob;
-
 use super::*;
 
 /// What comes, if it comes in time.
@@ -13,7 +11,7 @@ async fn soon<T>(coming: impl Future<Output = T>) -> T {
 struct Played {
     rank: UnixStream,
     requests: mpsc::UnboundedReceiver<Request>,
-    down: mpsc::UnboundedSender<LinkWord>,
+    down: mpsc::UnboundedSender<Word>,
     closing: std::sync::Arc<Closing>,
 }
 
@@ -30,14 +28,14 @@ impl Played {
         Self { rank, requests, down, closing }
     }
 
-    fn tell(&self, word: LinkWord) {
+    fn tell(&self, word: Word) {
         self.down.send(word).unwrap();
     }
 
     /// What the frontend is told next.
-    async fn word(&mut self) -> LinkWord {
+    async fn word(&mut self) -> Word {
         match soon(self.requests.recv()).await {
-            Some(Request::Link { word, .. }) => word,
+            Some(Request::Word { word, .. }) => word,
             other => panic!("{other:?}"),
         }
     }
@@ -48,8 +46,8 @@ impl Played {
     }
 }
 
-fn bytes(text: &str) -> LinkWord {
-    LinkWord::Bytes(Blob(text.as_bytes().to_vec()))
+fn bytes(text: &str) -> Word {
+    Word::data(text.as_bytes().to_vec())
 }
 
 #[tokio::test]
@@ -65,15 +63,15 @@ async fn what_a_rank_has_written_comes_though_it_hears_nothing_any_more() {
             down.send(word).unwrap();
             tokio::task::yield_now().await;
         }
-        down.send(LinkWord::Credit(1000)).unwrap();
+        down.send(Word::Credit(1000)).unwrap();
         let mut words = Vec::new();
-        while words.last() != Some(&LinkWord::Close) {
-            let Some(Request::Link { word, .. }) = soon(requests.recv()).await else {
+        while words.last() != Some(&Word::End) {
+            let Some(Request::Word { word, .. }) = soon(requests.recv()).await else {
                 panic!("no end: {words:?}")
             };
             words.push(word);
         }
-        assert_eq!(words, [bytes("last words"), LinkWord::Close]);
+        assert_eq!(words, [bytes("last words"), Word::End]);
     };
     tokio::join!(carry(&mut ours, Rank(0), &closing, &ask), frontend);
 }
@@ -83,16 +81,16 @@ async fn a_rank_is_heard_as_far_as_there_is_credit_and_its_last_words_without() 
     let mut link = Played::start().await;
     link.rank.write_all(b"one two").await.unwrap();
     assert!(link.is_silent().await, "the frontend has not answered yet");
-    link.tell(LinkWord::Credit(4));
+    link.tell(Word::Credit(4));
     assert_eq!(link.word().await, bytes("one "));
     assert!(link.is_silent().await, "more than there is credit for");
-    link.tell(LinkWord::Credit(100));
+    link.tell(Word::Credit(100));
     assert_eq!(link.word().await, bytes("two"));
     link.rank.write_all(&[b'x'; 97]).await.unwrap();
     assert_eq!(link.word().await, bytes(&"x".repeat(97)));
     link.rank.write_all(b"six").await.unwrap();
     assert!(link.is_silent().await, "there is no credit left");
-    link.tell(LinkWord::LastWords);
+    link.tell(Word::Drain);
     assert_eq!(link.word().await, bytes("six"));
 }
 
@@ -101,26 +99,26 @@ async fn what_a_rank_reads_gives_room_back() {
     use gantry_shared::wire::runtime::LINK_WINDOW_BYTES;
     let mut link = Played::start().await;
     let portion = usize::try_from(LINK_WINDOW_BYTES / 4).unwrap();
-    link.tell(LinkWord::Bytes(Blob(vec![7; portion])));
+    link.tell(Word::data(vec![7; portion]));
     let mut heard = vec![0; portion];
     soon(link.rank.read_exact(&mut heard)).await.unwrap();
     assert_eq!(heard, vec![7; portion]);
-    assert_eq!(link.word().await, LinkWord::Credit(LINK_WINDOW_BYTES / 4));
+    assert_eq!(link.word().await, Word::Credit(LINK_WINDOW_BYTES / 4));
     // More than the window is refused.
-    link.tell(LinkWord::Bytes(Blob(vec![7; 4 * portion + 1])));
-    assert_eq!(link.word().await, LinkWord::Close);
+    link.tell(Word::data(vec![7; 4 * portion + 1]));
+    assert_eq!(link.word().await, Word::End);
 }
 
 #[tokio::test]
 async fn a_link_that_closes_is_waited_for_until_all_of_it_has_come() {
     let mut link = Played::start().await;
-    link.tell(LinkWord::Credit(1));
+    link.tell(Word::Credit(1));
     link.rank.write_all(b"ab").await.unwrap();
     assert_eq!(link.word().await, bytes("a"));
     link.rank.shutdown().await.unwrap();
     // Its end is seen when there is room for what is before it.
-    link.tell(LinkWord::Credit(1));
+    link.tell(Word::Credit(1));
     assert_eq!(link.word().await, bytes("b"));
-    assert_eq!(link.word().await, LinkWord::Close);
+    assert_eq!(link.word().await, Word::End);
     soon(link.closing.wait(Rank(0), Duration::from_secs(60))).await;
 }

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use gantry_backend::Error;
 use gantry_backend::rendezvous::{Handle, Rendezvous};
-use gantry_shared::wire::rendezvous::{LinkWord, Want};
+use gantry_shared::wire::flow::Word;
+use gantry_shared::wire::rendezvous::Want;
 use gantry_types::id::NodeId;
 use gantry_types::placement::LocalRank;
 use gantry_types::rendezvous::Resource;
@@ -57,20 +58,20 @@ impl Fixture {
             // What comes on a link goes back, four bytes at a time; and who is linked is not looked at again before it has gone.
             Request::Open { rank, down, .. } => {
                 assert_eq!(rank, Rank(4));
-                down.send(LinkWord::Credit(4)).unwrap();
+                down.send(Word::Credit(4)).unwrap();
                 let before = linked.lock().unwrap().replace(down);
                 assert!(before.is_none(), "a link was not closed");
             }
-            Request::Link { word: LinkWord::Bytes(bytes), .. } => {
+            Request::Word { word: Word::Data { bytes, .. }, .. } => {
                 assert!(bytes.0.len() <= 4, "{} bytes have come on a credit of 4", bytes.0.len());
                 let given = u32::try_from(bytes.0.len()).unwrap();
                 let linked = linked.lock().unwrap();
                 let down = linked.as_ref().unwrap();
-                down.send(LinkWord::Bytes(bytes)).unwrap();
-                down.send(LinkWord::Credit(given)).unwrap();
+                down.send(Word::data(bytes.0)).unwrap();
+                down.send(Word::Credit(given)).unwrap();
             }
-            Request::Link { word: LinkWord::Close, .. } => drop(linked.lock().unwrap().take()),
-            Request::Link { word, .. } => panic!("{word:?}"),
+            Request::Word { word: Word::End, .. } => drop(linked.lock().unwrap().take()),
+            Request::Word { word, .. } => panic!("{word:?}"),
         };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

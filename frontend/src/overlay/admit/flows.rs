@@ -1,0 +1,108 @@
+//! The flows of all nodes, as far as nodes must keep to their windows there. It stands between the two ends of each flow and sees what both say.
+
+use std::collections::BTreeMap;
+
+use gantry_shared::wire::flow::{FlowId, Word};
+use gantry_shared::wire::owed::Owed;
+use gantry_shared::wire::runtime::LAST_WORDS_WINDOW_BYTES;
+use gantry_shared::wire::window::{Outstanding, Receiver};
+use gantry_types::id::{NodeId, Rank};
+
+use super::violation::{Admitted, Verdict, Violation};
+
+/// Links that one node may have open beside one for each of its ranks: processes that a rank has started may have their own.
+const MORE_LINKS: u64 = 4096;
+
+/// A flow of a node.
+#[derive(Debug)]
+struct Flow {
+    /// What the node may send.
+    window: Receiver,
+    /// What of that was taken and is not given back yet.
+    owed: Owed,
+    /// What it was sent and has not taken.
+    sent: Outstanding,
+    /// It has said the last word.
+    ended: bool,
+}
+
+impl Flow {
+    fn new(flow: FlowId) -> Self {
+        let window = flow.window_up();
+        // A link's first credit is its window.
+        let owed = Owed::of(if window == 0 { flow.window_down() } else { window });
+        Self { window: Receiver::new(window), owed, sent: Outstanding::default(), ended: false }
+    }
+}
+
+/// All that are known.
+#[derive(Debug, Default)]
+pub(super) struct Flows(BTreeMap<(NodeId, FlowId), Flow>);
+
+impl Flows {
+    /// The node is about to be told a word of a flow.
+    pub(super) fn told(&mut self, node: NodeId, flow: FlowId, word: &Word) {
+        let known = match flow {
+            // Only a node opens a link.
+            FlowId::Link(_) => self.0.get_mut(&(node, flow)),
+            _ => Some(self.0.entry((node, flow)).or_insert_with(|| Flow::new(flow))),
+        };
+        let Some(known) = known else { return };
+        match word {
+            Word::Data { bytes, .. } => known.sent.send(bytes.0.len()),
+            Word::Credit(bytes) => known.window.grant(*bytes),
+            Word::Drain => known.window.grant(LAST_WORDS_WINDOW_BYTES),
+            Word::Open(_) | Word::End => {}
+        }
+    }
+
+    /// What a node sent was taken. Gives the credit that it is to be told of now, if any.
+    pub(super) fn taken(&mut self, node: NodeId, flow: FlowId, bytes: usize) -> Option<u32> {
+        // A link may have closed meanwhile.
+        self.0.get_mut(&(node, flow))?.owed.take(flow.cost_of(bytes))
+    }
+
+    /// Whether a rank's node was told a word of its standard input.
+    pub(super) fn is_fed(&self, node: NodeId, rank: Rank) -> bool {
+        self.0.contains_key(&(node, FlowId::Input(rank)))
+    }
+
+    /// A node that has so many ranks says a word of a flow that it has.
+    pub(super) fn said(&mut self, node: NodeId, ranks: u64, flow: FlowId, word: &Word) -> Admitted {
+        let key = (node, flow);
+        if let (FlowId::Link(_), Word::Open(_)) = (flow, word) {
+            let links = (node, FlowId::Link(0))..=(node, FlowId::Link(u32::MAX));
+            if self.0.contains_key(&key) || self.0.range(links).count() as u64 >= ranks + MORE_LINKS {
+                return Err(Violation::new(format!("opened {flow} twice, or too many links")));
+            }
+            self.0.insert(key, Flow::new(flow));
+            return Ok(Verdict::News);
+        }
+        let known = match flow {
+            FlowId::Link(_) => self.0.get_mut(&key),
+            _ => Some(self.0.entry(key).or_insert_with(|| Flow::new(flow))),
+        };
+        let Some(known) = known.filter(|known| !known.ended) else {
+            return Err(Violation::new(format!("spoke on {flow}, which is not open")));
+        };
+        match word {
+            Word::Data { bytes, .. } if bytes.0.is_empty() && flow.overhead() == 0 => {
+                return Err(Violation::new(format!("sent an empty message on {flow}")));
+            }
+            Word::Data { bytes, .. } => {
+                let taken = known.window.take(flow.cost_of(bytes.0.len()));
+                taken.map_err(|overrun| Violation::overran(flow, overrun))?;
+            }
+            Word::Credit(bytes) => {
+                let back = known.sent.give_back(*bytes);
+                back.map_err(|overrun| Violation::new(format!("took too much on {flow}: {overrun}")))?;
+            }
+            Word::End if matches!(flow, FlowId::Link(_)) => drop(self.0.remove(&key)),
+            Word::End => known.ended = true,
+            Word::Open(_) | Word::Drain => {
+                return Err(Violation::new(format!("said on {flow} what only its other end says")));
+            }
+        }
+        Ok(Verdict::News)
+    }
+}
