@@ -294,6 +294,41 @@ fn a_stage_directory_that_is_full_is_named() {
     });
 }
 
+/// The tool in a mount namespace of its own, where the stage directory is a file system whose server answers nothing: every look at it hangs.
+fn tool_on_hung_mount(world: &World) -> Command {
+    let mut command = world.command("unshare");
+    let options = "fd=9,rootmode=40000,user_id=0,group_id=0";
+    let script = format!(
+        "exec 9<>/dev/fuse && mount -i -t fuse -o {options} none \"$GANTRY_STAGE_DIR\" && exec \"$0\""
+    );
+    command.args(["-m", "--propagation", "private", "/bin/sh", "-c", &script]);
+    command.arg(binaries().dir.join("fault_tool"));
+    command
+}
+
+#[test]
+fn a_file_system_that_hangs_holds_up_its_session_and_nothing_else() {
+    require!(mounting());
+    if !Path::new("/dev/fuse").exists() {
+        skip!("there is no /dev/fuse");
+    }
+    within(LIMIT, || {
+        let world = World::new();
+        let mut command = tool_on_hung_mount(&world);
+        // Orders and ends for the last node go by the others, which hang as well.
+        command.env("FAULT_TOOL_RADIX", "1").env("FAULT_TOOL_SECONDS", "4");
+        let mut tool = Tool::spawn(&world, command);
+        tool.ask("hold -N 3 -n 3 /bin/true");
+        let failed = tool.refused("session");
+        assert_eq!(failed["kind"], "timed-out", "{failed}");
+        // Its threads hang still. Signals, ends of processes and the links of others go on.
+        tool.ask("release");
+        assert_eq!(tool.event("exited")["code"], 0);
+        tool.refused("close");
+        tool.assert_alone(&world);
+    });
+}
+
 #[test]
 fn a_stage_directory_without_write_permission_is_refused() {
     use std::os::unix::fs::PermissionsExt;
