@@ -38,6 +38,7 @@ pub struct LaunchRequest {
     pub(crate) submitter: Option<String>,
     pub(crate) mixed: Option<Mixed>,
     pub(crate) member: Option<Member>,
+    pub(crate) joins_world: bool,
 }
 
 impl LaunchRequest {
@@ -148,6 +149,12 @@ impl LaunchRequest {
     pub(crate) fn member(mut self, member: Member) -> Self {
         self.member = Some(member);
         self
+    }
+
+    /// The app's ranks are held, and become part of an MPI world that is told before their release.
+    pub(crate) fn join_world(mut self) -> Self {
+        self.joins_world = true;
+        self.hold(true)
     }
 
     /// The place that the app is to have in a multijob.

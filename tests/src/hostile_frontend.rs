@@ -63,6 +63,7 @@ pub async fn overrun_input(world: &World) -> LinkError {
         stdin: Some(Rank(0)),
         output: false,
         bind: Bind::None,
+        joins: false,
     };
     say(&mut writer, &Down { request: Some(RequestId(1)), to: To::All, order: Order::StartRanks(start) })
         .await;

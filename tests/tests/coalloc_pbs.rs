@@ -1,5 +1,6 @@
 //! Co-allocated jobs over four managers at once: a real PBS beside a real Slurm, hosts over ssh, and the login node.
 
+use gantry_tests::launchers::MPICH_4;
 use gantry_tests::managers::on_slurm_and_pbs;
 use gantry_tests::pbs::{STARTS, jobs};
 use gantry_tests::slurm::Cluster;
@@ -59,6 +60,36 @@ fn four_managers_are_held_at_one_barrier_and_their_processes_find_each_other() {
         run.write(b"C\n");
         let done = run.wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+/// The same as parts of one MPI world.
+fn four_of_mpi(program: &str, arguments: &str) -> String {
+    let of_mpi = |part: String| {
+        let part = part.replace("(barrierPoint=runtime)", "(jobType=mpi)");
+        part.replace(&binaries().dir.join("job_probe").display().to_string(), program)
+    };
+    format!("+{}", four(arguments).map(of_mpi).concat())
+}
+
+#[test]
+fn four_managers_are_one_mpi_world_that_ends_as_one() {
+    let mpich = require!(MPICH_4.install());
+    let [work, world] = [require!(mpich.program("mpi_work")), require!(mpich.program("mpi_world"))];
+    on_slurm_and_pbs(move |cluster| {
+        let job = four_of_mpi(&work, "ring 3 allreduce 2 stencil 20");
+        let done = cluster.gantry(["coalloc", "-s", &job]).wait(STARTS);
+        let right = done.stdout.iter().filter(|line| line.starts_with("rank ") && line.ends_with(" right"));
+        assert_eq!((done.code(), right.count()), (0, 18), "{done:?}");
+        let of_pbs = "rank 1 of 6, program 0: stencil right";
+        assert!(done.stdout.iter().any(|line| line == of_pbs), "{done:?}");
+        // A part of PBS ends all.
+        let done = cluster.gantry(["coalloc", &four_of_mpi(&world, "sum abort 1 8")]).wait(STARTS);
+        let said = done.stderr.join("\n");
+        assert_eq!(done.code(), 8, "{said}");
+        let reason = "(rank 1 of MPI_COMM_WORLD) called MPI_Abort with exit code 8";
+        assert_eq!(said.matches(reason).count(), 4, "{said}");
+        nothing_runs(cluster, "mpi_world");
     });
 }
 

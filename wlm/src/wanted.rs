@@ -26,14 +26,9 @@ pub(crate) fn build_plain_args(wanted: &Wanted, wlm: &str) -> Result<Vec<OsStrin
         return Err(Error::invalid_with(format!("{wlm} cannot honour {attribute}"), "leave it out"));
     }
     let processes = match wanted.job_type {
-        JobType::Multiple => wanted.count,
+        // Agents serve all ranks that they start as MPI programs.
+        JobType::Multiple | JobType::Mpi => wanted.count,
         JobType::Single => 1,
-        JobType::Mpi => {
-            let message =
-                format!("{wlm} starts processes without an MPI launcher, and cannot honour jobType=mpi");
-            let hint = "use jobType=multiple, or have the program start its launcher itself";
-            return Err(Error::invalid_with(message, hint));
-        }
     };
     let mut args: Vec<OsString> = vec!["-n".into(), processes.to_string().into()];
     if let Some(hosts) = wanted.host_count {

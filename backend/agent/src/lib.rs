@@ -37,6 +37,7 @@ mod jobs;
 mod storage;
 mod session;
 mod provide;
+mod reach;
 mod receive;
 mod release;
 mod service;
@@ -316,7 +317,7 @@ fn serve_brought() -> Result<(), Failure> {
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     listener.set_nonblocking(true).map_err(failed)?;
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
-    let HoldTicket { agent: mut ticket, hold, hold_at, wrapper, .. } =
+    let HoldTicket { agent: mut ticket, hold, hold_at, wrapper, mpi, .. } =
         HoldTicket::from_text(&text.to_string_lossy())
             .map_err(|e| Failure::new(Kind::Protocol, ranks::with_causes(&e)))?;
     check_release(&ticket)?;
@@ -355,7 +356,7 @@ fn serve_brought() -> Result<(), Failure> {
             }
         }
         let joined = joined?;
-        let beginning = work::Beginning::Brought { ranks, size, hold, thread, desk: listener, socket };
+        let beginning = work::Beginning::Brought { ranks, size, hold, thread, desk: listener, socket, mpi };
         work::serve(ticket, joined, beginning).await
     })
 }

@@ -25,9 +25,10 @@ use crate::pmi;
 use crate::process::adopted::{AdoptError, Adopted, adopt};
 use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
+use crate::process::renumber::change_variables;
 use crate::process::spawn::ProcessSpec;
 use crate::process::strays::Marker;
-use crate::process::{self, Pinned, cores, signal};
+use crate::process::{self, Pinned, SERVED, cores, signal};
 
 /// Our ends of the pipes of a process that is about to be started.
 #[derive(Debug, Default)]
@@ -157,6 +158,33 @@ impl Ranks {
         let prove = |(_, pid): &(Rank, Pid)| process::prove_held(pid.get()).map_err(|e| to_failure(&e));
         let proofs = wanted.iter().map(prove).collect::<Result<Vec<_>, Failure>>()?;
         self.entered(wanted, &proofs)
+    }
+
+    /// Tells held ranks which numbers they have in an MPI world of that size, in which the app's rank 0 is `first`.
+    pub(crate) fn renumber(&self, first: Rank, size: u32) -> Result<(), Failure> {
+        for (rank, known) in self.living(None) {
+            if known.state != RankState::Held {
+                let why = format!("tell rank {rank} its number in the MPI world: it is not held any more");
+                return Err(Failure::new(Kind::Invalid, why)
+                    .with_hint("leave held ranks to gantry until the release"));
+            }
+            let number = first.0.saturating_add(rank.0);
+            let changed = change_variables(known.process.pid, &pmi::build_numbers(number, size));
+            changed.map_err(|error| {
+                failure::from_io(format_args!("tell rank {rank} its number in the MPI world"), &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Ranks that have ended, and how.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = (Rank, ExitStatus)> {
+        self.known.iter().filter_map(|(rank, known)| Some((*rank, known.state.exit_status()?)))
+    }
+
+    /// All ranks.
+    pub(crate) fn all(&self) -> Vec<Rank> {
+        self.known.keys().copied().collect()
     }
 
     /// Adopted ranks, to be waited for.
@@ -363,7 +391,8 @@ pub(crate) fn build_specs(
         if !place.service.is_empty() {
             ours.extend(build_variables(place.service, place.subjob));
         }
-        ours.extend(pmi::build_variables(*rank, order.size, (local, ranks.len())));
+        let (numbers, here) = ((*rank, order.size), (local, ranks.len()));
+        ours.extend(pmi::build_variables(SERVED, numbers, here, order.joins));
         let (stdio, mut ends) = open_stdio(order.stdin == Some(*rank), order.output)?;
         let (served, ours_of_it) =
             pmi::open_socket().map_err(|e| failure::from_io("make a socket for a rank", &e))?;

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -20,11 +21,15 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{
     CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, Own, ToDesk, build_desk_name,
 };
+use gantry_shared::wire::mpi::MpiRanks;
+use gantry_shared::wire::rendezvous::{Ask, AskWhat, Gate, VERSION};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::foreign::ForeignText;
 use gantry_types::id::Rank;
+use gantry_types::rendezvous::Resource;
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
 use gantry_wlm::launcher::{RankSide, find_by_word, parse_rank_facts};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{AccessFlags, access, getppid};
@@ -33,7 +38,7 @@ use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
 use crate::process::strays::Marker;
 use crate::release::check_release;
-use crate::{failure, ranks};
+use crate::{failure, pmi, ranks};
 
 /// How long the agent may be silent. It answers when all ranks of the node have checked in.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -72,6 +77,8 @@ struct Entered {
     variables: Vec<(&'static str, String)>,
     /// What this rank has of its own.
     own: Own,
+    /// Where it is served as an MPI program. Its program inherits it.
+    served: Option<OwnedFd>,
 }
 
 /// Checks in and waits for the agent's word.
@@ -91,7 +98,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
     })?;
     let check_in = CheckIn { rank: Rank(facts.rank), size: facts.size, local_size: local.size };
     let mut desk = come_to_desk(&ticket, check_in)?;
-    let mut variables = Vec::new();
+    let (mut variables, mut served) = (Vec::new(), None);
     loop {
         match hear(&mut desk)? {
             FromDesk::Prepare { agent } => {
@@ -103,17 +110,38 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
                 let environment =
                     environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
                 variables.extend(marker.map(|marker| marker.build(environment)));
+                if ticket.mpi != MpiRanks::NotServed {
+                    let socket = ask_for_mpi(&service, check_in.rank)?;
+                    let (numbers, here) = ((check_in.rank, check_in.size), (local.rank, local.size));
+                    let here = (here.0 as usize, here.1 as usize);
+                    let wide = ticket.mpi == MpiRanks::Join;
+                    variables.extend(pmi::build_variables(socket.as_raw_fd(), numbers, here, wide));
+                    served = Some(socket);
+                }
                 // Where this is not asked for (no Yama) it is not needed either.
                 drop(allow_tracer(agent.get()));
                 say(&mut desk, &ToDesk::Ready)?;
             }
             FromDesk::Go => {
                 let own = ticket.own.into_iter().find(|own| own.ranks.contains(check_in.rank));
-                return Ok(Entered { desk, variables, own: own.unwrap_or_default() });
+                return Ok(Entered { desk, variables, own: own.unwrap_or_default(), served });
             }
             FromDesk::Refused(failure) => return Err(failure),
         }
     }
+}
+
+/// A socket that this process's program inherits, at whose other end is the node's server of MPI programs.
+fn ask_for_mpi(service: &str, rank: Rank) -> Result<OwnedFd, Failure> {
+    let failed = |error: io::Error| failure::from_io("reach this node's server of MPI programs", &error);
+    let of = Gate { resource: Resource::Job, expected: None };
+    let ask = Ask { version: VERSION, rank: Some(rank), of, what: AskWhat::Mpi };
+    let bytes = frame::encode(&ask).map_err(|error| failed(io::Error::other(error)))?;
+    let mut socket = connect_abstract(service, Instant::now() + LISTENING).map_err(failed)?;
+    // It is answered when the agent has its place. All of it is in the socket's buffer until then.
+    socket.write_all(&bytes).map_err(failed)?;
+    fcntl(&socket, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| failed(errno.into()))?;
+    Ok(socket.into())
 }
 
 /// Checks in with the node's agent; starts it when there is none.
@@ -190,14 +218,14 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 fn become_program(
     command: &[OsString],
     by: Option<&RankSide>,
-    Entered { mut desk, variables, own }: Entered,
+    Entered { mut desk, variables, own, served }: Entered,
 ) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
     };
     #[expect(clippy::disallowed_methods, reason = "this process becomes the program and starts no other")]
     let mut becoming = Command::new(program);
-    for name in VARIABLES {
+    for name in VARIABLES.into_iter().chain(served.iter().flat_map(|_| pmi::FOREIGN)) {
         becoming.env_remove(name);
     }
     let hides = |name: &OsString| by.is_some_and(|by| by.hides(name));

@@ -4,13 +4,16 @@
 //! processes, reading files) runs beside it and comes back as an event.
 
 mod starting;
+mod worlds;
 mod leaving;
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::unpack::Limits;
 use gantry_shared::wire::message::{Answer, Consumer, FlowId, Notice, Order, Ticket, Word};
+use gantry_shared::wire::mpi::MpiRanks;
 use gantry_types::error::Failure;
 use gantry_types::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
 use gantry_types::rank_set::RankSet;
@@ -31,6 +34,7 @@ use crate::process::strays::Marker;
 use crate::process::thread::RanksThread;
 use crate::process::{self, HeldProof};
 use crate::ranks::{OurEnds, Ranks};
+use crate::reach;
 use crate::receive::Announced;
 use crate::rendezvous::service::Owed;
 use crate::rendezvous::{self, Desk, Socket};
@@ -84,6 +88,8 @@ pub(crate) enum Event {
     Rendezvous(rendezvous::Request),
     /// The ranks' MPI world cannot go on.
     MpiFailed(pmi::Failed),
+    /// A rank of a launcher is to be served as an MPI program, at this socket.
+    MpiRank(Rank, OwnedFd),
     /// Somebody asked the agent itself to go.
     AskedToGo,
 }
@@ -120,6 +126,8 @@ pub(crate) enum Beginning {
         desk: UnixListener,
         /// Where they exchange data; none where it could not be made.
         socket: Socket,
+        /// Whether they are served as MPI programs.
+        mpi: MpiRanks,
     },
 }
 
@@ -148,8 +156,8 @@ pub(crate) struct Agent {
     last_output: Vec<OpenStreams>,
     bulk: BulkReceiver,
     rendezvous: Desk,
-    /// The ranks' MPI world: before they are there, and then its server.
-    world: Option<pmi::World>,
+    /// The ranks' MPI world before it is served, and then its server.
+    world: pmi::Upcoming,
     /// All ranks are to be killed that are about to start.
     doomed: bool,
     mpi: Option<pmi::Server>,
@@ -185,8 +193,8 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let nofile = crate::process::spawn::raise_open_files().ok();
     let (thread, brought, socket) = match beginning {
         Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None, rendezvous::bind_own(&ticket)?),
-        Beginning::Brought { ranks, size, hold, thread, desk, socket } => {
-            (thread, Some((ranks, size, hold, desk)), socket)
+        Beginning::Brought { ranks, size, hold, thread, desk, socket, mpi } => {
+            (thread, Some((ranks, size, hold, desk, mpi)), socket)
         }
     };
     let mut reaper = Reaper::new().map_err(failed)?;
@@ -217,7 +225,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         streams: BTreeMap::new(),
         last_output: Vec::new(),
         bulk: BulkReceiver::default(),
-        world: None,
+        world: pmi::Upcoming::None,
         doomed: false,
         mpi: None,
         service: socket.name.clone(),
@@ -231,7 +239,8 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         view: watch::Sender::new(view),
     };
     agent.serve_ranks(socket);
-    if let Some((ranks, size, hold, desk)) = brought {
+    if let Some((ranks, size, hold, desk, mpi)) = brought {
+        agent.world = pmi::Upcoming::of_launcher(mpi);
         agent.take_brought(ranks, size, hold)?;
         agent.receive_collectors(desk);
     }
@@ -316,6 +325,7 @@ impl Agent {
             }
             Event::Rendezvous(request) => self.rendezvous.ask(request),
             Event::MpiFailed(failed) => self.mpi_failed(failed),
+            Event::MpiRank(rank, socket) => self.serve_mpi_rank(rank, socket),
             Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
         }
         self.rendezvous.take_notices().into_iter().for_each(|it| self.up.notice(it));
@@ -336,6 +346,15 @@ impl Agent {
                 Err(failure) => Err(failure),
             },
             Order::SeekRanks(order) => self.seek(&order).map(Answer::Ranks),
+            Order::JoinWorld(world) => self.join_world(&world).map(|()| Answer::Done),
+            Order::Listen { within } => reach::listen(within).map(Answer::Listens),
+            Order::Reach { others, within } => {
+                let done = self.answer_later(request);
+                drop(tokio::spawn(async move {
+                    done(Ok(Answer::Unreached(reach::try_all(others, within).await)))
+                }));
+                return;
+            }
             Order::Release => self.ranks.release().map(|()| Answer::Done),
             Order::Signal { signal: Signal::KILL, ranks } => return self.kill_ranks(request, ranks.as_ref()),
             Order::Signal { signal: Signal::STOP, ranks } => return self.stop_ranks(request, ranks.as_ref()),

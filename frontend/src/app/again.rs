@@ -30,6 +30,7 @@ pub(super) fn again(request: &LaunchRequest) -> Option<LaunchRequest> {
         submitter: request.submitter.clone(),
         mixed: None,
         member: None,
+        joins_world: false,
     })
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
 use gantry_shared::wire::message::RankReport;
+use gantry_shared::wire::mpi::MpiRanks;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::launch::SendAgent;
 use gantry_types::placement::{Placement, PlacementBuilder};
@@ -60,6 +61,7 @@ impl Frontend {
             wrapper: self.config.rank_wrapper.clone(),
             own: plan.own.clone(),
             after_rank: plan.after_rank.clone(),
+            mpi: if request.joins_world { MpiRanks::Join } else { MpiRanks::NotServed },
         };
         // What stands between the launcher and a rank has a process of its own, which is the one that the launcher knows.
         let pids = ticket.hold_at.is_none() && ticket.wrapper.is_none();

@@ -19,7 +19,7 @@ use super::state::{Happening, State};
 use super::stdio::launcher::Words;
 use super::stdio::{InputFeed, OutputStream, Outputs};
 use crate::channel::hub::Channels;
-use crate::coallocation::Member;
+use crate::coallocation::{Member, MpiFailure};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::Guard;
@@ -411,7 +411,8 @@ impl Core {
             Notice::Flow { flow: FlowId::Link(link), word } => self.take_link(node, link, word),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
-            Notice::MpiFailed { rank, code, why } => {
+            Notice::MpiFailed { rank, code, why, end } => {
+                self.member.mpi_failed(MpiFailure { code, why: why.clone(), end });
                 self.happened(Happening::MpiFailed(rank, code, why));
                 // What is killed is killed once.
                 self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });

@@ -92,6 +92,10 @@ impl Frontend {
                 self.launch_direct(context, request, (launch, plan), clock.deadline()).await
             }
             Plan::Queued(plan) => self.launch_queued(context, request, plan, news, clock).await,
+            Plan::Driven(_) if request.joins_world => Err(Error::Invalid {
+                message: "ranks of a job's MPI world need gantry's agent in their place, and this launch holds them by their launcher".to_owned(),
+                hint: Some("install gantry on the nodes; leave out GANTRY_SEND_AGENT=always".to_owned()),
+            }),
             Plan::Driven(plan) => self.launch_driven(context, request, plan, news, clock).await,
             Plan::Brought(plan) => {
                 let again = (launch.send_agent == SendAgent::Auto).then(|| again(&request)).flatten();
@@ -290,10 +294,10 @@ fn names_of(missing: &[MissingHost]) -> Vec<String> {
     missing.iter().map(|missing| missing.host.clone()).collect()
 }
 
-/// A launcher that another program starts is not the one whose ranks could be held by what stands in its memory.
+/// A launcher that another program starts is not the one whose ranks could be held by what stands in its memory. MPI programs get their server from what stands in their place.
 fn choose_method(request: &LaunchRequest) -> HoldMethod {
     match request.hold_method {
-        HoldMethod::Detect if !request.launcher_wrapper.is_empty() => HoldMethod::Exec,
+        HoldMethod::Detect if request.joins_world || !request.launcher_wrapper.is_empty() => HoldMethod::Exec,
         method => method,
     }
 }
@@ -346,6 +350,7 @@ pub(super) async fn begin_direct(
         stdin: input.as_ref().map(|_| Rank(0)),
         output: !matches!(request.output, OutputTo::Null),
         bind: plan.bind,
+        joins: request.joins_world,
     };
     let open = placement.iter().map(|place| place.node).collect();
     let begun = context.begin(joined, placement, plan.job, None).await?;

@@ -28,6 +28,7 @@ pub(crate) use self::core::DAEMON_GRACE;
 pub(crate) use attach::{News, adopt};
 pub use events::Events;
 pub use handle::AppHandle;
+pub(crate) use own_launcher::refuse_foreign;
 pub use owner::App;
 pub(crate) use prepare::find_launcher;
 pub use stdio::OutputStream;

@@ -48,6 +48,24 @@ impl Check {
     }
 }
 
+/// Refuses a program whose ranks do not find those of another one by gantry's agents. One that cannot be looked at from here is let pass.
+///
+/// # Errors
+/// [`Error::Invalid`]: its library needs a launcher of its own.
+pub(crate) fn refuse_foreign(program: &OsString, cwd: &Path) -> Result<()> {
+    let Some((library, whose, _)) = find_library(program, cwd) else { return Ok(()) };
+    Err(Error::Invalid {
+        message: format!(
+            "{} is a program of {whose} ({library}), which does not speak PMI: it cannot be part of the job's MPI world",
+            program.to_string_lossy()
+        ),
+        hint: Some(
+            "build it with MPICH, or make the part a world of its own: subjobCommsType=independent"
+                .to_owned(),
+        ),
+    })
+}
+
 /// Why that program is not started.
 fn refuse((_, program, cwd): &Called, ranks: u64) -> Option<Error> {
     let (library, whose, remedy) = find_library(program, cwd)?;

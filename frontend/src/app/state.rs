@@ -484,7 +484,8 @@ impl State {
         Exit {
             app: self.identity.app,
             ranks: ranks.collect(),
-            code: said.or(self.failed).unwrap_or(if lost && code == 0 { 1 } else { code }),
+            // A launcher knows no more than that its ranks were killed.
+            code: self.failed.or(said).unwrap_or(if lost && code == 0 { 1 } else { code }),
             cause: self.cause.clone(),
         }
     }

@@ -1,14 +1,17 @@
 //! A co-allocated job: its owner's calls, and the task that owns its state.
 
+mod mpi;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 use super::exchange::Exchange;
+use super::info::{JobEvent, JobExit, SubjobInfo};
+use super::mpi_failure::MpiFailure;
 use super::planner::Planner;
 use super::request::MOST_SUBJOBS;
 use super::state::{Act, JobState, News, Refusal, StartType, State, SubjobId, SubjobState, Wish};
@@ -21,51 +24,6 @@ use crate::lock::lock;
 /// What a subjob is called by people: its label, else its number.
 pub(super) fn name_of(label: Option<&str>, id: SubjobId) -> String {
     label.map_or_else(|| id.0.to_string(), str::to_owned)
-}
-
-/// A subjob at one moment.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct SubjobInfo {
-    /// Its label, else its number in the order of the request.
-    pub label: String,
-    /// The name of its workload manager.
-    pub wlm: &'static str,
-    /// Its state.
-    pub state: SubjobState,
-    /// Why it failed, if that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// The exit code of its app, once it has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub code: Option<i32>,
-}
-
-/// The end of a job.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct JobExit {
-    /// 0 if every subjob was released and ended well; else the first code that is not 0, or 1 for a subjob that failed.
-    pub code: i32,
-    /// Why it was killed, if it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// Every subjob that was not deleted.
-    pub subjobs: Vec<SubjobInfo>,
-}
-
-/// Something that happened to a job.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum JobEvent {
-    /// The state of a subjob has changed.
-    Subjob(SubjobInfo),
-    /// The state of the job has changed.
-    Job {
-        /// Where.
-        state: JobState,
-    },
 }
 
 /// What becomes of subjobs that have not checked in when a job is to be released.
@@ -136,6 +94,7 @@ impl Job {
             let_go: watch::Sender::new(false),
         });
         let mut keeper = Keeper::new(Arc::clone(&board), timeout);
+        keeper.managers = planned.iter().filter(|plan| plan.joins_world).map(|plan| plan.wlm).collect();
         for plan in planned {
             // The job is open: nothing is refused.
             drop(keeper.add(plan));
@@ -320,6 +279,12 @@ struct Keeper {
     orders: BTreeMap<SubjobId, mpsc::UnboundedSender<Tell>>,
     plans: BTreeMap<SubjobId, Planned>,
     exchange: Exchange,
+    /// Parts of the job's MPI world, and how they take part in the barrier.
+    members: BTreeMap<SubjobId, StartType>,
+    /// Why it cannot go on, and which part has told so.
+    failure: Option<(SubjobId, MpiFailure)>,
+    /// Whose hosts it is made of.
+    managers: BTreeSet<&'static str>,
     /// They were let go, and have not heard it yet.
     unheard: BTreeSet<SubjobId>,
     reports: subjob::Reports,
@@ -332,9 +297,21 @@ impl Keeper {
     fn new(board: Arc<Board>, timeout: Duration) -> Self {
         let (reports, told) = mpsc::unbounded_channel();
         let (orders, plans) = (BTreeMap::new(), BTreeMap::new());
-        let (exchange, unheard) = (Exchange::default(), BTreeSet::new());
-        let state = State::new();
-        Self { state, board, orders, plans, exchange, unheard, reports, told, next: 0, timeout }
+        Self {
+            state: State::new(),
+            board,
+            orders,
+            plans,
+            exchange: Exchange::default(),
+            members: BTreeMap::new(),
+            failure: None,
+            managers: BTreeSet::new(),
+            unheard: BTreeSet::new(),
+            reports,
+            told,
+            next: 0,
+            timeout,
+        }
     }
 
     /// Until the job is over. When its owner is gone, it is cancelled.
@@ -405,7 +382,7 @@ impl Keeper {
         }
     }
 
-    fn add(&mut self, planned: Planned) -> Result<()> {
+    fn add(&mut self, mut planned: Planned) -> Result<()> {
         let id = SubjobId(self.next);
         let label = name_of(planned.label.as_deref(), id);
         if self.find(&label).is_ok() {
@@ -419,6 +396,13 @@ impl Keeper {
         let acts =
             self.state.ask(Wish::Add(id, planned.start)).map_err(|refusal| explain(refusal, &label))?;
         self.next += 1;
+        if planned.joins_world {
+            self.members.insert(id, planned.start);
+            self.managers.insert(planned.wlm);
+            if self.managers.len() > 1 {
+                planned.use_common_transport();
+            }
+        }
         let info = SubjobInfo { label, wlm: planned.wlm, state: SubjobState::Pending, why: None, code: None };
         lock(&self.board.seen).subjobs.insert(id, (info, None));
         self.plans.insert(id, planned);
@@ -450,7 +434,15 @@ impl Keeper {
             }
             Told::LetGo => self.heard(id),
             Told::App(app) => self.know(id, |(_, known)| *known = Some(app)),
-            Told::Exit(Exit { code, .. }) => self.know(id, |(info, _)| info.code = Some(code)),
+            // A part that ends with its MPI world has that one's code.
+            Told::Exit(Exit { code, .. }) => self.know(id, |(info, _)| info.code = info.code.or(Some(code))),
+            Told::MpiFailed(failure) => self.mpi_failed(id, failure),
+            Told::NoWorld(why) => {
+                let label = self.label(id);
+                self.note_why(format!("subjob {label} cannot be part of the MPI world: {why}"));
+                // Nothing is refused of that.
+                drop(self.grant(Asked::Cancel(String::new())));
+            }
             Told::Why(error) => {
                 tracing::debug!(subjob = id.0, %error, "a subjob failed");
                 self.know(id, |(info, _)| info.why = Some(error.to_string()));
@@ -471,15 +463,26 @@ impl Keeper {
     }
 
     fn carry_out(&mut self, acts: Vec<Act>) {
+        let mut seats = match self.form_world(&acts) {
+            Ok(seats) => seats,
+            Err(error) => {
+                self.note_why(error.to_string());
+                // Nothing is refused of that.
+                return drop(self.grant(Asked::Cancel(String::new())));
+            }
+        };
         for act in acts {
             match act {
                 Act::Start(id) => self.start(id),
                 Act::Release(id) => {
                     self.unheard.insert(id);
-                    self.tell(id, Tell::Release);
+                    self.tell(id, Tell::Release(seats.remove(&id)));
                 }
                 Act::End(id) => {
-                    let why = lock(&self.board.seen).why.clone();
+                    let seen = lock(&self.board.seen);
+                    let own = seen.subjobs.get(&id).and_then(|(info, _)| info.why.clone());
+                    let why = seen.why.clone().or(own);
+                    drop(seen);
                     self.exchange.abort(id, why.as_deref().unwrap_or("its subjob was deleted"));
                     self.tell(id, Tell::End);
                 }

@@ -221,6 +221,16 @@ impl State {
         Ok(acts)
     }
 
+    /// Ends some of its subjobs, whatever becomes of the others.
+    #[must_use = "what is to be done"]
+    pub(super) fn end_some(&mut self, ids: &[SubjobId]) -> Vec<Act> {
+        let mut acts = Vec::new();
+        for (id, subjob) in self.subjobs.iter_mut().filter(|(id, _)| ids.contains(id)) {
+            end(*id, subjob, &mut acts);
+        }
+        acts
+    }
+
     #[must_use = "what is to be done"]
     pub(super) fn take(&mut self, id: SubjobId, news: News) -> Vec<Act> {
         let mut acts = Vec::new();

@@ -9,20 +9,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_types::id::Rank;
-use gantry_types::launch::Wanted;
-use gantry_wlm::find_described;
+use gantry_types::launch::{JobType, Wanted};
+use gantry_wlm::host::Machine;
+use gantry_wlm::{Host, find_described};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::contact::Contacts;
 use super::exchange::{Arrival, Member};
+use super::mpi_failure::MpiFailure;
 use super::request::{BarrierPoint, CommsType, Subrequest};
 use super::state::{News, StartType, SubjobId};
-use crate::app::{App, AppHandle};
+use super::world::{self, Seat};
+use crate::app::{App, AppHandle, refuse_foreign};
 use crate::clock::{Clock, QueueTime};
 use crate::config::{Config, Frontend};
 use crate::error::{Error, Result};
-use crate::event::Exit;
+use crate::event::{Ending, Exit};
 use crate::request::{Input, LaunchRequest, OutputTo};
 use crate::staging::{Resolver, ResolverConfig, symbols};
 
@@ -36,6 +39,8 @@ pub(super) struct Planned {
     pub(super) start: StartType,
     pub(super) comms: CommsType,
     barrier: BarrierPoint,
+    /// Its ranks are part of the job's MPI world.
+    pub(super) joins_world: bool,
     pub(super) wlm: &'static str,
     frontend: Frontend,
     request: LaunchRequest,
@@ -70,13 +75,28 @@ impl Planned {
         queue: QueueTime,
     ) -> Result<Self> {
         let contact = contacts.resolve(&subrequest.contact)?;
-        let wanted = Wanted { place: contact.place, ..subrequest.wanted };
+        let joins_world = check_world(&subrequest)?;
+        // Of a world of its own its manager knows nothing.
+        let job_type = match subrequest.wanted.job_type {
+            JobType::Mpi if !joins_world => JobType::Multiple,
+            job_type => job_type,
+        };
+        let wanted = Wanted { place: contact.place, job_type, ..subrequest.wanted };
         let args = find_described(contact.wlm, wanted.program.as_ref())?.build_args(&wanted)?;
         let folder = subrequest.directory.clone().unwrap_or_default();
         let inside = |path: &Path| folder.join(path);
-        let barrier = subrequest.barrier.unwrap_or_else(|| find_barrier(&wanted.program, &folder));
+        let barrier = match joins_world {
+            true => BarrierPoint::Exec,
+            false => subrequest.barrier.unwrap_or_else(|| find_barrier(&wanted.program, &folder)),
+        };
+        if joins_world {
+            refuse_foreign(&wanted.program, &folder)?;
+        }
         let held = subrequest.start != StartType::NoBarrier && barrier == BarrierPoint::Exec;
         let mut request = LaunchRequest::new(args).hold(held);
+        if joins_world {
+            request = request.join_world();
+        }
         for (name, value) in subrequest.environment {
             request = request.env(name, value);
         }
@@ -96,12 +116,41 @@ impl Planned {
             start: subrequest.start,
             comms: subrequest.comms,
             barrier,
+            joins_world,
             wlm,
             frontend: Frontend::new(config),
             request,
             queue,
         })
     }
+}
+
+impl Planned {
+    /// Has MPI libraries use what hosts of different managers have in common, unless the user has chosen.
+    pub(super) fn use_common_transport(&mut self) {
+        for (name, value) in world::TRANSPORT {
+            if Machine.env(name).is_none() && !self.request.env.iter().any(|(known, _)| known == name) {
+                self.request.env.push((name.into(), value.into()));
+            }
+        }
+    }
+}
+
+/// Whether the ranks are to be part of the job's MPI world.
+fn check_world(subrequest: &Subrequest) -> Result<bool> {
+    if subrequest.wanted.job_type != JobType::Mpi || subrequest.comms == CommsType::Independent {
+        return Ok(false);
+    }
+    let hint = || Some("subjobCommsType=independent makes the part an MPI world of its own".to_owned());
+    if subrequest.start == StartType::NoBarrier {
+        let message = "jobType=mpi needs a barrier, at which the ranks of all parts get their numbers; subjobStartType=no-barrier has none";
+        return Err(Error::Invalid { message: message.to_owned(), hint: hint() });
+    }
+    if subrequest.barrier == Some(BarrierPoint::Runtime) {
+        let message = "jobType=mpi holds ranks before their first instruction; barrierPoint=runtime lets them run before";
+        return Err(Error::Invalid { message: message.to_owned(), hint: hint() });
+    }
+    Ok(true)
 }
 
 /// Files that were asked for, and what is left to the job's own output.
@@ -135,8 +184,8 @@ fn open(path: Option<PathBuf>, otherwise: Option<&OwnedFd>) -> Result<OwnedFd> {
 /// What a subjob is told.
 #[derive(Debug)]
 pub(super) enum Tell {
-    /// Let the processes go.
-    Release,
+    /// Let the processes go, as part of this MPI world.
+    Release(Option<Box<Seat>>),
     /// End, wherever it stands.
     End,
     /// Go on without this tool.
@@ -161,6 +210,10 @@ pub(super) enum Told {
     Exit(Exit),
     /// Why it failed.
     Why(Error),
+    /// Its MPI world cannot go on.
+    MpiFailed(MpiFailure),
+    /// Its ranks cannot be part of the job's MPI world.
+    NoWorld(String),
 }
 
 /// Reports of all subjobs of a job.
@@ -239,6 +292,8 @@ async fn attend(
     report: &impl Fn(Told),
 ) -> Result<Leaving> {
     let mut released = point.is_none();
+    // Of a world of its own the app's own rules are enough.
+    let mut in_world = false;
     let outcome = loop {
         tokio::select! {
             // A rank's end is known here before the app's is: then it is known which rank, and why the subjob has failed.
@@ -249,17 +304,30 @@ async fn attend(
                 Some(Arrival::EndedBefore(rank)) if point == Some(BarrierPoint::Runtime) && !released => {
                     break Err(end_early(&app, rank, report).await);
                 }
+                Some(Arrival::MpiFailed(failure)) if in_world => report(Told::MpiFailed(failure)),
                 Some(_) => {}
                 // The app is over, or about to be.
-                None => break app.wait().await.map(|exit| report(Told::Exit(exit))),
+                None => break app.wait().await.map(|exit| tell_exit(exit, in_world, report)),
             },
             exit = app.wait() => {
-                report(Told::Exit(exit?));
+                tell_exit(exit?, in_world, report);
                 break Ok(());
             }
             order = inputs.orders.recv() => match order {
-                Some(Tell::Release) if !released => {
+                Some(Tell::Release(seat)) if !released => {
                     released = true;
+                    if let Some(seat) = seat {
+                        in_world = true;
+                        let taken = tokio::select! {
+                            taken = seat.take(&app, Instant::now() + CLEAN_UP) => taken,
+                            exit = app.wait() => exit.and_then(|exit| Err(end_held(exit, report))),
+                            () = told_to_end(&mut inputs.orders) => break Ok(()),
+                        };
+                        if let Err(error) = taken {
+                            report(Told::NoWorld(error.to_string()));
+                            break Err(error);
+                        }
+                    }
                     if point == Some(BarrierPoint::Exec) {
                         if let Err(error) = app.release(CLEAN_UP).await {
                             break Err(error);
@@ -267,7 +335,7 @@ async fn attend(
                         report(Told::LetGo);
                     }
                 }
-                Some(Tell::Release) => {}
+                Some(Tell::Release(_)) => {}
                 Some(Tell::Detach { until, done }) => {
                     // Whoever asked may have stopped waiting.
                     drop(done.send(app.detach(until.saturating_duration_since(Instant::now())).await));
@@ -279,6 +347,22 @@ async fn attend(
     };
     // Ranks that still are there end with it.
     app.close(CLEAN_UP).await.and(outcome).map(|()| Leaving::Over)
+}
+
+/// Tells how the ranks have ended. A world cannot go on without ranks of which nobody knows how.
+fn tell_exit(exit: Exit, in_world: bool, report: &impl Fn(Told)) {
+    let is_unknown = exit.ranks.iter().any(|rank| rank.status == Ending::default());
+    if in_world && is_unknown && exit.code != 0 {
+        report(Told::MpiFailed(world::lost(exit.code)));
+    }
+    report(Told::Exit(exit));
+}
+
+/// The ranks have ended while they were held.
+fn end_held(exit: Exit, report: &impl Fn(Told)) -> Error {
+    let reason = format!("they ended while they were held, with code {}", exit.code);
+    report(Told::Exit(exit));
+    Error::Lost { what: vec!["ranks of the MPI world".to_owned()], reason }
 }
 
 /// A rank has ended before the barrier was released: the subjob would never be whole.

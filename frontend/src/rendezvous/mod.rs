@@ -8,6 +8,7 @@
 //! | `place` | one rendezvous: what has come, what is on its way, who waits |
 //! | `service` | all of one app, as its agents' notices have it |
 //! | `deliver` | the way down: small things in orders, large ones as bulk data |
+//! | `fences` | fences of an MPI world that is made of several apps |
 //! | `of_app`, `wait` | what a tool sees of it; waiting for it |
 //! | `multijob` | one whose members are apps, and further levels above it |
 //!
@@ -17,6 +18,7 @@
 mod deliver;
 mod multijob;
 mod place;
+mod fences;
 mod of_app;
 mod service;
 mod wait;
@@ -24,6 +26,7 @@ mod wait;
 pub use gantry_types::rendezvous::{Data, DataError, Limits, MultijobId, Resource};
 pub use gantry_types::rendezvous::{Standing, Status};
 
+pub(crate) use self::fences::{FenceSeat, SharedFences};
 pub use self::multijob::Multijob;
 pub(crate) use self::multijob::Seat;
 pub use self::of_app::AppRendezvous;

@@ -1,6 +1,6 @@
 //! All rendezvous of one app, as its agents' notices have them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use gantry_shared::rendezvous::{Gathering, MAX_NAMED, Refused};
@@ -16,15 +16,13 @@ use gantry_types::status::ExitStatus;
 use tokio::sync::{mpsc, watch};
 
 use super::deliver::{self, Delivery};
+use super::fences::{FenceSeat, MAX_FENCES};
 use super::multijob::{Multijob, Seat};
 use super::place::{Outlet, Place, to_refusal};
 use super::wait::{refuse, to_error};
 use crate::error::Error;
 use crate::lock::lock;
 use crate::overlay::Overlay;
-
-/// Fences that are not complete: nodes are never further apart than one.
-const MAX_FENCES: usize = 4;
 
 /// All rendezvous of an app.
 #[derive(Debug)]
@@ -36,6 +34,8 @@ pub(crate) struct Service {
     rooms: Mutex<Rooms>,
     changed: watch::Sender<u64>,
     seat: Mutex<Option<Seat>>,
+    /// Its place in an MPI world of several apps.
+    world: Mutex<Option<FenceSeat>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +64,17 @@ impl Service {
             rooms: Mutex::new(Rooms { job, ..Rooms::default() }),
             changed: watch::Sender::new(0),
             seat: Mutex::new(seat.map(Seat::occupy)),
+            world: Mutex::default(),
         }
+    }
+
+    /// The ranks' MPI world is made of several apps from here on.
+    pub(crate) fn join_fences(&self, seat: FenceSeat) {
+        *lock(&self.world) = Some(seat);
+    }
+
+    fn world(&self) -> Option<FenceSeat> {
+        lock(&self.world).clone()
     }
 
     /// An agent reports.
@@ -125,6 +135,9 @@ impl Service {
     pub(crate) fn close(&self) {
         let seat = lock(&self.seat).take();
         drop(seat);
+        if let Some(world) = self.world() {
+            world.end(&BTreeSet::new(), "it is over");
+        }
         let mut rooms = lock(&self.rooms);
         // Who waits in this process is told.
         if let Some(job) = &mut rooms.job {
@@ -188,7 +201,7 @@ impl Service {
         let room = MAX_TOTAL_BYTES.saturating_sub(held);
         let place = rooms.enter(of, &self.placement)?;
         let whole = place.put(member_of(of, rank, node), bytes, room).map_err(to_refusal);
-        rooms.forget_complete(of);
+        self.pass_complete(&mut rooms, of);
         whole
     }
 
@@ -200,8 +213,17 @@ impl Service {
         }
         let mut rooms = lock(&self.rooms);
         let outcome = rooms.enter(of, &self.placement).ok()?.piece(member_of(of, rank, node), bytes);
-        rooms.forget_complete(of);
+        self.pass_complete(&mut rooms, of);
         outcome
+    }
+
+    /// Of a fence that is complete nobody asks again. What it has brought goes to the world, if that is made of several apps.
+    fn pass_complete(&self, rooms: &mut Rooms, of: &Gate) {
+        let Resource::Fence(number) = of.resource else { return };
+        let Some(fence) = rooms.take_complete(number) else { return };
+        if let (Some(world), Some(data)) = (self.world(), fence.data()) {
+            world.arrive(number, data);
+        }
     }
 
     fn wait_for(&self, node: NodeId, key: &Key) -> Result<(), Refusal> {
@@ -212,7 +234,16 @@ impl Service {
             return Ok(());
         }
         let mut rooms = lock(&self.rooms);
-        rooms.enter(&key.of, &self.placement)?.wait(key.clone(), &outlet, node);
+        let place = rooms.enter(&key.of, &self.placement)?;
+        match (&key.of.resource, self.world()) {
+            (Resource::Fence(number), Some(world)) => {
+                if let Some(broken) = place.gathering.broken().cloned() {
+                    return Err(broken.into());
+                }
+                world.wait_for(*number, key.clone(), &outlet, node)?;
+            }
+            _ => place.wait(key.clone(), &outlet, node),
+        }
         Ok(())
     }
 
@@ -260,6 +291,11 @@ impl Service {
         }
         if let Some(job) = &mut rooms.job {
             change(job, rank.0, why);
+        }
+        if let Some(world) = self.world() {
+            let comes =
+                |(number, fence): (&u32, &Place)| fence.gathering.broken().is_none().then_some(*number);
+            world.end(&rooms.fences.iter().filter_map(comes).collect(), &format!("rank {rank} {why}"));
         }
         drop(rooms);
         self.tell_above();
@@ -376,13 +412,10 @@ impl Rooms {
         Ok(place)
     }
 
-    /// Of a fence that is complete nobody asks again.
-    fn forget_complete(&mut self, of: &Gate) {
-        if let Resource::Fence(number) = &of.resource
-            && self.fences.get(number).is_some_and(|fence| fence.gathering.is_complete())
-        {
-            self.fences.remove(number);
-        }
+    /// Takes a fence out that is complete.
+    fn take_complete(&mut self, number: u32) -> Option<Place> {
+        let is_complete = self.fences.get(&number).is_some_and(|fence| fence.gathering.is_complete());
+        is_complete.then(|| self.fences.remove(&number)).flatten()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! From the bottom up: [`limits`] has the limits. [`bulk`] seals data once for all nodes. [`handshake`] and [`link`]
 //! make an authenticated link of any byte stream. [`credit`] and [`queue`] decide when data is written. [`door`]
-//! decides which connections keep a place, and [`greeting`] authenticates them.
+//! decides which connections keep a place, and [`greeting`] authenticates them. [`addresses`] are those at which other
+//! machines can dial this one.
 //!
 //! `gantry-shared` defines the messages on the links. It needs no runtime, so the daemons' library does not bring
 //! one.
@@ -17,6 +18,7 @@ pub mod link;
 pub mod credit;
 pub mod queue;
 pub mod tcp;
+pub mod addresses;
 pub mod door;
 pub mod greeting;
 

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::frame::{self, FrameError};
 use super::message::Ticket;
+use super::mpi::MpiRanks;
 use crate::secret::Secret;
 use gantry_types::error::Failure;
 use gantry_types::id::{AppId, Pid, Rank};
@@ -43,6 +44,8 @@ pub struct HoldTicket {
     pub own: Vec<Own>,
     /// What the agent does that the launcher runs after each rank. None: the launcher runs none.
     pub after_rank: Option<AfterRank>,
+    /// Whether they are served as MPI programs.
+    pub mpi: MpiRanks,
 }
 
 /// What is done after a rank has ended, by the agent that its launcher runs then on its node. It also waits until the node's agent has cleaned
@@ -197,6 +200,7 @@ mod tests {
             wrapper: None,
             own: vec![own.clone()],
             after_rank: Some(after_rank.clone()),
+            mpi: MpiRanks::Join,
         };
         let text = ticket.to_text().unwrap();
         let back = HoldTicket::from_text(&text).unwrap();

@@ -25,6 +25,7 @@ pub use super::blob::Blob;
 use super::channel::{ChannelNotice, ChannelOrder};
 pub use super::flow::{FlowId, OUTPUT_WINDOW_BYTES, Source, Word};
 use super::frame;
+use super::mpi::{JoinWorld, MpiEnd};
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
@@ -204,6 +205,20 @@ pub enum Order {
     AdoptRanks(AdoptRanks),
     /// Find processes that run already, and look after them. Answered by [`Answer::Ranks`], all or none.
     SeekRanks(SeekRanks),
+    /// The ranks are part of this MPI world. Held ranks get their numbers by it.
+    JoinWorld(JoinWorld),
+    /// Accept connections from the nodes of other apps for a while, to try the way. Answered by [`Answer::Listens`].
+    Listen {
+        /// How long.
+        within: Duration,
+    },
+    /// Try to connect to others that listen, each at any of its addresses. Answered by [`Answer::Unreached`].
+    Reach {
+        /// Their addresses.
+        others: Vec<Vec<SocketAddr>>,
+        /// How long.
+        within: Duration,
+    },
     /// Let held ranks go.
     Release,
     /// Send a signal to ranks, or kill them: a held rank gets no other signal than SIGKILL.
@@ -351,6 +366,8 @@ pub struct StartRanks {
     pub output: bool,
     /// To what each rank is bound.
     pub bind: Bind,
+    /// The ranks are part of an MPI world that is told by [`Order::JoinWorld`]; otherwise they are one by themselves.
+    pub joins: bool,
 }
 
 /// Processes to look after. Every agent gets the whole order and takes its own slice.
@@ -448,6 +465,10 @@ pub enum Answer {
     Bulk(BulkCount),
     /// A message is delivered, but for these daemons of the node: they have ended, or will not take it.
     Undelivered(Vec<(DaemonId, Failure)>),
+    /// Where the node accepts connections.
+    Listens(Vec<SocketAddr>),
+    /// Which of the others could not be reached, by their places in [`Order::Reach`].
+    Unreached(Vec<u32>),
 }
 
 /// A rank that runs or is held.
@@ -545,6 +566,8 @@ pub enum Notice {
         code: i32,
         /// The reason.
         why: String,
+        /// What has ended it.
+        end: MpiEnd,
     },
 }
 

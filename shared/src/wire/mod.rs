@@ -23,6 +23,7 @@ pub mod stream;
 pub mod staging;
 mod blob;
 pub mod message;
+pub mod mpi;
 pub mod hold;
 pub mod backend;
 pub mod rendezvous;

@@ -67,6 +67,8 @@ pub enum AskWhat {
     List,
     /// A link to the job's frontend. Answered by [`Tell::Done`]; from then on both sides say what [`runtime`](super::runtime) has.
     Link,
+    /// To be served as an MPI program. Not answered: what follows is PMI.
+    Mpi,
 }
 
 /// What somebody waits for.

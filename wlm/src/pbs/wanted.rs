@@ -40,28 +40,27 @@ fn build_chunks(wanted: &Wanted) -> Result<(u32, String)> {
     let memory = memory.map(|mb| format!(":mem={mb}mb")).unwrap_or_default();
     let cannot = |what: &str, hint: &str| Err(Error::invalid_with(format!("PBS cannot honour {what}"), hint));
     match (wanted.job_type, wanted.host_count) {
-        (JobType::Mpi, _) => {
-            let what = "jobType=mpi: its processes are started without an MPI launcher";
-            cannot(what, "use jobType=multiple, or have the program start its launcher itself")
-        }
         (JobType::Single, Some(2..)) => {
             cannot("hostCount for jobType=single: one process is on one host", "leave hostCount out")
         }
         (JobType::Single, _) => Ok((1, format!("1:ncpus={}:mpiprocs=1{memory}", wanted.count))),
-        (JobType::Multiple, Some(hosts)) if hosts == 0 || hosts > wanted.count => {
+        // Agents serve all ranks that they start as MPI programs.
+        (JobType::Multiple | JobType::Mpi, Some(hosts)) if hosts == 0 || hosts > wanted.count => {
             cannot(&format!("hostCount={hosts} for {} processes", wanted.count), "give at most as many hosts")
         }
-        (JobType::Multiple, Some(hosts)) => {
+        (JobType::Multiple | JobType::Mpi, Some(hosts)) => {
             let (each, more) = (wanted.count / hosts, wanted.count % hosts);
             let chunk = |of: u32, each: u32| format!("{of}:ncpus={each}:mpiprocs={each}{memory}");
             let chunks = [(more, each + 1), (hosts - more, each)];
             let some = chunks.into_iter().filter(|(of, _)| *of > 0).map(|(of, each)| chunk(of, each));
             Ok((wanted.count, some.collect::<Vec<_>>().join("+")))
         }
-        (JobType::Multiple, None) if !memory.is_empty() => {
+        (JobType::Multiple | JobType::Mpi, None) if !memory.is_empty() => {
             cannot("memory on every node where it chooses how many there are", "give hostCount, too")
         }
-        (JobType::Multiple, None) => Ok((wanted.count, format!("{}:ncpus=1:mpiprocs=1", wanted.count))),
+        (JobType::Multiple | JobType::Mpi, None) => {
+            Ok((wanted.count, format!("{}:ncpus=1:mpiprocs=1", wanted.count)))
+        }
     }
 }
 
@@ -114,6 +113,8 @@ mod tests {
         check(&all, &expected);
         let even = Wanted { host_count: Some(5), ..wanted() };
         check(&even, "-l select=5:ncpus=1:mpiprocs=1 -l place=scatter -n 5 -- app -x");
+        let mpi = Wanted { job_type: JobType::Mpi, ..wanted() };
+        check(&mpi, "-l select=5:ncpus=1:mpiprocs=1 -n 5 -- app -x");
         let single = Wanted { job_type: JobType::Single, min_memory_mb: Some(9), ..wanted() };
         check(&single, "-l select=1:ncpus=5:mpiprocs=1:mem=9mb -n 1 -- app -x");
         check(
@@ -126,8 +127,6 @@ mod tests {
     fn unsupported_attributes_are_named() {
         let two = Wanted { place: Some("a".into()), queue: Some("b".into()), ..wanted() };
         check(&two, "both the queue a of the contact and the queue b are asked for");
-        let mpi = Wanted { job_type: JobType::Mpi, ..wanted() };
-        check(&mpi, "PBS cannot honour jobType=mpi: its processes are started without an MPI launcher");
         let single = Wanted { job_type: JobType::Single, host_count: Some(2), ..wanted() };
         check(&single, "PBS cannot honour hostCount for jobType=single: one process is on one host");
         check(&Wanted { host_count: Some(6), ..wanted() }, "PBS cannot honour hostCount=6 for 5 processes");

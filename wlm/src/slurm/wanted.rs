@@ -34,6 +34,8 @@ pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     let memory = wanted.min_memory_mb.or(wanted.max_memory_mb);
     let options = [
         Some(format!("--ntasks={tasks}")),
+        // gantry's agents serve them.
+        (wanted.job_type == JobType::Mpi).then(|| "--mpi=none".to_owned()),
         cpus.map(|cpus| format!("--cpus-per-task={cpus}")),
         wanted.host_count.map(|nodes| format!("--nodes={nodes}")),
         partition.map(|partition| format!("--partition={partition}")),
@@ -56,6 +58,8 @@ mod tests {
     fn a_job_becomes_options() {
         let wanted = Wanted { count: 4, program: "app".into(), args: vec!["x".into()], ..Wanted::default() };
         assert_eq!(build_args(&wanted).unwrap(), ["--ntasks=4", "--", "app", "x"]);
+        let mpi = Wanted { job_type: JobType::Mpi, ..wanted.clone() };
+        assert_eq!(build_args(&mpi).unwrap(), ["--ntasks=4", "--mpi=none", "--", "app", "x"]);
         let all = Wanted {
             place: Some("debug".into()),
             host_count: Some(2),

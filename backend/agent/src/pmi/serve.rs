@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
@@ -72,16 +73,24 @@ impl Server {
         wish: impl Fn(Wish) + 'static,
     ) -> io::Result<Self> {
         let house = Rc::new(House { world: RefCell::new(world), wish: Box::new(wish) });
-        let mut ends = BTreeMap::new();
-        for (rank, socket) in sockets {
-            let socket = StdStream::from(socket);
-            socket.set_nonblocking(true)?;
-            let (end, ended) = oneshot::channel();
-            ends.insert(rank, end);
-            let stream = UnixStream::from_std(socket)?;
-            tokio::task::spawn_local(attend(stream, rank, Rc::clone(&house), ended));
-        }
-        Ok(Self { house, ends })
+        let mut server = Self { house, ends: BTreeMap::new() };
+        sockets.into_iter().try_for_each(|(rank, socket)| server.serve(rank, socket))?;
+        Ok(server)
+    }
+
+    /// Serves one rank more. One that is served already is not served by another socket.
+    ///
+    /// # Errors
+    /// The socket cannot be waited for.
+    pub(crate) fn serve(&mut self, rank: Rank, socket: OwnedFd) -> io::Result<()> {
+        let Entry::Vacant(place) = self.ends.entry(rank) else { return Ok(()) };
+        let socket = StdStream::from(socket);
+        socket.set_nonblocking(true)?;
+        let stream = UnixStream::from_std(socket)?;
+        let (end, ended) = oneshot::channel();
+        place.insert(end);
+        tokio::task::spawn_local(attend(stream, rank, Rc::clone(&self.house), ended));
+        Ok(())
     }
 
     /// A rank has ended.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use gantry_shared::wire::mpi::{JoinWorld, MpiEnd};
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use gantry_types::rendezvous::codec::{Head, write_item};
@@ -53,6 +54,8 @@ pub(crate) struct Failed {
     pub(crate) code: i32,
     /// The reason.
     pub(crate) why: String,
+    /// What has ended it.
+    pub(crate) end: MpiEnd,
 }
 
 /// What becomes of a message.
@@ -91,6 +94,10 @@ struct Member {
 pub(crate) struct World {
     name: String,
     size: u32,
+    /// The number of the app's rank 0. Ranks have the app's numbers here, and this world's in what they are told.
+    first: u32,
+    /// The level of what a fence brings.
+    level: u8,
     /// How many nodes have ranks.
     nodes: usize,
     mapping: Option<String>,
@@ -117,12 +124,26 @@ impl World {
             let part = (0..).zip(parts).find(|(_, ranks)| ranks.contains(*rank));
             (*rank, Member { part: part.map_or(0, |(part, _)| part), stage: Stage::Silent })
         };
+        Self::of_members(name, layout, mine.iter().map(member).collect())
+    }
+
+    /// A world that is told when the ranks are there: all of this node's are `mine`.
+    pub(crate) fn joined(join: &JoinWorld, mine: &[Rank]) -> Self {
+        let member = |rank: &Rank| (*rank, Member { part: join.part, stage: Stage::Silent });
+        let members = mine.iter().map(member).collect();
+        let level = if join.shared { 2 } else { 1 };
+        Self { first: join.first.0, level, ..Self::of_members(join.name.clone(), &join.layout, members) }
+    }
+
+    fn of_members(name: String, layout: &[RankSet], members: BTreeMap<Rank, Member>) -> Self {
         Self {
             name,
+            first: 0,
+            level: 1,
             size: layout.iter().map(|ranks| u32::try_from(ranks.len()).unwrap_or(u32::MAX)).sum(),
             nodes: layout.iter().filter(|ranks| !ranks.is_empty()).count(),
             mapping: build_mapping(layout),
-            members: mine.iter().map(member).collect(),
+            members,
             pairs: BTreeMap::new(),
             bytes: 0,
             fresh: Vec::new(),
@@ -158,7 +179,7 @@ impl World {
             b"fullinit" => answer("fullinit-response")
                 .with("pmi-version", 2)
                 .with("pmi-subversion", 0)
-                .with("rank", rank)
+                .with("rank", self.first.saturating_add(rank.0))
                 .with("size", self.size)
                 .with("appnum", part)
                 .with("debugged", "FALSE")
@@ -196,7 +217,7 @@ impl World {
 
     /// What a rank has sent is no message.
     pub(super) fn refuse(&mut self, rank: Rank, what: &str) -> Heard {
-        self.end(rank, 1, format!("rank {rank} broke the rules of PMI: its message {what}"));
+        self.end(rank, 1, format!("{} broke the rules of PMI: its message {what}", self.name_of(rank)));
         Heard::Nothing
     }
 
@@ -210,8 +231,12 @@ impl World {
         member.stage = Stage::Ended(status);
         self.inside.remove(&rank);
         if before == Stage::Joined && !status.is_success() {
-            let why = format!("rank {rank} ended before MPI_Finalize: {status}");
-            return self.end(rank, code_of(status), why);
+            let why = format!("{} ended before MPI_Finalize: {status}", self.name_of(rank));
+            let end = match status {
+                ExitStatus::Signal(signal) if signal.number() != libc::SIGABRT => MpiEnd::Killed,
+                _ => MpiEnd::Left,
+            };
+            return self.end_with(Failed { rank, code: code_of(status), why, end });
         }
         if !self.inside.is_empty() {
             self.miss(rank, status);
@@ -350,8 +375,8 @@ impl World {
         match gone {
             Some((gone, Some(status))) => self.miss(gone, status),
             Some((gone, None)) => {
-                let why =
-                    format!("rank {rank} waits for all ranks, and rank {gone} has left by MPI_Finalize");
+                let [waits, left] = [rank, gone].map(|rank| self.name_of(rank));
+                let why = format!("{waits} waits for all ranks, and {left} has left by MPI_Finalize");
                 self.end(rank, 1, why);
             }
             None if self.inside.len() < self.members.len() => {}
@@ -367,7 +392,7 @@ impl World {
 
     /// All that are in the fence wait for a rank that has ended.
     fn miss(&mut self, rank: Rank, status: ExitStatus) {
-        let why = format!("rank {rank} ended ({status}), and the others wait for it");
+        let why = format!("{} ended ({status}), and the others wait for it", self.name_of(rank));
         self.end(rank, code_of(status), why);
     }
 
@@ -382,19 +407,39 @@ impl World {
 
     /// Takes what all nodes have put.
     fn take_pairs(&mut self, all: &[u8]) -> Result<(), &'static str> {
-        let nodes = Data::decode(1, all, Limits::default()).map_err(|_| "malformed")?;
-        for node in nodes.as_group().unwrap_or_default() {
-            let items = Data::decode(1, node.as_item().unwrap_or_default(), Limits::default());
-            let items = items.map_err(|_| "malformed")?;
-            for pair in items.as_group().unwrap_or_default().chunks(2) {
-                let [Data::Item(key), Data::Item(value)] = pair else { return Err("malformed") };
-                if !fits(key, value) || !self.has_room(key, value) {
-                    return Err("too large");
-                }
-                self.insert(key.to_vec(), value.to_vec());
+        let all = Data::decode(self.level, all, Limits::default()).map_err(|_| "malformed")?;
+        let nodes = all.as_group().unwrap_or_default();
+        if self.level == 1 {
+            return nodes.iter().try_for_each(|node| self.take_node(node));
+        }
+        nodes.iter().flat_map(|app| app.as_group().unwrap_or_default()).try_for_each(|it| self.take_node(it))
+    }
+
+    /// Takes what one node has put.
+    fn take_node(&mut self, node: &Data<'_>) -> Result<(), &'static str> {
+        let items = Data::decode(1, node.as_item().unwrap_or_default(), Limits::default());
+        let items = items.map_err(|_| "malformed")?;
+        for pair in items.as_group().unwrap_or_default().chunks(2) {
+            let [Data::Item(key), Data::Item(value)] = pair else { return Err("malformed") };
+            if !fits(key, value) || !self.has_room(key, value) {
+                return Err("too large");
             }
+            self.insert(key.to_vec(), value.to_vec());
         }
         Ok(())
+    }
+
+    /// The size of the world.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// A rank as people know it.
+    fn name_of(&self, rank: Rank) -> String {
+        match self.level {
+            1 => format!("rank {rank}"),
+            _ => format!("rank {rank} (rank {} of MPI_COMM_WORLD)", self.first.saturating_add(rank.0)),
+        }
     }
 
     fn finalize(&mut self, rank: Rank, message: &Message<'_>) -> Vec<u8> {
@@ -407,13 +452,18 @@ impl World {
 
     fn abort(&mut self, rank: Rank, code: Option<i32>) -> Heard {
         let code = ExitStatus::Code(code.unwrap_or(1)).code().unwrap_or(1);
-        self.end(rank, code.into(), format!("rank {rank} called MPI_Abort with exit code {code}"));
+        let why = format!("{} called MPI_Abort with exit code {code}", self.name_of(rank));
+        self.end_with(Failed { rank, code: code.into(), why, end: MpiEnd::Aborted });
         Heard::Nothing
     }
 
     fn end(&mut self, rank: Rank, code: i32, why: String) {
+        self.end_with(Failed { rank, code, why, end: MpiEnd::Left });
+    }
+
+    fn end_with(&mut self, failed: Failed) {
         if !std::mem::replace(&mut self.over, true) {
-            self.deeds.push(Deed::End(Failed { rank, code, why }));
+            self.deeds.push(Deed::End(failed));
         }
     }
 }

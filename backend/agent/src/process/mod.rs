@@ -18,6 +18,7 @@ pub(crate) mod hold;
 pub(crate) mod procfs;
 pub(crate) mod reaper;
 mod refusal;
+pub(crate) mod renumber;
 pub(crate) mod signal;
 pub(crate) mod spawn;
 pub(crate) mod strays;

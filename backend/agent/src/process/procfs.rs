@@ -51,14 +51,18 @@ pub(crate) struct Auxv {
     pub(crate) entry: u64,
 }
 
-/// Parses `/proc/PID/stat`. The name in it may contain anything, brackets and newlines as well.
+/// The fields of `/proc/PID/stat` after the name, from field 3 of proc(5) on. The name may contain anything, brackets and newlines as well.
+fn split_stat(bytes: &[u8]) -> Option<Vec<&str>> {
+    let close = bytes.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+    Some(rest.split_ascii_whitespace().collect())
+}
+
+/// Parses `/proc/PID/stat`.
 pub(crate) fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let open = bytes.iter().position(|&byte| byte == b'(')?;
-    let close = bytes.iter().rposition(|&byte| byte == b')')?;
     let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
-    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // Field 3 of proc(5) is the first one after the name.
+    let fields = split_stat(bytes)?;
     let field = |number: usize| fields.get(number - 3).copied();
     Some(Stat {
         pid,
@@ -133,6 +137,22 @@ pub(crate) fn parse_syscall_pc(text: &str) -> Option<u64> {
 pub(crate) fn read_stat(pid: i32) -> io::Result<Stat> {
     let bytes = read_small(format!("/proc/{pid}/stat")).map_err(gone)?;
     parse_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))
+}
+
+/// Where the environment is that the process was started with: its first address, and the one after its last.
+///
+/// # Errors
+/// Not found when there is no such process; permission denied for one that may not be traced.
+pub(crate) fn read_environment_range(pid: i32) -> io::Result<(u64, u64)> {
+    let bytes = read_small(format!("/proc/{pid}/stat")).map_err(gone)?;
+    let fields = split_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))?;
+    let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
+    match (field(50), field(51)) {
+        // The kernel shows zeros to those who may not know it.
+        (Some(start @ 1..), Some(end)) => Ok((start, end)),
+        (Some(0), Some(_)) => Err(io::ErrorKind::PermissionDenied.into()),
+        _ => Err(malformed(pid, "stat")),
+    }
 }
 
 /// Reads `/proc/PID/status`.

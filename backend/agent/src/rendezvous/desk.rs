@@ -1,6 +1,7 @@
 //! Who on this node waits for what, and what is on its way. It decides and never waits; what it has to say to the frontend is taken out of it.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use gantry_shared::wire::flow::{FlowId, Outflow, Word};
@@ -64,6 +65,13 @@ pub(crate) enum Request {
         link: u32,
         /// What.
         word: Word,
+    },
+    /// A rank is to be served as an MPI program. The agent's own.
+    Mpi {
+        /// Which.
+        rank: Rank,
+        /// The agent's end of its connection.
+        socket: OwnedFd,
     },
 }
 
@@ -162,6 +170,7 @@ impl Desk {
                 self.links.push((link, down));
                 self.say(FlowId::Link(link), Word::Open(rank));
             }
+            Request::Mpi { .. } => {}
             Request::Word { link, word } => {
                 if word == Word::End {
                     self.links.retain(|(known, _)| *known != link);

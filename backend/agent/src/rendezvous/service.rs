@@ -220,13 +220,22 @@ impl From<io::Error> for End {
 async fn attend(stream: UnixStream, place: OwnedSemaphorePermit, house: Arc<House>) {
     let patience = house.limits.patience;
     let mut client = Client { stream, patience, debt: None };
-    if let Err(End::Refused(why)) = serve(&mut client, place, &house).await {
-        tracing::debug!(%why, "a rank's question is refused");
-        drop(client.tell(&Tell::Refused(why)).await);
+    match serve(&mut client, place, &house).await {
+        Ok(None) | Err(End::Broken) => {}
+        Ok(Some(rank)) => {
+            if let Ok(socket) = client.stream.into_std() {
+                (house.ask)(Request::Mpi { rank, socket: socket.into() });
+            }
+        }
+        Err(End::Refused(why)) => {
+            tracing::debug!(%why, "a rank's question is refused");
+            drop(client.tell(&Tell::Refused(why)).await);
+        }
     }
 }
 
-async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) -> Result<(), End> {
+/// Answers what a process asks. Gives the rank that wants to be served as an MPI program from here on.
+async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) -> Result<Option<Rank>, End> {
     let ask = client.read_ask().await?;
     drop(place);
     if ask.version != VERSION {
@@ -241,10 +250,19 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
             .with_hint("use a rendezvous with a name")
             .into());
     }
+    match ask.what {
+        AskWhat::Mpi => house.find_caller(client, ask.rank).await.map(Some),
+        _ => answer(client, ask, house).await.map(|()| None),
+    }
+}
+
+async fn answer(client: &mut Client, ask: Ask, house: &House) -> Result<(), End> {
     if ask.what != AskWhat::Link {
         client.debt = Some(Debt::new(&house.owed));
     }
     match ask.what {
+        // Served before.
+        AskWhat::Mpi => Ok(()),
         AskWhat::Put { bytes } => {
             let rank = house.find_caller(client, ask.rank).await?;
             let (item, room) = client.read_item(bytes, house).await?;

@@ -37,12 +37,12 @@ impl Agent {
     }
 
     /// The ranks' MPI world cannot go on: all ranks of the app are to end.
-    pub(super) fn mpi_failed(&mut self, Failed { rank, code, why }: Failed) {
+    pub(super) fn mpi_failed(&mut self, Failed { rank, code, why, end }: Failed) {
         if self.rendezvous.is_alone() {
             tracing::warn!(%rank, why, "the MPI world ends");
             return self.kill_ranks(None, None);
         }
-        self.up.notice(Notice::MpiFailed { rank, code, why });
+        self.up.notice(Notice::MpiFailed { rank, code, why, end });
     }
 
     pub(super) fn close_session(&mut self, request: Option<RequestId>, session: SessionId, grace: Duration) {
@@ -68,7 +68,7 @@ impl Agent {
     /// Kills ranks with what they have started; where all are meant, also with what has left them. `request` is answered when that has ended.
     pub(super) fn kill_ranks(&mut self, request: Option<RequestId>, wanted: Option<&RankSet>) {
         if wanted.is_none() {
-            self.doomed |= self.world.is_some();
+            self.doomed |= self.world.is_upcoming();
             if let Some(mpi) = &self.mpi {
                 mpi.stop();
             }

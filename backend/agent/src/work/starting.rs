@@ -1,7 +1,6 @@
 //! How ranks and daemons come to this node's agent: started by it, brought by a launcher, found running.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
 
 use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, FlowId, Found, RankReport, Source, Ticket, Word};
@@ -18,7 +17,7 @@ use super::leaving::ending;
 use super::{Agent, Claim, Event, Following, START_DEADLINE};
 use crate::desk;
 use crate::ending::Scope;
-use crate::pmi::{Server, Wish, World};
+use crate::pmi::{Upcoming, World};
 use crate::process::HeldProof;
 use crate::process::alone::new_start;
 use crate::process::follow::{Follower, Pattern};
@@ -37,6 +36,7 @@ impl Agent {
         let ask = move |request| match request {
             // These are many, and change nothing here.
             Request::Word { link, word } if word != Word::End => up.flow(FlowId::Link(link), word),
+            Request::Mpi { rank, socket } => drop(events.send(Event::MpiRank(rank, socket))),
             request => drop(events.send(Event::Rendezvous(request))),
         };
         tokio::spawn(socket.serve(self.view.subscribe(), ask));
@@ -92,8 +92,14 @@ impl Agent {
         let mine = order.layout.get(self.node.index());
         let mine: Vec<Rank> = mine.map(|ranks| ranks.iter().collect()).unwrap_or_default();
         let specs = ranks::build_specs(&order, &mine, &self.place(), self.nofile)?;
-        let parts: Vec<_> = order.programs.iter().map(|(ranks, _)| ranks).collect();
-        self.world = Some(World::new(format!("gantry_{}", self.ticket.app), &order.layout, &parts, &mine));
+        self.world = match order.joins {
+            true => Upcoming::Told(Vec::new()),
+            false => {
+                let parts: Vec<_> = order.programs.iter().map(|(ranks, _)| ranks).collect();
+                let name = format!("gantry_{}", self.ticket.app);
+                Upcoming::Known(Box::new(World::new(name, &order.layout, &parts, &mine)))
+            }
+        };
         let (specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
         let hold = if order.hold { Hold::AtEntry } else { Hold::No };
         let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
@@ -121,26 +127,12 @@ impl Agent {
             sockets.extend(ends.served.take().map(|socket| (*rank, socket)));
             self.connect(Source::Rank(*rank), pid, ends)?;
         }
-        self.serve_mpi(sockets)?;
+        self.serve_started(sockets)?;
         if self.doomed || self.endings.iter().any(|ending| ending.scope == Scope::All) {
             // The end was ordered while they were starting.
             self.kill_ranks(None, None);
         }
         Ok(reports)
-    }
-
-    /// Serves ranks that are MPI programs.
-    fn serve_mpi(&mut self, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
-        let Some(world) = self.world.take() else { return Ok(()) };
-        let events = self.events.clone();
-        // Nobody listens any more when the agent has left.
-        let wish = move |wish| match wish {
-            Wish::Ask(request) => drop(events.send(Event::Rendezvous(request))),
-            Wish::End(failed) => drop(events.send(Event::MpiFailed(failed))),
-        };
-        let server = Server::start(world, sockets, wish);
-        self.mpi = Some(server.map_err(|e| crate::failure::from_io("serve MPI programs", &e))?);
-        Ok(())
     }
 
     /// Connects a process's pipes.

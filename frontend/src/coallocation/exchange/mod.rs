@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 pub(super) use self::switchboard::Arrival;
 use self::switchboard::{Effect, Switchboard};
+use super::mpi_failure::MpiFailure;
 use super::request::CommsType;
 use super::state::SubjobId;
 use crate::lock::lock;
@@ -153,6 +154,16 @@ impl Member {
     /// A rank has ended.
     pub(crate) fn rank_ended(&self, rank: Rank) {
         self.act(|inner, id| inner.board.rank_ended(id, rank));
+    }
+
+    /// The MPI world of the ranks cannot go on.
+    pub(crate) fn mpi_failed(&self, failure: MpiFailure) {
+        self.act(|inner, id| {
+            if let Some(task) = inner.tasks.get(&id) {
+                // It is about to end.
+                drop(task.send(Arrival::MpiFailed(failure)));
+            }
+        });
     }
 
     /// The app goes on, and nothing is heard of it here any more.

@@ -13,6 +13,7 @@ use gantry_types::id::Rank;
 use gantry_types::runtime::{MAX_TAG_BYTES, Peer, Subjobs};
 
 use super::mailbox::{LinkId, Mailbox};
+use crate::coallocation::mpi_failure::MpiFailure;
 use crate::coallocation::request::CommsType;
 use crate::coallocation::state::SubjobId;
 
@@ -36,6 +37,8 @@ pub(in crate::coallocation) enum Arrival {
     Passed,
     /// One has ended that had not passed the barrier: the others can never do so together.
     EndedBefore(Rank),
+    /// Their MPI world cannot go on.
+    MpiFailed(MpiFailure),
 }
 
 /// How a job begins for one subjob.

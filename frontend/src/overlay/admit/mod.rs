@@ -48,7 +48,7 @@ pub(crate) struct Admission {
     there: RankSet,
     ended: RankSet,
     rank_output: bool,
-    /// Nodes have started the ranks, and serve them as MPI programs.
+    /// Nodes serve the ranks as MPI programs.
     started: bool,
     daemons: BTreeMap<DaemonId, Daemon>,
     flows: Flows,
@@ -85,6 +85,7 @@ impl Admission {
                 self.layout.clone_from(&order.layout);
                 (self.rank_output, self.started) = (order.output, true);
             }
+            Order::JoinWorld(_) => self.started = true,
             Order::AdoptRanks(order) => {
                 let ranks = order.layout.iter().map(|ranks| ranks.iter().map(|(rank, _)| *rank).collect());
                 self.layout = ranks.collect();

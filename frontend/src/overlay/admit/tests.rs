@@ -7,7 +7,8 @@ use gantry_shared::wire::channel::{
 };
 use gantry_shared::wire::flow::{message_label, output_label, output_of};
 use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Program, RankReport, StartDaemon, StartRanks};
-use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, RendezvousNotice};
+use gantry_shared::wire::mpi::MpiEnd;
+use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, RendezvousNotice, RendezvousOrder};
 use gantry_shared::wire::window::cost_of;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
@@ -39,6 +40,7 @@ impl Root {
             stdin: Some(Rank(0)),
             output: true,
             bind: Bind::None,
+            joins: false,
         }));
         root
     }
@@ -124,7 +126,12 @@ fn a_rank_exits_once_on_its_node_and_not_before_it_was_there() {
 
 #[test]
 fn who_has_started_ranks_says_that_their_mpi_world_has_failed() {
-    let failed = |rank, why: &str| Notice::MpiFailed { rank: Rank(rank), code: 1, why: why.to_owned() };
+    let failed = |rank, why: &str| Notice::MpiFailed {
+        rank: Rank(rank),
+        code: 1,
+        why: why.to_owned(),
+        end: MpiEnd::Left,
+    };
     let mut root = Root::running();
     root.refused(0, failed(2, "x"), "reported the failed MPI world of rank 2, which runs on n1");
     assert!(root.say(0, failed(0, &"x".repeat(MAX_TEXT_BYTES + 1))).is_err());

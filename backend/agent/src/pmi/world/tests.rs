@@ -67,7 +67,7 @@ fn check_out(mut answer: oneshot::Receiver<Vec<u8>>) {
 #[track_caller]
 fn failure(world: &mut World) -> (u32, i32, String) {
     match world.take_deeds().as_slice() {
-        [Deed::End(Failed { rank, code, why })] => (rank.0, *code, why.clone()),
+        [Deed::End(Failed { rank, code, why, .. })] => (rank.0, *code, why.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -140,6 +140,51 @@ fn a_node_goes_to_the_fence_once_with_all_that_its_ranks_have_put() {
         assert_eq!(ask(&mut world, 0, "cmd=get key=b"), "cmd=get_result rc=0 value=");
     }
     assert_eq!(world.take_deeds(), []);
+}
+
+/// Node 1 of the second part of three: ranks 0 and 1 of that part are 3 and 4.
+fn joined() -> World {
+    let layout = [ranks("0-2"), ranks("3-4"), ranks("5")];
+    let join = JoinWorld {
+        name: "gantry_job_abc".to_owned(),
+        layout: layout.to_vec(),
+        first: Rank(3),
+        part: 1,
+        shared: true,
+    };
+    World::joined(&join, &[0, 1].map(Rank))
+}
+
+#[test]
+fn a_part_of_a_world_has_that_ones_numbers_and_takes_what_all_parts_have_put() {
+    let mut world = joined();
+    begin(&mut world, 0..2);
+    assert_eq!(ask(&mut world, 1, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=1");
+    assert_eq!(ask(&mut world, 1, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=6");
+    let mapping = "cmd=get_result rc=0 value=(vector,(0,1,3),(1,1,2),(2,1,1))";
+    assert_eq!(ask(&mut world, 0, "cmd=get key=PMI_process_mapping"), mapping);
+    ask(&mut world, 0, "cmd=put key=a value=x");
+    let waiting = [enter(&mut world, 0), enter(&mut world, 1)];
+    assert!(matches!(world.take_deeds().as_slice(), [Deed::Fence { number: 0, .. }]));
+    // Three parts of one node each.
+    world.fenced(b"3 1 2 0 1 8 2 1 a1 x1 10 2 1 c3 yes");
+    waiting.into_iter().for_each(check_out);
+    assert_eq!(ask(&mut world, 0, "cmd=get key=c"), "cmd=get_result rc=0 value=yes");
+    // What is not of that level is malformed.
+    drop([enter(&mut world, 0), enter(&mut world, 1)]);
+    drop(world.take_deeds());
+    world.fenced(b"1 8 2 1 a1 x");
+    assert!(failure(&mut world).2.contains("malformed"));
+}
+
+#[test]
+fn a_rank_of_a_part_is_named_by_both_of_its_numbers() {
+    let mut world = joined();
+    begin(&mut world, 0..2);
+    drop(hear(&mut world, 1, "cmd=abort exitcode=7\n"));
+    let why = "rank 1 (rank 4 of MPI_COMM_WORLD) called MPI_Abort with exit code 7".to_owned();
+    let expected = Failed { rank: Rank(1), code: 7, why, end: MpiEnd::Aborted };
+    assert_eq!(world.take_deeds(), [Deed::End(expected)]);
 }
 
 #[test]

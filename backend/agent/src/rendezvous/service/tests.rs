@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use gantry_backend::Error;
 use gantry_backend::rendezvous::{Handle, Rendezvous};
 use gantry_shared::wire::flow::Word;
-use gantry_shared::wire::rendezvous::Want;
+use gantry_shared::wire::rendezvous::{Gate, Want};
 use gantry_types::id::NodeId;
 use gantry_types::placement::LocalRank;
 use gantry_types::rendezvous::Resource;
@@ -72,6 +72,13 @@ impl Fixture {
             }
             Request::Word { word: Word::End, .. } => drop(linked.lock().unwrap().take()),
             Request::Word { word, .. } => panic!("{word:?}"),
+            // The server of the connection speaks first.
+            Request::Mpi { rank, socket } => {
+                assert_eq!(rank, Rank(4));
+                let mut stream = StdStream::from(socket);
+                stream.set_nonblocking(false).unwrap();
+                stream.write_all(b"PMI").unwrap();
+            }
         };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -96,6 +103,23 @@ impl Fixture {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream
     }
+}
+
+/// The connection of a rank that wants to be served as an MPI program is handed over as it is.
+#[test]
+fn a_rank_that_asks_for_mpi_gets_that_server_and_a_stranger_does_not() {
+    let fixture = Fixture::new("mpi", LIMITS);
+    let ask = |rank| {
+        let of = Gate { resource: Resource::Job, expected: None };
+        let mut stream = fixture.knock();
+        let ask = Ask { version: VERSION, rank: Some(Rank(rank)), of, what: AskWhat::Mpi };
+        stream.write_all(&frame::encode(&ask).unwrap()).unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).unwrap();
+        said
+    };
+    assert_eq!(ask(4), b"PMI");
+    assert_ne!(ask(5), b"PMI", "this process is rank 4");
 }
 
 /// Ranks of which each is this process.

@@ -1,0 +1,80 @@
+//! Whether nodes of other apps can be connected to, tried before MPI libraries try it: these wait for ever where a firewall is silent.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use gantry_link::addresses::find_addresses;
+use gantry_link::tcp::listen as listen_at;
+use gantry_types::error::Failure;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::failure;
+
+/// The most others that are tried, and the most addresses of each.
+const MOST_OTHERS: usize = 1024;
+const MOST_ADDRESSES: usize = 16;
+
+/// Accepts connections for a while, and says where. To be called in a tokio runtime.
+pub(crate) fn listen(within: Duration) -> Result<Vec<SocketAddr>, Failure> {
+    let failed = |error: std::io::Error| failure::from_io("listen for other nodes", &error);
+    let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()];
+    let listener = any.into_iter().map(|ip| listen_at((ip, 0).into())).reduce(Result::or);
+    let listener = listener.unwrap_or_else(|| Err(std::io::ErrorKind::Unsupported.into())).map_err(failed)?;
+    let mut addresses = find_addresses(listener.local_addr().map_err(failed)?).map_err(failed)?;
+    // At a loopback address everybody reaches only itself.
+    if addresses.iter().any(|address| !address.ip().is_loopback()) {
+        addresses.retain(|address| !address.ip().is_loopback());
+    }
+    tokio::spawn(timeout(within, async move { while listener.accept().await.is_ok() {} }));
+    Ok(addresses)
+}
+
+/// Which of the others cannot be reached at any of their addresses.
+pub(crate) async fn try_all(others: Vec<Vec<SocketAddr>>, within: Duration) -> Vec<u32> {
+    let mut tries = JoinSet::new();
+    for (number, addresses) in (0..).zip(others).take(MOST_OTHERS) {
+        tries.spawn(async move { (number, is_reached(addresses, within).await) });
+    }
+    let mut unreached: Vec<u32> = Vec::new();
+    while let Some(tried) = tries.join_next().await {
+        match tried {
+            Ok((_, true)) => {}
+            Ok((number, false)) => unreached.push(number),
+            Err(error) => tracing::warn!(%error, "an attempt to reach another node"),
+        }
+    }
+    unreached.sort_unstable();
+    unreached
+}
+
+async fn is_reached(addresses: Vec<SocketAddr>, within: Duration) -> bool {
+    let mut dialling = JoinSet::new();
+    for address in addresses.into_iter().take(MOST_ADDRESSES) {
+        dialling.spawn(timeout(within, TcpStream::connect(address)));
+    }
+    while let Some(dialled) = dialling.join_next().await {
+        if matches!(dialled, Ok(Ok(Ok(_)))) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_listens_is_reached_and_who_does_not_is_named() {
+        let second = Duration::from_secs(1);
+        let here = listen(second).unwrap();
+        assert!(!here.is_empty());
+        // A port that somebody had a moment ago.
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let gone = vec![taken.local_addr().unwrap()];
+        drop(taken);
+        assert_eq!(try_all(vec![here.clone(), gone, here, Vec::new()], second).await, [1, 3]);
+    }
+}

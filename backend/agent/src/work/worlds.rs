@@ -1,0 +1,73 @@
+//! The MPI world of this node's ranks: one of the app alone, known before they start, or one that is told when all of it is there.
+
+use std::os::fd::OwnedFd;
+
+use gantry_shared::wire::mpi::JoinWorld;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Rank;
+
+use super::{Agent, Event};
+use crate::failure;
+use crate::pmi::{Server, Upcoming, Wish, World};
+
+impl Agent {
+    /// The ranks that were to start are there, at these sockets.
+    pub(super) fn serve_started(&mut self, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
+        match std::mem::replace(&mut self.world, Upcoming::None) {
+            Upcoming::Known(world) => self.serve_mpi(*world, sockets),
+            Upcoming::Told(_) => {
+                self.world = Upcoming::Told(sockets);
+                Ok(())
+            }
+            Upcoming::None => Ok(()),
+        }
+    }
+
+    /// A rank of a launcher wants to be served.
+    pub(super) fn serve_mpi_rank(&mut self, rank: Rank, socket: OwnedFd) {
+        match (&mut self.world, &mut self.mpi) {
+            (Upcoming::Told(sockets), _) => {
+                if sockets.iter().all(|(known, _)| *known != rank) {
+                    sockets.push((rank, socket));
+                }
+            }
+            (_, Some(server)) => {
+                if let Err(error) = server.serve(rank, socket) {
+                    tracing::warn!(%rank, %error, "a rank is not served as an MPI program");
+                }
+            }
+            // Dropping the socket tells it that there is no server.
+            (_, None) => tracing::warn!(%rank, "a rank asked for an MPI server, and there is none"),
+        }
+    }
+
+    /// The world is known: its ranks get their numbers, and may begin.
+    pub(super) fn join_world(&mut self, join: &JoinWorld) -> Result<(), Failure> {
+        let Upcoming::Told(sockets) = std::mem::replace(&mut self.world, Upcoming::None) else {
+            let why = "join an MPI world: the ranks of this node wait for none";
+            return Err(Failure::new(Kind::Protocol, why));
+        };
+        let world = World::joined(join, &self.ranks.all());
+        if join.shared {
+            self.ranks.renumber(join.first, world.size())?;
+        }
+        self.serve_mpi(world, sockets)?;
+        if let Some(server) = &mut self.mpi {
+            self.ranks.ended().for_each(|(rank, status)| server.ended(rank, status));
+        }
+        Ok(())
+    }
+
+    /// Serves ranks that are MPI programs.
+    fn serve_mpi(&mut self, world: World, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
+        let events = self.events.clone();
+        // Nobody listens any more when the agent has left.
+        let wish = move |wish| match wish {
+            Wish::Ask(request) => drop(events.send(Event::Rendezvous(request))),
+            Wish::End(failed) => drop(events.send(Event::MpiFailed(failed))),
+        };
+        let server = Server::start(world, sockets, wish);
+        self.mpi = Some(server.map_err(|e| failure::from_io("serve MPI programs", &e))?);
+        Ok(())
+    }
+}
