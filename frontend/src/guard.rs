@@ -183,8 +183,10 @@ impl Guard {
         self.say(&ToGuard::RemoveSocket(socket.into_os_string())).await
     }
 
-    /// Tells the guard that the launcher's ranks are there.
+    /// Tells the guard that the launcher's ranks are there. From here on agents see by themselves that nobody needs them, and what was to be done at a loss is
+    /// not needed any more.
     pub(crate) async fn ranks_there(&self) -> Result<()> {
+        self.at_loss(None).await?;
         self.say(&ToGuard::RanksThere).await
     }
 

@@ -29,6 +29,7 @@ pub mod driven;
 pub mod fault;
 pub mod fault_run;
 pub mod fds;
+pub mod flux;
 pub mod hostile_frontend;
 pub mod launchers;
 mod leak;

@@ -3,6 +3,7 @@
 use crate::pbs::{jobs, on_bed};
 use crate::slurm::Cluster;
 use crate::testbed::Config;
+use crate::testbed::pbs::installation;
 
 /// Runs a test on a bed of two nodes of Slurm's and two of PBS's, with sshd on all; at its end nothing may be left on any host, and no job of either. Counts a
 /// skip where PBS is not installed.
@@ -12,5 +13,6 @@ use crate::testbed::Config;
 #[track_caller]
 pub fn on_slurm_and_pbs(body: impl FnOnce(&mut Cluster) + Send + 'static) {
     let queued = |cluster: &Cluster| cluster.said("squeue", ["--noheader"]) + &jobs(&cluster.bed);
-    on_bed(|it| Config::with_nodes(4).managed_by_pbs(it).but_the_first_by_slurm(2), queued, body);
+    let config = installation().map(|it| Config::with_nodes(4).managed_by_pbs(it).but_the_first_by_slurm(2));
+    on_bed(config, queued, body);
 }

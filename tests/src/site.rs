@@ -106,7 +106,7 @@ fn on_each<F: AsyncFnOnce(&mut Site)>(
         let thread = || thread::Builder::new().name(name.clone());
         let on_bed = || on_beds(&test, limit, places);
         let mut running = vec![thread().spawn_scoped(scope, on_bed).expect("a thread")];
-        for place in here(is_meant) {
+        for place in here(is_meant).into_iter().filter(Place::is_wanted) {
             let test = &test;
             let run = move || run_outside(test, place, limit);
             running.push(thread().spawn_scoped(scope, run).expect("a thread"));
@@ -249,8 +249,10 @@ impl Site {
         let mut command = self.world.command(program);
         // A world removes variables that would change its tests. Here they are needed: the job of this process, or the
         // list of hosts.
-        let is_needed =
-            |name: &str| name.starts_with("PBS_") || matches!(name, "GANTRY_FAKE_SITE" | "GANTRY_SSH");
+        let is_needed = |name: &str| {
+            name.starts_with("PBS_")
+                || matches!(name, "GANTRY_FAKE_SITE" | "GANTRY_SSH" | "FLUX_CLI_PLUGINPATH")
+        };
         let ours = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_needed));
         command.envs(ours);
         command

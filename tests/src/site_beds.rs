@@ -12,7 +12,7 @@ use crate::pbs::{Script, jobs, said_by};
 use crate::places::{CPUS, INNER, Place, assert_passed, words};
 use crate::proc::SOON;
 use crate::testbed::config::HOME;
-use crate::testbed::{Config, Testbed, pbs, shared_with_others, usable};
+use crate::testbed::{Config, Testbed, flux, pbs, shared_with_others, usable};
 use crate::{World, becomes_true, binaries, within};
 
 /// How many nodes each workload manager has; hosts that are reached by ssh are those of Slurm.
@@ -21,13 +21,17 @@ const NODES: u16 = 4;
 /// For a bed that has to be made first, and for jobs that wait for their turn.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The bed: Slurm's nodes, and PBS's where it is installed.
+/// The bed: Slurm's nodes, and those of PBS and of Flux where they are installed.
 fn config() -> Config {
     let config = match pbs::installation() {
         Ok(installed) => {
             Config::with_nodes(2 * NODES).managed_by_pbs(installed).but_the_first_by_slurm(NODES)
         }
         Err(_) => Config::with_nodes(NODES),
+    };
+    let config = match flux::installation() {
+        Ok(installed) => config.and_by_flux(installed, NODES),
+        Err(_) => config,
     };
     Config { cpus: CPUS, ..config }
 }
@@ -38,7 +42,11 @@ fn config() -> Config {
 /// The reason for the skip.
 pub fn is_on_beds(wlm: &str) -> Result<(), String> {
     usable(&config())?;
-    if wlm == "pbs" { pbs::installation().map(drop) } else { Ok(()) }
+    match wlm {
+        "pbs" => pbs::installation().map(drop),
+        "flux" => flux::installation().map(drop),
+        _ => Ok(()),
+    }
 }
 
 /// Runs a test's body at these places of the bed, in parallel and beside other tests on it. The last of those that
@@ -50,7 +58,8 @@ pub fn is_on_beds(wlm: &str) -> Result<(), String> {
 #[track_caller]
 pub(crate) fn on_beds(test: &str, limit: Duration, places: Vec<Place>) {
     let config = config();
-    let places: Vec<Place> = places.into_iter().filter(|it| is_on_beds(it.wlm).is_ok()).collect();
+    let places: Vec<Place> =
+        places.into_iter().filter(|it| it.is_wanted() && is_on_beds(it.wlm).is_ok()).collect();
     if places.is_empty() {
         return;
     }
@@ -80,8 +89,14 @@ pub(crate) fn on_beds(test: &str, limit: Duration, places: Vec<Place>) {
 
 /// The content of the queues.
 fn queued(bed: &Testbed) -> String {
-    let of_slurm = said_by(bed, &["squeue", "--noheader"]);
-    if bed.config().pbs.is_some() { of_slurm + &jobs(bed) } else { of_slurm }
+    let mut queued = said_by(bed, &["squeue", "--noheader"]);
+    if bed.config().pbs.is_some() {
+        queued += &jobs(bed);
+    }
+    if bed.config().flux.is_some() {
+        queued += &said_by(bed, &["flux", "job", "list"]);
+    }
+    queued
 }
 
 #[track_caller]
@@ -100,6 +115,10 @@ fn run_on(bed: &Testbed, place: &Place, test: &str, limit: Duration) {
     if place.wlm == "slurm" {
         // All that ranks write comes by one pipe.
         variables.push(("SLURM_LABELIO", "1".to_owned()));
+    }
+    if place.wlm == "flux" {
+        // As above.
+        variables.push(("FLUX_CLI_PLUGINPATH", flux::LABELS.to_owned()));
     }
     if place.wlm == "ssh" {
         let hosts = bed.config().slurm_nodes().into_iter();

@@ -21,7 +21,7 @@ pub struct Others {
 const RANKS: usize = 4;
 
 impl Site {
-    /// Starts four ranks by the means of this place: srun on two nodes, `pbsdsh` on four, `mpiexec` of MPICH on two hosts, a shell. None: there is nothing that could.
+    /// Starts four ranks by the means of this place: srun or `flux run` on two nodes, `pbsdsh` on four, `mpiexec` of MPICH on two hosts, a shell. None: there is nothing that could.
     ///
     /// # Panics
     /// When they do not come.
@@ -39,6 +39,7 @@ impl Site {
         let pbsdsh = format!("for n in {places}; do {pbsdsh} -n $n -- {tagged} & done; wait");
         let words: Vec<&str> = match self.wlm() {
             "slurm" => vec!["srun", &job_name, "--nodes=2", "--ntasks=4", &program],
+            "flux" => vec!["flux", "run", &job_name, "--nodes=2", "--ntasks=4", &program],
             "pbs" => vec!["sh", "-c", &pbsdsh],
             "ssh" => vec!["mpiexec.hydra", "-hosts", "n001,n002", "-ppn", "2", "-n", "4", &program],
             "localhost" => vec!["sh", "-c", "$0 & $0 & $0 & $0 & wait", &program],
@@ -66,6 +67,11 @@ impl Site {
                 let mut squeue = self.command("squeue");
                 squeue.args(["--noheader", "--format=%i.0", "--name", &name]);
                 self.world.spawn(squeue).next_line(SOON).trim().to_owned()
+            }
+            "flux" => {
+                let mut jobs = self.command("flux");
+                jobs.args(["jobs", "--no-header", "--format={id}", "--name", &name]);
+                self.world.spawn(jobs).next_line(SOON).trim().to_owned()
             }
             "pbs" => std::env::var("PBS_JOBID").expect("a job"),
             "ssh" => launcher.pid().to_string(),

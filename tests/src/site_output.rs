@@ -74,7 +74,7 @@ impl Site {
     /// A line of a rank without the label that it may have here.
     #[must_use]
     pub fn unlabelled<'a>(&self, line: &'a str) -> &'a str {
-        if self.wlm() == "slurm" { line.split_once(": ").map_or(line, |(_, line)| line) } else { line }
+        if self.comes_by_one_pipe() { line.split_once(": ").map_or(line, |(_, line)| line) } else { line }
     }
 
     /// The variables of a rank's identity: its number, the number of ranks, its number on its node, and that of its
@@ -83,6 +83,7 @@ impl Site {
     pub fn rank_variables(&self) -> [&'static str; 4] {
         match self.wlm() {
             "slurm" => ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID"],
+            "flux" => ["FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", "TEST_NODE"],
             _ => ["GANTRY_RANK", "GANTRY_SIZE", "GANTRY_LOCAL_RANK", "GANTRY_NODE"],
         }
     }
@@ -90,11 +91,17 @@ impl Site {
     /// How many ranks read the app's input: all where the launcher gives it to all, else rank 0 alone.
     #[must_use]
     pub fn readers(&self, ranks: usize) -> usize {
-        if self.wlm() == "slurm" { ranks } else { 1 }
+        if self.comes_by_one_pipe() { ranks } else { 1 }
+    }
+
+    /// Whether a launcher of the workload manager's own stands between the tool and the ranks.
+    #[must_use]
+    pub fn comes_by_one_pipe(&self) -> bool {
+        matches!(self.wlm(), "slurm" | "flux")
     }
 }
 
-/// A line of a rank, from `RANK: LINE` as srun labels it.
+/// A line of a rank, from `RANK: LINE` as srun and `flux run` label it.
 #[track_caller]
 fn split_label(line: &[u8]) -> (usize, &[u8]) {
     let colon = line.iter().position(|byte| *byte == b':');

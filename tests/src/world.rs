@@ -26,7 +26,7 @@ const PATH: &str = "GANTRY_TEST_WORLD";
 
 /// Variables of the user who runs the tests that would affect the tests: settings of gantry, and the names of a job,
 /// a step and a rank. `tests/run` removes the latter too, for tests in this process.
-const FOREIGN: [&str; 15] = [
+const FOREIGN: [&str; 16] = [
     "GANTRY_",
     "CTI_",
     "XDG_RUNTIME_DIR",
@@ -35,6 +35,7 @@ const FOREIGN: [&str; 15] = [
     "SALLOC_",
     "SRUN_",
     "PBS_",
+    "FLUX_",
     "PMI",
     "OMPI_",
     "PRTE_",

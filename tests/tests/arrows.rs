@@ -49,7 +49,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
 const ON_TOP: [&str; 2] = ["tests", "examples"];
 
 /// Words that name a WLM or one of its commands. `localhost` is not among them: it is the name of a host, too.
-const WLM_WORDS: [&str; 29] = [
+const WLM_WORDS: [&str; 30] = [
     "slurm",
     "slurmctld",
     "slurmd",
@@ -77,6 +77,7 @@ const WLM_WORDS: [&str; 29] = [
     "openssh",
     "alps",
     "aprun",
+    "flux",
     "lsf",
     "bsub",
 ];

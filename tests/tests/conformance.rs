@@ -36,3 +36,8 @@ fn hosts_that_ssh_reaches_are_here() {
 fn pbs_is_here() {
     require!(is_on_beds("pbs"));
 }
+
+#[test]
+fn flux_is_here() {
+    require!(is_on_beds("flux"));
+}

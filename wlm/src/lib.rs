@@ -20,6 +20,7 @@
 //! | a folder each | the WLMs: detection, commands, what they print, and what acts; `localhost` runs ranks on this machine without a WLM |
 
 pub mod caps;
+pub mod flux;
 pub mod host;
 pub mod launcher;
 pub mod mpir;

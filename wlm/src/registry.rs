@@ -12,6 +12,7 @@ use crate::seam::{Evidence, Wlm};
 pub static WLMS: &[&dyn Wlm] = &[
     #[cfg(feature = "fake")]
     &crate::fake::Fake,
+    &crate::flux::Flux,
     &crate::slurm::Slurm,
     &crate::pbs::Pbs,
     &crate::ssh::Ssh,
@@ -23,6 +24,7 @@ pub static WLMS: &[&dyn Wlm] = &[
 pub static WLMS_JOB_VARIABLES: &[&[&str]] = &[
     #[cfg(feature = "fake")]
     crate::fake::JOB_VARIABLES,
+    crate::flux::JOB_VARIABLES,
     crate::slurm::JOB_VARIABLES,
     crate::pbs::JOB_VARIABLES,
 ];

@@ -98,14 +98,15 @@ impl Frontend {
                 }
             }
             () = wait_until_agent_is_missing(wlm, &words), if can_be_sent => Err(not_there(&words)),
-            never = watch_launcher(wlm, guard.pid(), &words, clock, news) => match never {},
+            never = watch_launcher(wlm, &guard, &words, clock, news) => match never {},
         };
         let lacks_agent = mustered.is_err() && says_agent_is_missing(wlm, &words);
         let Mustered { overlay, events, nodes } =
             mustered.map_err(|error| NotBrought { error: strangers.explain(error), lacks_agent })?;
         drop(files);
         guard.ranks_there().await?;
-        let job = if reach(wlm) == Reach::Network { guard.launcher_job().await } else { None };
+        let told = if reach(wlm) == Reach::Network { guard.launcher_job().await } else { None };
+        let job = told.or_else(|| words.submitted());
         let placement = build_placement(&nodes)?;
         let (hosts, left_out) = (nodes.iter().map(|(host, _)| host.clone()).collect(), Vec::new());
         let joined = Connected { overlay, overlay_events: events, guard, guard_events, hosts, left_out };

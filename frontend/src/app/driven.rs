@@ -67,7 +67,7 @@ impl Frontend {
         let told = words.clone();
         let held = tokio::select! {
             held = wait_held(wlm, &mut guard_events, &command, &mut words) => held?,
-            never = watch_launcher(wlm, guard.pid(), &told, clock, news) => match never {},
+            never = watch_launcher(wlm, &guard, &told, clock, news) => match never {},
             late = run_out(clock) => {
                 let error = clock.explain(late, "waiting until the launcher has stopped its ranks", Vec::new());
                 return Err(with_words(error, &told, &command));

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::stdio::launcher::Words;
 use crate::clock::{Clock, Late};
 use crate::error::Error;
+use crate::guard::Guard;
 
 /// How often the WLM is asked whether a job has started. Every question costs the WLM some work.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(2);
@@ -45,10 +46,11 @@ pub(crate) type JobNews<'a> = Option<&'a mut (dyn FnMut(&QueueNews) + Send)>;
 /// How often it is looked whether a launcher waits that says nothing. Most launches are over before the first time.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Stops `clock` while the launcher waits, as it says or as the WLM does, and tells what it waits for. The launcher descends from the process `above`.
+/// Stops `clock` while the launcher waits, as it says or as the WLM does, and tells what it waits for. The launcher descends from `guard`, which cancels a job
+/// that the launcher has submitted should this process go meanwhile: a launcher that is ended may leave its job in the queue.
 pub(super) async fn watch_launcher(
     wlm: &dyn Wlm,
-    above: Pid,
+    guard: &Guard,
     words: &Words,
     clock: &Clock,
     mut news: JobNews<'_>,
@@ -56,9 +58,13 @@ pub(super) async fn watch_launcher(
     let Some(waits) = wlm.capabilities().launcher_waits else { return pending().await };
     let own_job = waits.own_job(&Machine);
     let mut lines = words.waits();
-    let mut spoken = false;
+    let (mut spoken, mut owned) = (false, false);
     loop {
         let said = lines.borrow_and_update().clone();
+        if let Some(wait) = said.as_ref().filter(|wait| wait.submitted && !owned) {
+            owned = true;
+            own_job_of(wlm, guard, &wait.job).await;
+        }
         let changed = match (said, &own_job) {
             (Some(wait), _) => {
                 spoken = true;
@@ -75,7 +81,7 @@ pub(super) async fn watch_launcher(
                 match timeout(every, lines.changed()).await {
                     Ok(changed) => changed,
                     Err(_nothing_said) => {
-                        look(waits, job.as_ref(), above, clock, &mut news).await;
+                        look(waits, job.as_ref(), guard.pid(), clock, &mut news).await;
                         Ok(())
                     }
                 }
@@ -88,6 +94,18 @@ pub(super) async fn watch_launcher(
     }
 }
 
+/// Has the guard cancel a launcher's job should this process go.
+async fn own_job_of(wlm: &dyn Wlm, guard: &Guard, job: &JobRef) {
+    let Some(batch) = wlm.capabilities().batch else { return };
+    let owned = match batch.plan_cancel(job, &Machine) {
+        Ok(cancel) => guard.at_loss(Some(cancel)).await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = owned {
+        tracing::debug!(error, job = job.0, "the launcher's job has no owner");
+    }
+}
+
 /// Tells of a wait until the launcher says something else. An error: it says nothing any more.
 async fn follow_said(
     waits: &'static dyn LauncherWaits,
@@ -97,7 +115,9 @@ async fn follow_said(
     news: &mut JobNews<'_>,
 ) -> Result<(), watch::error::RecvError> {
     let mut told = QueueNews { job: wait.job.0.clone(), submitted: wait.submitted, message: wait.message };
-    tell(news, &told);
+    if !told.message.is_empty() {
+        tell(news, &told);
+    }
     let begun = Instant::now();
     loop {
         let every = if begun.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_SELDOM };

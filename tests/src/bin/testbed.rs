@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use gantry_tests::testbed::config::{Proctrack, address};
-use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, Machine, Result, Testbed, play, usable};
+use gantry_tests::testbed::{flux, pbs};
 use serde_json::json;
 
 const EXAMPLES: &str = "\
@@ -20,12 +20,13 @@ Examples:
   testbed up 4 --hide $PWD                      nodes without a file system in common
   testbed up 2 --proctrack cgroup --set KillWait=30
   testbed up 3 --pbs                            nodes that PBS manages
+  testbed up 4 --flux                           nodes that Flux manages
   GANTRY_SLURM=/opt/slurm testbed up 2          with the Slurm that is installed there
   testbed status --json
   testbed down
 
 It needs root, and the Debian packages slurm-wlm, munge, openssh-server, openssh-client and iproute2; --pbs needs an OpenPBS
-in place of the first two. This machine's
+in place of the first two, --flux a flux-core. This machine's
 network, /etc and /run stay as they are: all of a bed is in namespaces that go with it.";
 
 /// A cluster on this machine: a real Slurm and sshd on nodes made of namespaces.
@@ -61,6 +62,9 @@ enum What {
         /// PBS in place of Slurm, from /opt/pbs or where PBS_EXEC says.
         #[arg(long)]
         pbs: bool,
+        /// Flux in place of Slurm, from /opt/flux or where FLUX_PREFIX says.
+        #[arg(long, conflicts_with = "pbs")]
+        flux: bool,
         /// CPUs that each node says it has.
         #[arg(long, default_value_t = Config::default().cpus)]
         cpus: u16,
@@ -111,15 +115,17 @@ fn run(args: &Args) -> Result<()> {
     let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     match &args.what {
         What::Inside { part } => play(part),
-        What::Up { nodes, hide, share, proctrack, pbs, cpus, set } => {
+        What::Up { nodes, hide, share, proctrack, pbs, flux, cpus, set } => {
             let config = Config {
                 nodes: *nodes,
                 cpus: *cpus,
                 hide: absolute(hide)?,
                 share: absolute(share)?,
                 proctrack: *proctrack,
-                pbs: pbs.then(installation).transpose()?,
+                pbs: pbs.then(pbs::installation).transpose()?,
                 kept_by_slurm: 0,
+                flux: flux.then(flux::installation).transpose()?,
+                kept_by_flux: if *flux { *nodes } else { 0 },
                 other_slurm: None,
                 slurm: set.iter().map(|pair| parse_pair(pair)).collect::<Result<_>>()?,
             };

@@ -41,22 +41,18 @@ pub fn on_pbs(body: impl FnOnce(&mut Cluster) + Send + 'static) {
 /// As [`on_pbs`].
 #[track_caller]
 pub fn on_pbs_with(change: impl FnOnce(Config) -> Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
-    on_bed(
-        |installed| change(Config::with_nodes(3).managed_by_pbs(installed)),
-        |cluster| jobs(&cluster.bed),
-        body,
-    );
+    let config = installation().map(|installed| change(Config::with_nodes(3).managed_by_pbs(installed)));
+    on_bed(config, |cluster| jobs(&cluster.bed), body);
 }
 
-/// Runs a test on a bed with PBS; at its end no host may have remains, and `queued` must be empty. Counts a skip if
-/// PBS is not installed.
+/// Runs a test on a bed of this configuration; at its end no host may have remains, and `queued` must be empty. Counts
+/// a skip with the given reason if there is no configuration.
 #[track_caller]
 pub(crate) fn on_bed(
-    config: impl FnOnce(PathBuf) -> Config,
+    config: Result<Config, String>,
     queued: fn(&Cluster) -> String,
     body: impl FnOnce(&mut Cluster) + Send + 'static,
 ) {
-    let config = installation().map(config);
     let config = match config.and_then(|config| usable(&config).map(|()| config)) {
         Ok(config) => config,
         Err(why) => return record_skip(&why),

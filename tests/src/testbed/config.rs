@@ -67,6 +67,12 @@ pub struct Config {
     /// How many nodes Slurm keeps beside PBS: the first ones.
     #[serde(default)]
     pub kept_by_slurm: u16,
+    /// An installation of Flux, which manages the last nodes.
+    #[serde(default)]
+    pub flux: Option<PathBuf>,
+    /// How many nodes Flux manages.
+    #[serde(default)]
+    pub kept_by_flux: u16,
     /// An installation of Slurm that stands in for the machine's own.
     #[serde(default)]
     pub other_slurm: Option<PathBuf>,
@@ -84,6 +90,8 @@ impl Default for Config {
             proctrack: Proctrack::default(),
             pbs: None,
             kept_by_slurm: 0,
+            flux: None,
+            kept_by_flux: 0,
             other_slurm: None,
             slurm: BTreeMap::new(),
         }
@@ -124,6 +132,15 @@ impl Config {
         self
     }
 
+    /// Adds nodes that Flux manages, from where it is installed.
+    #[must_use]
+    pub fn and_by_flux(mut self, installation: impl Into<PathBuf>, nodes: u16) -> Self {
+        self.flux = Some(installation.into());
+        self.kept_by_flux = nodes;
+        self.nodes += nodes;
+        self
+    }
+
     /// Takes Slurm from where `GANTRY_SLURM` says, if it says so.
     #[must_use]
     pub fn with_slurm_of_the_environment(mut self) -> Self {
@@ -139,22 +156,30 @@ impl Config {
 
     /// Where everything on the bed finds programs.
     pub(crate) fn path(&self) -> String {
-        let own = self.pbs.iter().chain(&self.other_slurm);
+        let own = self.pbs.iter().chain(&self.flux).chain(&self.other_slurm);
         own.map(|own| format!("{0}/bin:{0}/sbin:", own.display())).collect::<String>() + PATH
     }
 
     /// The names of the nodes that Slurm manages.
     #[must_use]
     pub fn slurm_nodes(&self) -> Vec<String> {
-        let count = if self.pbs.is_some() { self.kept_by_slurm.min(self.nodes) } else { self.nodes };
+        let others = self.nodes - self.kept_by_flux;
+        let count = if self.pbs.is_some() { self.kept_by_slurm.min(others) } else { others };
         (1..=count).map(node_name).collect()
     }
 
     /// The names of the nodes that PBS manages.
     #[must_use]
     pub fn pbs_nodes(&self) -> Vec<String> {
-        let first = if self.pbs.is_some() { self.kept_by_slurm } else { self.nodes };
-        (first + 1..=self.nodes).map(node_name).collect()
+        let others = self.nodes - self.kept_by_flux;
+        let first = if self.pbs.is_some() { self.kept_by_slurm } else { others };
+        (first + 1..=others).map(node_name).collect()
+    }
+
+    /// The names of the nodes that Flux manages.
+    #[must_use]
+    pub fn flux_nodes(&self) -> Vec<String> {
+        (self.nodes - self.kept_by_flux + 1..=self.nodes).map(node_name).collect()
     }
 
     /// Sets a parameter of `slurm.conf`.
@@ -242,6 +267,11 @@ mod tests {
             &["n001", "n002"],
             &["n003"],
         );
+        let three = Config::with_nodes(1).managed_by_pbs("/x").and_by_flux("/y", 2);
+        assert_eq!(three.flux_nodes(), ["n002", "n003"]);
+        check(three, &[], &["n001"]);
+        check(Config::with_nodes(0).and_by_flux("/y", 2), &[], &[]);
+        check(Config::with_nodes(1).and_by_flux("/y", 1), &["n001"], &[]);
     }
 
     #[test]

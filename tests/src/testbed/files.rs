@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::config::{Config, HOME, LOGIN, POSTGRES_UID, Proctrack, UID, USER, address};
-use super::pbs;
+use super::{flux, pbs};
 
 /// Numbers of the users that daemons run as: the bed has its own `/etc/passwd`, so they need not be this machine's.
 pub(crate) const MUNGE_UID: u32 = 301;
@@ -50,6 +50,9 @@ pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
     ];
     if let Some(installation) = &config.pbs {
         files.push(("/etc/pbs.conf", pbs::build_config(installation, None)));
+    }
+    if config.flux.is_some() {
+        files.push((flux::CONFIG, flux::build_config(config)));
     }
     files
 }

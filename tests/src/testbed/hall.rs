@@ -22,7 +22,7 @@ use super::command::{Result, complete, complete_with, err};
 use super::config::{Config, UID};
 use super::init::{self, Signals, reap, report};
 use super::place::{HALL, Place};
-use super::{cgroup, files};
+use super::{cgroup, files, flux};
 use crate::proc::Pidfd;
 
 /// The switch's name in the hall.
@@ -75,6 +75,9 @@ fn furnish(place: &Place, config: &Config) -> Result<()> {
     write_etc(config)?;
     make_home(&home(place))?;
     make_host_keys(config)?;
+    if let Some(installation) = &config.flux {
+        flux::make_key(installation)?;
+    }
     if files::needs_cgroup(config) {
         cgroup::claim(config)?;
     }
@@ -96,7 +99,7 @@ fn mount_etc(place: &Place) -> Result<()> {
 }
 
 fn write_etc(config: &Config) -> Result<()> {
-    for folder in ["/etc/slurm", "/etc/munge", files::HOST_KEYS] {
+    for folder in ["/etc/slurm", "/etc/munge", "/etc/flux", files::HOST_KEYS] {
         fs::create_dir_all(folder).map_err(err(folder))?;
     }
     for (path, text) in files::build_etc(config) {

@@ -20,7 +20,7 @@ use super::config::{Config, HOME, LOGIN, address};
 use super::hall::{self, SWITCH, ip};
 use super::init::{self, Signals, report};
 use super::place::Place;
-use super::{files, logs, pbs};
+use super::{files, flux, logs, pbs};
 use crate::binaries::clone_folders;
 use crate::proc::{self, becomes_true};
 
@@ -156,7 +156,14 @@ fn mount_own(place: &Place, config: &Config, name: &str) -> Result<()> {
 /// the login node also the folder in which tests have their worlds.
 fn find_shown(place: &Place, config: &Config, is_login: bool) -> Vec<PathBuf> {
     let mut shown = clone_folders();
-    shown.extend(config.pbs.iter().chain(&config.other_slurm).filter_map(|path| path.canonicalize().ok()));
+    shown.extend(
+        config
+            .pbs
+            .iter()
+            .chain(&config.flux)
+            .chain(&config.other_slurm)
+            .filter_map(|path| path.canonicalize().ok()),
+    );
     shown.extend(place.dir().parent().filter(|_| is_login).map(Path::to_path_buf));
     shown.sort_unstable();
     shown.dedup();
@@ -175,16 +182,23 @@ fn mount_empty(path: &Path, mode: &str) -> Result<()> {
 
 fn start_daemons(config: &Config, name: &str) -> Result<()> {
     make_dir("/run/lock", 0o1777, 0)?;
+    let is_of_flux = config.flux_nodes().iter().any(|node| node == name);
+    if let Some(installation) = config.flux.as_ref().filter(|_| is_of_flux || name == LOGIN) {
+        flux::start_broker(installation)?;
+        if is_of_flux {
+            return start_sshd(config, name);
+        }
+    }
     if let Some(installation) = &config.pbs {
         if name == LOGIN {
             pbs::start_server(installation, config)?;
-            if config.kept_by_slurm == 0 {
-                return Ok(());
-            }
         } else if config.pbs_nodes().iter().any(|node| node == name) {
             pbs::start_mom(installation, name)?;
             return start_sshd(config, name);
         }
+    }
+    if config.slurm_nodes().is_empty() {
+        return Ok(());
     }
     start_munged(config)?;
     if name == LOGIN {

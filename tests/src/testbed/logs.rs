@@ -23,7 +23,7 @@ pub(crate) fn of_bed(place: &Place) -> String {
 
 /// The last lines of the logs of a host's daemons; `root` is the host's own.
 pub(crate) fn of_host(host: &str, root: &Path) -> String {
-    let logs = ["slurmctld.log", "slurmd.log", "munge/munged.log", "pbs.log"];
+    let logs = ["slurmctld.log", "slurmd.log", "munge/munged.log", "pbs.log", "flux.log"];
     logs.iter().map(|log| tail(host, &root.join("var/log").join(log))).collect()
 }
 

@@ -16,9 +16,9 @@ use nix::sys::signal::Signal;
 use super::bed::{Bed, enter};
 use super::command::{Result, complete, complete_with, err};
 use super::config::{HOME, LOGIN, UID, USER};
-use super::files;
 use super::host::OWN_OF_NODES;
 use super::place::own_number;
+use super::{files, flux};
 use crate::fault_run::kind_of;
 use crate::proc::Pidfd;
 use crate::schedule::Kind;
@@ -219,11 +219,15 @@ impl<'a> Machine<'a> {
     /// What the ordinary user has here, one line each.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let name = &self.name;
-        let processes = self.user_processes().into_iter();
+        // The brokers are the user's own, and stay.
+        let processes =
+            self.user_processes().into_iter().filter(|process| !flux::is_broker(process.pid, &process.line));
         let processes =
             processes.map(|process| format!("{name}: process {} {}", process.number, process.line));
-        let files = self.user_files().into_iter().map(|path| format!("{name}: file {}", path.display()));
-        let sockets = self.user_sockets().into_iter().map(|socket| format!("{name}: tcp {socket}"));
+        let files = self.user_files().into_iter().filter(|path| !flux::is_of_broker(path));
+        let files = files.map(|path| format!("{name}: file {}", path.display()));
+        let sockets = self.user_sockets().into_iter().filter(|socket| !flux::is_link(socket));
+        let sockets = sockets.map(|socket| format!("{name}: tcp {socket}"));
         processes.chain(files).chain(sockets).collect()
     }
 

@@ -1,4 +1,4 @@
-//! A cluster on one machine: a real Slurm, or PBS, and sshd on nodes made of namespaces, for the suites and to be played with by hand.
+//! A cluster on one machine: a real Slurm, or PBS, or Flux, and sshd on nodes made of namespaces, for the suites and to be played with by hand.
 //!
 //! ```text
 //!  hall (namespaces of its own: nothing of it is on the machine's network, in its /etc or its /run)
@@ -22,6 +22,7 @@ mod cgroup;
 mod command;
 pub mod config;
 mod files;
+pub mod flux;
 mod hall;
 mod host;
 mod init;
@@ -180,16 +181,21 @@ impl Testbed {
     /// A line for each node: its name and what Slurm calls its state.
     ///
     /// # Errors
-    /// What `sinfo`, or `pbsnodes`, says.
+    /// What `sinfo`, `pbsnodes` or `flux resource` says.
     pub fn node_states(&self) -> Result<String> {
         let mut states = String::new();
         if self.bed.config.pbs.is_some() {
             let mut pbsnodes = self.login().root_command("pbsnodes")?;
             pbsnodes.arg("-a");
             states = pbs::parse_states(&complete_output(pbsnodes)?);
-            if self.bed.config.kept_by_slurm == 0 {
-                return Ok(states);
-            }
+        }
+        if self.bed.config.flux.is_some() {
+            let mut resources = self.login().command("flux")?;
+            resources.args(flux::ASK_STATES);
+            states += &flux::parse_states(&complete_output(resources)?, &self.bed.config);
+        }
+        if self.bed.config.slurm_nodes().is_empty() {
+            return Ok(states);
         }
         let mut sinfo = self.login().root_command("sinfo")?;
         sinfo.args(["--noheader", "--Node", "--format=%N %t"]);

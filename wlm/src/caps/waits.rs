@@ -24,7 +24,7 @@ pub struct LauncherWait {
     pub job: JobRef,
     /// Whether the launcher has submitted this job. Otherwise it runs in it, and a step has to wait.
     pub submitted: bool,
-    /// What it waits for, for people.
+    /// What it waits for, for people. Empty: the launcher does not say, and it may not wait at all. It is asked for in a moment.
     pub message: String,
 }
 

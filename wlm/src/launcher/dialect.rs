@@ -93,6 +93,8 @@ pub(crate) struct Dialect {
     pub versions: &'static [&'static str],
     /// It stops its ranks itself, as for a debugger. A script that runs it needs no understanding.
     pub stops_ranks: bool,
+    /// The words of which one stands in front of its options and says what it is to do. The first is put there where none is.
+    pub verbs: &'static [&'static str],
     pub grammar: Grammar,
     /// Names separated by a blank, the first being the one by which [`Given`] names it, and what the option takes.
     pub options: &'static [(Takes, &'static [&'static str])],

@@ -9,6 +9,7 @@ pub(super) static HYDRA: Dialect = Dialect {
     file_names: &["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"],
     versions: &["hydra", "intel(r) mpi"],
     stops_ranks: false,
+    verbs: &[],
     grammar: Grammar::AnyDashes,
     options: &[(Takes::Nothing, NOTHING), (Takes::Value, VALUE), (Takes::Assignment, ASSIGNMENT)],
     runs_nothing: &["help", "info"],

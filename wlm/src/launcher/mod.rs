@@ -19,7 +19,7 @@ mod rewrite;
 mod table;
 mod variables;
 
-pub(crate) use dialect::{Dialect, Environment, Given, Grammar, ProgramFiles, Takes};
+pub(crate) use dialect::{Adjusted, Dialect, Environment, Given, Grammar, ProgramFiles, Takes};
 pub use facts::{RankFacts, dies_with_step, find_node_name, parse_rank_facts};
 pub(crate) use files::{insert_words, rewrite_file, trimmed_newline, unwritable, words_of};
 pub(crate) use held::{build_shim, find_launcher, find_program, move_files, plan_driven, plan_launcher};

@@ -13,6 +13,7 @@ pub(super) const COMMON: Dialect = Dialect {
     file_names: &["orterun", "mpirun.openmpi", "mpiexec.openmpi"],
     versions: &["open mpi", "openrte"],
     stops_ranks: false,
+    verbs: &[],
     grammar: Grammar::OneOrTwoDashes,
     options: &[
         (Takes::Nothing, NOTHING),

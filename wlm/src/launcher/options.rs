@@ -73,7 +73,7 @@ pub(crate) fn locate(
     environment: &[(OsString, OsString)],
 ) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
-    let mut start = 0;
+    let mut start = usize::from(find_verb(dialect, args).is_some());
     loop {
         let part = locate_part(dialect, args, start, environment)?;
         start = part.end + 1;
@@ -90,6 +90,11 @@ pub(crate) fn locate(
         )));
     }
     Ok(parts)
+}
+
+/// The word in front of the options that says what the launcher is to do. None: it is not written there.
+pub(super) fn find_verb<'a>(dialect: &Dialect, args: &'a [OsString]) -> Option<&'a OsString> {
+    args.first().filter(|first| dialect.verbs.iter().any(|verb| *first == verb))
 }
 
 fn locate_part(

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::dialect::Dialect;
-use super::options::Part;
+use super::options::{Part, find_verb};
 
 /// The arguments with `shim` in front of each program that stands in them, and with `options(i)` behind the options of part `i`, so that
 /// ours count where the launcher takes the last. A file with programs is left alone: see [`replace_file`].
@@ -16,6 +16,8 @@ pub(crate) fn rewrite(
     shim: &[OsString],
 ) -> Vec<OsString> {
     let mut written: Vec<OsString> = Vec::with_capacity(args.len() + parts.len() * (shim.len() + 2));
+    let verb = find_verb(dialect, args).cloned();
+    written.extend(verb.or_else(|| dialect.verbs.first().map(OsString::from)));
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
             written.push(":".into());

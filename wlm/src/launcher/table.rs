@@ -14,6 +14,7 @@ pub(super) static LAUNCHERS: &[&Dialect] = &[
     &prrte::PRRTE,
     &hydra::HYDRA,
     &crate::slurm::SRUN,
+    &crate::flux::FLUX_RUN,
 ];
 
 /// What ranks see of each, in the same order. It is a list of its own because agents go without the rest.
@@ -23,6 +24,7 @@ pub(super) static RANK_SIDES: &[&RankSide] = &[
     &prrte::RANKS,
     &hydra::RANKS,
     &crate::slurm::SRUN_RANKS,
+    &crate::flux::FLUX_RANKS,
 ];
 
 /// What ranks see of the launcher for which `gantry-agent hold --by` has that word.

@@ -146,7 +146,10 @@ proptest! {
             prop_assert!(parts.iter().all(fits));
             let unchanged = rewrite(dialect, &args, &parts, |_| Vec::new(), &[]);
             if dialect.knows_marker {
-                prop_assert_eq!(unchanged, args.clone());
+                // The verb is put there where it is missing.
+                let verb = dialect.verbs.first().filter(|verb| args.first().is_none_or(|first| first != *verb));
+                let same: Vec<OsString> = verb.map(OsString::from).into_iter().chain(args.clone()).collect();
+                prop_assert_eq!(unchanged, same);
             }
         }
     }

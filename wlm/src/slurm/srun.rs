@@ -13,6 +13,7 @@ pub(crate) static SRUN: Dialect = Dialect {
     file_names: &["srun"],
     versions: &["\nslurm"],
     stops_ranks: true,
+    verbs: &[],
     grammar: Grammar::Getopt,
     options: &[(Takes::Nothing, NOTHING), (Takes::Attached, ATTACHED), (Takes::Value, VALUE)],
     runs_nothing: &["help", "usage", "version", "test-only", "autocomplete"],

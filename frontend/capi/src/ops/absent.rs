@@ -73,24 +73,3 @@ pub(super) static PALS: Pals = {
     }
     Pals { get_apid, register_apid, submit_job_script, launch_app_barrier_non_mpi, register_apid_wait }
 };
-
-/// `cti_flux_ops_t`.
-#[repr(C)]
-pub(super) struct Flux {
-    register_job: extern "C" fn(Text) -> i64,
-    get_job_id: extern "C" fn(libc::pid_t) -> *mut c_char,
-    register_job_wait: extern "C" fn(Text, u32) -> i64,
-}
-
-pub(super) static FLUX: Flux = {
-    extern "C" fn register_job(_job: Text) -> i64 {
-        no("registerJob", "Flux", 0)
-    }
-    extern "C" fn get_job_id(_attach: libc::pid_t) -> *mut c_char {
-        no("getJobid", "Flux", std::ptr::null_mut())
-    }
-    extern "C" fn register_job_wait(_job: Text, _timeout_seconds: u32) -> i64 {
-        no("registerJobWait", "Flux", 0)
-    }
-    Flux { register_job, get_job_id, register_job_wait }
-};

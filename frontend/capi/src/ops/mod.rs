@@ -1,6 +1,7 @@
 //! Functions of single workload managers: the tables of `cti_open_ops`, one module each, and their names.
 
 mod absent;
+mod flux;
 mod localhost;
 mod pbs;
 mod register;
@@ -42,7 +43,7 @@ fn table_of(number: c_int) -> Result<*const c_void, Fault> {
         3 => (&raw const ssh::OPS).cast(),
         4 => (&raw const absent::ALPS).cast(),
         5 => (&raw const absent::PALS).cast(),
-        6 => (&raw const absent::FLUX).cast(),
+        6 => (&raw const flux::OPS).cast(),
         7 => (&raw const localhost::OPS).cast(),
         8 => (&raw const pbs::OPS).cast(),
         _ => return Err(Fault::new(Kind::Unsupported, format!("workload manager {number} has no table"))),
@@ -63,7 +64,7 @@ fn wlm_words(number: c_int) -> &'static CStr {
         3 => c"generic",
         4 => c"ALPS is not built into gantry.",
         5 => c"PALS is not built into gantry.",
-        6 => c"Flux is not built into gantry.",
+        6 => c"flux",
         7 => c"localhost",
         8 => c"pbs",
         _ => c"Invalid WLM.",

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gantry_types::id::AppId;
 use gantry_types::output::Stream;
 use gantry_types::status::EndCause;
-use gantry_wlm::{LauncherWait, WaitLine, Wlm};
+use gantry_wlm::{JobRef, LauncherWait, WaitLine, Wlm};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, watch};
@@ -42,6 +42,8 @@ pub(crate) struct Words {
     cause: Arc<Mutex<Option<EndCause>>>,
     /// The launcher's current wait. None: it does not wait.
     waits: watch::Receiver<Option<LauncherWait>>,
+    /// The job that it has submitted, as its first line about one tells.
+    submitted: Arc<Mutex<Option<JobRef>>>,
     /// Pipes that are open still.
     open: watch::Receiver<usize>,
 }
@@ -60,6 +62,11 @@ impl Words {
     /// The launcher's current wait, as its lines tell. None: it does not wait.
     pub(crate) fn waits(&self) -> watch::Receiver<Option<LauncherWait>> {
         self.waits.clone()
+    }
+
+    /// The job that the launcher has submitted, if it has said so.
+    pub(crate) fn submitted(&self) -> Option<JobRef> {
+        lock(&self.submitted).clone()
     }
 
     /// Waits until what a launcher that has ended wrote is through: a moment at most.
@@ -103,6 +110,7 @@ pub(crate) fn connect(
     let open = Arc::new(open);
     let tail = Arc::new(Mutex::new(Vec::new()));
     let cause = Arc::new(Mutex::new(None));
+    let submitted = Arc::new(Mutex::new(None));
     let (wait, waits) = watch::channel(None);
     let mut wait = Some(wait);
     let mut pipes = Vec::new();
@@ -125,6 +133,7 @@ pub(crate) fn connect(
                 wlm,
                 begun: Vec::new(),
                 cause: Arc::clone(&cause),
+                submitted: Arc::clone(&submitted),
                 wait,
             }),
         };
@@ -142,7 +151,7 @@ pub(crate) fn connect(
         OutputTo::Stream => (pipe(Stream::Stdout)?, None, true),
     };
     let theirs = [stdin, stdout, pipe(Stream::Stderr)?];
-    let words = Words { tail, cause, waits, open: watched };
+    let words = Words { tail, cause, waits, submitted, open: watched };
     Ok(LauncherStdio { theirs, pipes, output: OutputStream::of_launcher(from), stderr, wanted, words })
 }
 
@@ -161,6 +170,7 @@ struct Lines {
     /// The beginning of a line that has not ended, no more of it than [`WORDS_BYTES`].
     begun: Vec<u8>,
     cause: Arc<Mutex<Option<EndCause>>>,
+    submitted: Arc<Mutex<Option<JobRef>>>,
     wait: watch::Sender<Option<LauncherWait>>,
 }
 
@@ -175,7 +185,12 @@ impl Lines {
                 let found =
                     self.wlm.capabilities().launcher_output.and_then(|output| output.read_cause(&line));
                 match self.wlm.capabilities().launcher_waits.and_then(|waits| waits.read_line(&line)) {
-                    Some(WaitLine::Begins(wait)) => drop(self.wait.send_replace(Some(wait))),
+                    Some(WaitLine::Begins(wait)) => {
+                        if wait.submitted {
+                            lock(&self.submitted).get_or_insert_with(|| wait.job.clone());
+                        }
+                        drop(self.wait.send_replace(Some(wait)));
+                    }
                     Some(WaitLine::Ends) => drop(self.wait.send_replace(None)),
                     None => {}
                 }

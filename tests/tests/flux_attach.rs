@@ -1,0 +1,108 @@
+//! Attaching to jobs of a real Flux, by every form of an id and into instances; and batch jobs.
+
+use std::fs;
+
+use gantry_tests::flux::{app_of, jobs, last_job, on_flux};
+use gantry_tests::slurm::{Cluster, error_of};
+use gantry_tests::submit::{attached_and_left, submit, write_script};
+use gantry_tests::testbed::program;
+use gantry_tests::{SOON, becomes_true, proc};
+use nix::sys::signal::Signal;
+
+/// A job that waits on two nodes, as Flux prints its id.
+fn begin(cluster: &Cluster, seconds: &str) -> String {
+    let said = cluster.said("flux", ["submit", "-N2", "-n4", "/bin/sleep", seconds]);
+    cluster.said("flux", ["job", "wait-event", "--timeout=20s", said.trim(), "start"]);
+    said.trim().to_owned()
+}
+
+fn cancel_all(cluster: &Cluster) {
+    cluster.said("flux", ["cancel", "--all", "--quiet"]);
+    assert!(becomes_true(2 * SOON, || jobs(cluster).is_empty()), "{}", jobs(cluster));
+}
+
+/// Attaches by that name and lets go; the name that the app has.
+#[track_caller]
+fn attach(cluster: &Cluster, target: &str, ranks: usize) -> String {
+    let mut run = cluster.gantry(["--json", "attach", "--wait", "--wlm", "flux", target]);
+    let attached = run.next_event("attached", 2 * SOON);
+    assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(ranks), "{attached}");
+    let (job, _) = app_of(cluster);
+    proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+    run.exited(SOON);
+    job
+}
+
+#[test]
+fn a_job_is_attached_to_by_every_form_of_its_id() {
+    on_flux(2, |cluster| {
+        let id = begin(cluster, "800");
+        let plain = id.replace('ƒ', "f");
+        let forms = ["dec", "hex", "dothex", "f58"]
+            .map(|form| cluster.said("flux", ["job", "id", &format!("--to={form}"), &id]));
+        for form in forms.iter().map(|form| form.trim()).chain([plain.as_str()]) {
+            assert_eq!(attach(cluster, form, 4), plain, "{form}");
+        }
+        assert_eq!(cluster.find("sleep 800").len(), 4, "attaching changes nothing");
+        cancel_all(cluster);
+    });
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused_in_fluxs_words() {
+    on_flux(1, |cluster| {
+        cluster.said("flux", ["run", "-n1", "true"]);
+        let ended = last_job(cluster);
+        let check = |target: &str, kind: &str, words: &str| {
+            let done = cluster.gantry(["--json", "attach", "--wlm", "flux", target]).wait(SOON);
+            let error = error_of(&done);
+            assert_eq!(error["kind"], kind, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        };
+        check(&ended, "gone", "Flux reports INACTIVE");
+        check("f234", "not-found", "f234");
+        check("what", "invalid", "is no id of a job of Flux");
+        cluster.said("flux", ["queue", "stop", "--quiet"]);
+        let waits = cluster.said("flux", ["submit", "-n1", "true"]);
+        check(waits.trim(), "not-found", "is in state SCHED");
+        cluster.said("flux", ["queue", "start", "--quiet"]);
+        cancel_all(cluster);
+    });
+}
+
+#[test]
+fn a_batch_job_is_attached_to_when_a_job_runs_inside_of_it() {
+    on_flux(2, |cluster| {
+        let folder =
+            gantry_tests::target_dir().join("test-programs").join(format!("flux-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let script = folder.join("runs");
+        write_script(&script, "flux run -N2 -n4 sleep 700; sleep 701");
+        let script = script.display().to_string();
+        let daemon = ["--daemon", "/bin/sleep 2000", "--", "--output=/dev/null"];
+        let args = [&daemon[..], &["-N2", "-n4", &script]].concat();
+        let job = attached_and_left(submit(cluster, "flux", &args), 2 * SOON);
+        assert_eq!(cluster.find("sleep 700").len(), 4);
+        // The name of the instance stands for the job in it, which has a name of its own.
+        let inner = attach(cluster, &job, 4);
+        assert!(inner.starts_with(&format!("{job}/f")), "{inner}");
+        assert_eq!(attach(cluster, &inner, 4), inner);
+        cancel_all(cluster);
+        drop(fs::remove_dir_all(&folder));
+    });
+}
+
+#[test]
+fn a_submitted_job_that_nobody_waits_for_is_cancelled() {
+    on_flux(1, |cluster| {
+        cluster.said("flux", ["queue", "stop", "--quiet"]);
+        let args = ["--", "-n1", "--output=/dev/null", "--wrap", "flux", "run", "true"];
+        let mut run = submit(cluster, "flux", &args);
+        run.next_event("submitted", SOON);
+        assert!(!jobs(cluster).is_empty());
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL);
+        run.exited(SOON);
+        assert!(becomes_true(SOON, || jobs(cluster).is_empty()), "{}", jobs(cluster));
+        cluster.said("flux", ["queue", "start", "--quiet"]);
+    });
+}

@@ -1,0 +1,163 @@
+//! Launches under a real Flux: the queue, who ends a job, names, and MPI.
+
+use std::time::{Duration, Instant};
+
+use gantry_tests::flux::{app_of, jobs, last_job, on_flux, states};
+use gantry_tests::slurm::{Cluster, cause_of, error_of, lines_of};
+use gantry_tests::testbed::program;
+use gantry_tests::{Run, SOON, becomes_true, proc, programs, require};
+use nix::sys::signal::Signal;
+
+/// The timeout of launches that wait longer than that.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long Flux may take to notice that a broker is gone.
+const LONG: Duration = Duration::from_secs(60);
+
+fn stop_queue(cluster: &Cluster, verb: &str) {
+    cluster.said("flux", ["queue", verb, "--quiet"]);
+}
+
+#[test]
+fn a_held_job_has_the_programs_name_and_its_ranks_are_where_flux_says() {
+    on_flux(2, |cluster| {
+        let (mut run, app) =
+            cluster.held(&["--", "run", "-N2", "-n4", "-o", "cpu-affinity=off", "/bin/echo", "here"]);
+        cluster.assert_held("/bin/echo here", 4);
+        assert_eq!(states(cluster), "echo RUN\n");
+        let job = last_job(cluster);
+        let said = cluster.said("flux", ["job", "hostpids", &job]);
+        let (named, places) = app_of(cluster);
+        assert_eq!(said.trim(), places.join(","));
+        assert_eq!(named, job.replace('ƒ', "f"));
+        cluster.ask(&["release", &app]);
+        let done = run.wait(SOON);
+        assert_eq!(
+            (done.code(), lines_of(&done).iter().filter(|line| *line == "here").count()),
+            (0, 4),
+            "{done:?}"
+        );
+    });
+}
+
+#[test]
+fn ranks_get_the_environment_that_the_user_chooses_and_nothing_of_ours() {
+    on_flux(1, |cluster| {
+        let done = cluster.launch(&["--", "-n1", "--env=-*", "--env=MINE=x", "/usr/bin/env"]).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let lines = lines_of(&done);
+        assert!(lines.iter().any(|line| line == "MINE=x"), "{lines:?}");
+        assert!(
+            !lines.iter().any(|line| line.starts_with("HOME=") || line.starts_with("GANTRY_TICKET")),
+            "{lines:?}"
+        );
+        assert!(!lines.iter().any(|line| line.starts_with("GANTRY_FLUX_")), "{lines:?}");
+    });
+}
+
+#[test]
+fn a_launch_in_the_queue_waits_longer_than_its_timeout_and_says_so() {
+    on_flux(1, |cluster| {
+        stop_queue(cluster, "stop");
+        let begun = Instant::now();
+        let mut run = cluster.launch(&["--timeout", "4", "--", "-n1", "/bin/echo", "here"]);
+        let submitted = run.next_event("submitted", SOON);
+        let waiting = run.next_event("waiting", SOON);
+        assert_eq!(waiting["job"], submitted["job"]);
+        assert!(
+            waiting["message"].to_string().contains("is in state SCHED (waiting for resources)"),
+            "{waiting}"
+        );
+        assert!(becomes_true(2 * SOON, || begun.elapsed() > TIMEOUT + Duration::from_secs(1)));
+        stop_queue(cluster, "start");
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn a_job_in_the_queue_is_cancelled_when_it_is_late_or_its_tool_is_killed() {
+    on_flux(1, |cluster| {
+        stop_queue(cluster, "stop");
+        let begin = |options: &[&str]| cluster.launch(&[options, &["--", "-n1", "/bin/echo"]].concat());
+        let late = begin(&["--queue-timeout", "1"]).wait(SOON);
+        assert_eq!(error_of(&late)["kind"], "timed-out", "{late:?}");
+        assert!(becomes_true(SOON, || jobs(cluster).is_empty()), "{}", jobs(cluster));
+        for signal in [Signal::SIGKILL, Signal::SIGINT] {
+            let mut run = begin(&[]);
+            run.next_event("waiting", SOON);
+            proc::send(program(run.pid()).expect("the tool"), signal);
+            run.exited(SOON);
+            assert!(becomes_true(SOON, || jobs(cluster).is_empty()), "{signal}: {}", jobs(cluster));
+        }
+        stop_queue(cluster, "start");
+    });
+}
+
+#[track_caller]
+fn check_end(run: Run, cause: &str, words: &str) {
+    let mut run = run;
+    let done = run.wait(LONG);
+    let told = cause_of(&done);
+    assert_eq!(told["cause"], cause, "{told}");
+    assert!(told["message"].to_string().contains(words), "{told}");
+    assert_ne!(done.code(), 0, "{done:?}");
+}
+
+#[test]
+fn a_time_limit_and_a_cancelled_job_say_so() {
+    on_flux(2, |cluster| {
+        let limited = cluster.launch(&["--", "-N2", "-n2", "-t", "2s", "/bin/sleep", "1000"]);
+        check_end(limited, "time_limit", "resource allocation expired");
+        let mut cancelled = cluster.launch(&["--", "-N2", "-n2", "/bin/sleep", "1000"]);
+        cancelled.next_event("started", SOON);
+        cluster.said("flux", ["cancel", &last_job(cluster)]);
+        check_end(cancelled, "cancelled", "type=cancel");
+    });
+}
+
+#[test]
+fn a_broker_that_is_killed_says_so_and_leaves_nothing() {
+    on_flux(2, |cluster| {
+        let mut run = cluster.launch(&["--", "-N2", "-n2", "/bin/sleep", "1000"]);
+        run.next_event("started", SOON);
+        let node = cluster.bed.node(2);
+        node.kill_daemon("flux-broker-2").expect("a broker");
+        check_end(run, "node_failed", "n002");
+        // What the broker had started goes with it, and a new one joins.
+        node.power_off().expect("off");
+        node.power_on().expect("on");
+        cluster.bed.wait_idle(LONG).expect("idle");
+    });
+}
+
+#[test]
+fn what_flux_refuses_is_told_in_its_words() {
+    on_flux(1, |cluster| {
+        let check = |args: &[&str], kind: &str, words: &str| {
+            let done = cluster.launch(&[&["--"], args].concat()).wait(SOON);
+            let error = error_of(&done);
+            assert_eq!(error["kind"], kind, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        };
+        check(&["-n100000", "true"], "invalid", "unsatisfiable request");
+        check(&["-q", "nowhere", "true"], "invalid", "is not a valid queue");
+        check(&["-n1", "/no/such/program"], "not-found", "/no/such/program");
+        check(&["submit", "-n1", "true"], "invalid", "not by 'flux submit'");
+    });
+}
+
+#[test]
+fn mpich_is_one_world_by_fluxs_own_pmi() {
+    let program = require!(programs::get_mpi("mpi_hello", "mpicc.mpich"));
+    on_flux(2, move |cluster| {
+        let program = program.display().to_string();
+        let (mut run, app) = cluster.held(&["--", "-N2", "-n4", &program]);
+        cluster.assert_held(&program, 4);
+        cluster.ask(&["release", &app]);
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let lines = lines_of(&done);
+        assert_eq!(lines.iter().filter(|line| line.contains("of 4")).count(), 4, "{lines:?}");
+    });
+}

@@ -1,0 +1,130 @@
+//! Asks Flux's commands, and says what they have said where that is no answer.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use gantry_types::error::Failure;
+
+use super::command::{build_events, build_info};
+use super::detect::URI;
+use super::job::{Entry, Job, parse_events, parse_jobs};
+use super::reference::{JobId, Target};
+use super::words::parse_failure;
+use crate::host::{Asked, Host};
+use crate::{Error, Result};
+
+/// How long a command of Flux may take to answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An instance to speak to: variables for its commands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Instance(Option<String>);
+
+impl Instance {
+    /// The instance that has this job. Asks Flux, where that is not this process's own.
+    ///
+    /// # Errors
+    /// One of the jobs on the way does not run, or is no instance.
+    pub(super) fn of(target: &Target, host: &dyn Host) -> Result<Self> {
+        let Some(path) = target.instance_path() else { return Ok(Self(None)) };
+        let own = Self(None);
+        let said = own.ask(&["uri".into(), path.clone().into()], host)?;
+        let uri = said.stdout.trim();
+        if uri.is_empty() {
+            return Err(refused(&["flux".into(), "uri".into(), path.into()], &said));
+        }
+        Ok(Self(Some(localize(uri, &host.hostname()))))
+    }
+
+    /// The instance of that address.
+    pub(super) fn at(uri: &str, host: &dyn Host) -> Self {
+        Self(Some(localize(uri, &host.hostname())))
+    }
+
+    /// The variables by which a command speaks to it, beside those of this process.
+    pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
+        self.0.iter().map(|uri| (OsString::from(URI), OsString::from(uri))).collect()
+    }
+
+    /// What `flux` says, given these words.
+    ///
+    /// # Errors
+    /// It is not there, or has not answered in time.
+    pub(super) fn ask(&self, words: &[OsString], host: &dyn Host) -> Result<Asked> {
+        let command = flux(words, host)?;
+        host.ask_in_with(Path::new("/"), &command, &self.variables(), PATIENCE).map_err(|error| {
+            let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
+            Error::Refused(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
+        })
+    }
+
+    /// What the instance knows of a job.
+    ///
+    /// # Errors
+    /// It knows none of that id, or does not answer: its words.
+    pub(super) fn ask_job(&self, job: JobId, host: &dyn Host) -> Result<Job> {
+        let words = build_info(job);
+        let said = self.ask(&words, host)?;
+        let found = parse_jobs(&said.stdout)?.into_iter().find(|found| found.id == job.0);
+        found.ok_or_else(|| refused(&with_program(&words), &said))
+    }
+
+    /// What has happened to a job.
+    ///
+    /// # Errors
+    /// As [`ask_job`](Self::ask_job).
+    pub(super) fn ask_events(&self, job: JobId, host: &dyn Host) -> Result<Vec<Entry>> {
+        let words = build_events(job);
+        let said = self.ask(&words, host)?;
+        match parse_events(&said.stdout)? {
+            events if events.is_empty() => Err(refused(&with_program(&words), &said)),
+            events => Ok(events),
+        }
+    }
+}
+
+/// The command with these words.
+///
+/// # Errors
+/// `flux` is not in PATH.
+pub(super) fn flux(words: &[OsString], host: &dyn Host) -> Result<Vec<OsString>> {
+    let path = host.find_in_path("flux").ok_or_else(|| Error::NotFound {
+        message: "there is no flux in PATH".to_owned(),
+        hint: Some("install flux-core, or add the folder of its commands to PATH".to_owned()),
+    })?;
+    Ok(std::iter::once(path.into_os_string()).chain(words.iter().cloned()).collect())
+}
+
+fn with_program(words: &[OsString]) -> Vec<OsString> {
+    std::iter::once("flux".into()).chain(words.iter().cloned()).collect()
+}
+
+/// What a command has said instead of an answer.
+pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
+    let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    Error::Refused(parse_failure(&words, "an error", &said.stderr))
+}
+
+/// The address of an instance on this machine, where `uri` leads here by ssh.
+fn localize(uri: &str, hostname: &str) -> String {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let local = uri.strip_prefix("ssh://").and_then(|rest| rest.split_once('/')).filter(|(there, _)| {
+        let name = there.rsplit('@').next().unwrap_or_default();
+        short(name.split(':').next().unwrap_or_default()) == short(hostname)
+    });
+    local.map_or_else(|| uri.to_owned(), |(_, path)| format!("local:///{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_of_this_machine_is_reached_without_ssh() {
+        assert_eq!(localize("ssh://n1/tmp/flux-x/local-0", "n1.site"), "local:///tmp/flux-x/local-0");
+        assert_eq!(localize("ssh://me@n1:22/run/x", "n1"), "local:///run/x");
+        assert_eq!(localize("ssh://n2/run/x", "n1"), "ssh://n2/run/x");
+        assert_eq!(localize("local:///run/x", "n1"), "local:///run/x");
+    }
+}

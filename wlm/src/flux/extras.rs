@@ -1,0 +1,72 @@
+//! What makes sense with Flux only, for tools that know that they run under it.
+
+use std::path::Path;
+
+use gantry_types::id::Pid;
+
+use super::ask::Instance;
+use super::job::Job;
+use super::reference::{JobId, Target};
+use crate::host::Host;
+use crate::{Error, JobRef, Result};
+
+/// Calls that make sense with Flux only: `gantry_wlm::extras::<FluxExtras>(wlm)` gives them where Flux is used.
+///
+/// To attach to a job, with or without waiting for it, name it to the frontend as anything else: `flux:fA1b2`.
+#[derive(Debug, Clone, Copy)]
+pub struct FluxExtras;
+
+impl FluxExtras {
+    /// The job that the `flux run` or `flux job attach` with that pid on this machine is attached to. That process goes on.
+    ///
+    /// # Errors
+    /// There is no such process, it is another command, or it has no job yet.
+    pub fn job_of_attach(&self, pid: Pid, host: &dyn Host) -> Result<JobId> {
+        let line = host
+            .read(Path::new(&format!("/proc/{pid}/cmdline")))
+            .map_err(|_| Error::NotFound { message: format!("there is no process {pid}"), hint: None })?;
+        let words: Vec<String> =
+            line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let is_attach = words.iter().any(|word| word == "attach")
+            && words.first().is_some_and(|program| program.contains("flux"));
+        let job = words.iter().rev().find(|word| !word.is_empty()).filter(|_| is_attach);
+        job.and_then(|job| job.parse().ok()).ok_or_else(|| {
+            Error::invalid_with(
+                format!("process {pid} is attached to no job of Flux"),
+                "name the pid of 'flux run' or 'flux job attach', or the job itself",
+            )
+        })
+    }
+
+    /// What Flux knows of a job.
+    ///
+    /// # Errors
+    /// Flux knows none of that name: its words.
+    pub fn job(&self, job: &JobRef, host: &dyn Host) -> Result<Job> {
+        let target: Target = job.0.parse()?;
+        Instance::of(&target, host)?.ask_job(target.job, host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn what_flux_run_becomes_names_its_job() {
+        let host = FakeHost::default()
+            .with_file("/proc/40/cmdline", "flux-job\0attach\0--unbuffered\0ƒ5k97iNj\0")
+            .with_file("/proc/41/cmdline", "python3\0/opt/flux-run.py\0-n1\0app\0");
+        let ask = |pid: i32| FluxExtras.job_of_attach(Pid::new(pid).unwrap(), &host);
+        assert_eq!(ask(40).unwrap().to_string(), "f5k97iNj");
+        assert!(ask(41).unwrap_err().to_string().contains("attached to no job"));
+        assert!(ask(42).unwrap_err().to_string().contains("no process 42"));
+    }
+
+    #[test]
+    fn only_flux_has_them() {
+        let found = |name| crate::extras::<FluxExtras>(crate::registry::find(name).unwrap()).is_some();
+        assert!(found("flux") && !found("localhost"));
+    }
+}

@@ -1,0 +1,300 @@
+//! What Flux knows of jobs: `flux job list-ids`, `flux job eventlog`, `flux job hostpids`. Sources: RFC 21 and RFC 43 of Flux, flux-job(1).
+
+use gantry_types::host_set::parse_host_list;
+use gantry_types::id::Pid;
+use serde::Deserialize;
+
+use super::reference::JobId;
+use crate::{Error, Result};
+
+/// The most bytes of output that are parsed: a million ranks.
+const MAX_BYTES: usize = 256 << 20;
+
+/// A job, as far as it matters here.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Job {
+    /// Its id.
+    pub id: u64,
+    /// Whose it is.
+    pub userid: u32,
+    /// Flux's bit for its state. Source: RFC 21.
+    pub state: u32,
+    /// What the scheduler sorts it by; 0: it is held.
+    #[serde(default)]
+    pub priority: Option<u64>,
+    /// What its owner has asked for; 0: to hold it.
+    #[serde(default)]
+    pub urgency: Option<u64>,
+    /// What it is called.
+    #[serde(default)]
+    pub name: String,
+    /// The queue that it is in.
+    #[serde(default)]
+    pub queue: Option<String>,
+    /// What it waits for before it can be scheduled.
+    #[serde(default)]
+    pub dependencies: Vec<String>,
+    /// Its nodes, one for each of its shells and in their order, once it has some: `n[1-2]`.
+    #[serde(default)]
+    pub nodelist: String,
+    /// When it began to run, in seconds since 1970.
+    #[serde(default)]
+    pub t_run: f64,
+    /// What others say of it.
+    #[serde(default)]
+    pub(super) annotations: Annotations,
+}
+
+/// What a scheduler, and a job itself, say of a job.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(super) struct Annotations {
+    #[serde(default)]
+    sched: Scheduler,
+    #[serde(default)]
+    user: User,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+struct Scheduler {
+    #[serde(default)]
+    reason_pending: Option<String>,
+    #[serde(default)]
+    jobs_ahead: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+struct User {
+    #[serde(default)]
+    uri: Option<String>,
+}
+
+/// The part of a job's life that matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It has no nodes yet.
+    Waiting,
+    /// It has nodes.
+    Running,
+    /// Its ranks have ended, and it is being cleaned up after.
+    Ending,
+    /// It has ended.
+    Ended,
+}
+
+impl Job {
+    /// The part of its life that its state belongs to.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            16 => Phase::Running,
+            32 => Phase::Ending,
+            64 => Phase::Ended,
+            _ => Phase::Waiting,
+        }
+    }
+
+    /// Flux's word for its state.
+    #[must_use]
+    pub fn state_word(&self) -> &'static str {
+        match self.state {
+            1 => "NEW",
+            2 => "DEPEND",
+            4 => "PRIORITY",
+            8 => "SCHED",
+            16 => "RUN",
+            32 => "CLEANUP",
+            64 => "INACTIVE",
+            _ => "unknown",
+        }
+    }
+
+    /// Its state, and what it waits for.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let reason = self.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("job {} is in state {}{reason}", JobId(self.id), self.state_word())
+    }
+
+    fn reason(&self) -> Option<String> {
+        if self.phase() != Phase::Waiting {
+            return None;
+        }
+        if !self.dependencies.is_empty() {
+            return Some(format!("dependencies: {}", self.dependencies.join(", ")));
+        }
+        if self.urgency == Some(0) {
+            return Some("held: its urgency is 0".to_owned());
+        }
+        let sched = &self.annotations.sched;
+        let ahead = sched.jobs_ahead.map(|jobs| format!("{jobs} jobs ahead"));
+        sched.reason_pending.clone().or(ahead).or_else(|| {
+            let queue = self.queue.as_ref().map(|queue| format!(" in queue {queue}")).unwrap_or_default();
+            (self.state == 8).then(|| format!("waiting for resources{queue}"))
+        })
+    }
+
+    /// The address of the instance that it is. None: it is none.
+    pub(super) fn instance(&self) -> Option<&str> {
+        self.annotations.user.uri.as_deref()
+    }
+
+    /// The host of each of its shells.
+    ///
+    /// # Errors
+    /// It is no list of hosts.
+    pub(super) fn hosts(&self) -> Result<Vec<String>> {
+        parse_host_list(&self.nodelist)
+            .map_err(|error| Error::invalid(format!("Flux printed the nodes '{}': {error}", self.nodelist)))
+    }
+}
+
+/// Parses jobs, one a line.
+///
+/// # Errors
+/// A line is no job.
+pub(super) fn parse_jobs(text: &str) -> Result<Vec<Job>> {
+    parse_lines(text, "a job")
+}
+
+/// What a job was submitted as. Source: RFC 14 and RFC 25 of Flux.
+#[derive(Debug, Deserialize)]
+struct Jobspec {
+    #[serde(default)]
+    tasks: Vec<Task>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Task {
+    command: Vec<String>,
+}
+
+/// Whether the processes of a job with this jobspec are brokers: `flux broker`, as `flux batch` and `flux alloc` have it, or `flux start`.
+///
+/// # Errors
+/// It is no jobspec.
+pub(super) fn starts_broker(text: &str) -> Result<bool> {
+    bounded(text)?;
+    let spec: Jobspec = serde_json::from_str(text)
+        .map_err(|error| Error::invalid(format!("Flux printed a jobspec that is none: {error}")))?;
+    let is_flux = |program: &String| program == "flux" || program.ends_with("/flux");
+    Ok(spec.tasks.iter().any(|task| match task.command.as_slice() {
+        [program, verb, ..] => is_flux(program) && matches!(verb.as_str(), "broker" | "start"),
+        _ => false,
+    }))
+}
+
+/// Something that has happened to a job.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Entry {
+    pub name: String,
+    #[serde(default)]
+    pub context: Context,
+}
+
+/// What an event of a job says; of those that matter here.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(super) struct Context {
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    #[serde(default)]
+    pub severity: u32,
+    #[serde(default)]
+    pub note: String,
+}
+
+/// Parses the events of a job, one a line.
+///
+/// # Errors
+/// A line is no event.
+pub(super) fn parse_events(text: &str) -> Result<Vec<Entry>> {
+    parse_lines(text, "an event")
+}
+
+fn parse_lines<'a, T: Deserialize<'a>>(text: &'a str, what: &str) -> Result<Vec<T>> {
+    bounded(text)?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let parse = |line: &'a str| {
+        serde_json::from_str(line)
+            .map_err(|error| Error::invalid(format!("Flux printed a line that is not {what}: {error}")))
+    };
+    lines.map(parse).collect()
+}
+
+/// Parses the host and the pid of each rank, in their order: `n1:77,n1:78,n2:40`.
+///
+/// # Errors
+/// It is no such list.
+pub(super) fn parse_processes(text: &str) -> Result<Vec<(String, Pid)>> {
+    bounded(text)?;
+    let parse = |item: &str| {
+        let (host, pid) = item.rsplit_once(':')?;
+        Some((host.to_owned(), Pid::new(pid.parse().ok()?)?))
+    };
+    let items = text.trim().split(',').map(|item| {
+        parse(item).ok_or_else(|| {
+            Error::invalid(format!("flux job hostpids printed '{item}', which is not a host with a pid"))
+        })
+    });
+    items.collect()
+}
+
+fn bounded(text: &str) -> Result<()> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::invalid(format!("Flux printed more than {MAX_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: &str) {
+        assert_eq!(parse_jobs(line).unwrap()[0].describe(), expected);
+    }
+
+    #[test]
+    fn a_job_says_what_it_waits_for() {
+        check(
+            r#"{"id": 6, "userid": 1, "state": 8, "urgency": 16}"#,
+            "job f7 is in state SCHED (waiting for resources)",
+        );
+        check(
+            r#"{"id": 6, "userid": 1, "state": 8, "urgency": 0}"#,
+            "job f7 is in state SCHED (held: its urgency is 0)",
+        );
+        check(
+            r#"{"id": 6, "userid": 1, "state": 2, "dependencies": ["after-ok=f2"]}"#,
+            "job f7 is in state DEPEND (dependencies: after-ok=f2)",
+        );
+        check(
+            r#"{"id": 6, "userid": 1, "state": 8, "annotations": {"sched": {"reason_pending": "node n1 is down"}}}"#,
+            "job f7 is in state SCHED (node n1 is down)",
+        );
+        check(r#"{"id": 6, "userid": 1, "state": 16}"#, "job f7 is in state RUN");
+    }
+
+    #[test]
+    fn what_is_no_output_of_flux() {
+        let texts = [
+            parse_jobs("x").map(drop).unwrap_err().to_string(),
+            parse_processes("n1:0").map(drop).unwrap_err().to_string(),
+            parse_processes("").map(drop).unwrap_err().to_string(),
+        ];
+        assert!(texts[0].starts_with("Flux printed a line that is not a job: "), "{texts:?}");
+        assert_eq!(texts[1], "flux job hostpids printed 'n1:0', which is not a host with a pid");
+        assert_eq!(texts[2], "flux job hostpids printed '', which is not a host with a pid");
+    }
+
+    proptest! {
+        /// Whatever a command prints: an answer or an error, no panic.
+        #[test]
+        fn any_text_is_an_answer_or_an_error(text in "(\\{|\\}|\"id\"|\"name\"|[0-9]{1,3}|[:,\\n\\[\\]]|[a-z]{1,4}){0,40}") {
+            let _ = parse_jobs(&text).is_ok() || parse_events(&text).is_ok() || parse_processes(&text).is_ok();
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What Flux's jobs can do besides launching and attaching.
+
+use std::ffi::OsString;
+
+use gantry_types::error::Failure;
+use gantry_types::launch::Wanted;
+use gantry_types::status::EndCause;
+
+use super::cause::{find_cause, parse_cause};
+use super::detect::URI;
+use super::words::parse_failure;
+use super::{submit, wanted};
+use crate::caps::batch::BatchJobs;
+use crate::caps::described::DescribedJobs;
+use crate::caps::jobs::Jobs;
+use crate::caps::launcher_output::LauncherOutput;
+use crate::error::Result;
+use crate::host::Host;
+use crate::job::{EndedApp, JobRef, Submission};
+
+/// The variable in which a process finds its job.
+pub(crate) const JOB_VARIABLES: &[&str] = &["FLUX_JOB_ID"];
+
+/// Flux's jobs: their names, their ends, batch scripts, and what `flux run` writes.
+#[derive(Debug)]
+pub(super) struct FluxJobs;
+
+impl Jobs for FluxJobs {
+    /// What runs under Flux, at whatever depth, has its instance's address.
+    fn is_inside(&self, host: &dyn Host) -> bool {
+        host.env(URI).is_some()
+    }
+
+    /// The address of an instance is that of this node's broker.
+    fn node_variables(&self) -> &'static [&'static str] {
+        &[URI, "FLUX_JOB_", "FLUX_KVS_NAMESPACE"]
+    }
+
+    fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
+        find_cause(ended, host)
+    }
+}
+
+impl BatchJobs for FluxJobs {
+    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        submit::submit(submission, host)
+    }
+
+    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+        submit::plan_cancel(job, host)
+    }
+}
+
+impl DescribedJobs for FluxJobs {
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        wanted::build_args(wanted)
+    }
+}
+
+impl LauncherOutput for FluxJobs {
+    fn explain_end(&self, command: &[String], status: &str, stderr: &str) -> Option<Failure> {
+        Some(parse_failure(command, status, stderr))
+    }
+
+    fn read_cause(&self, line: &str) -> Option<EndCause> {
+        parse_cause(line)
+    }
+}

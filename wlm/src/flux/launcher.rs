@@ -1,0 +1,137 @@
+//! `flux run`, of flux-core 0.64 and later. Source: flux-run(1), flux-shell(1), `flux run --help`.
+//!
+//! Plugins of the command line add options of their own. With an attached value they do no harm; without, `--` is needed before the program.
+
+use std::ffi::OsString;
+
+use gantry_shared::wire::hold::GANTRY_TICKET;
+
+use crate::launcher::{
+    Adjusted, Dialect, Environment, Given, Grammar, ProgramFiles, RankSide, RankVariables, Takes,
+};
+
+/// `flux run`.
+pub(crate) static FLUX_RUN: Dialect = Dialect {
+    name: "flux run",
+    file_names: &["flux"],
+    versions: &["\ncommands:", "libflux-core:"],
+    stops_ranks: false,
+    verbs: &["run"],
+    grammar: Grammar::Getopt,
+    options: &[(Takes::Nothing, NOTHING), (Takes::Attached, ATTACHED), (Takes::Value, VALUE)],
+    runs_nothing: &["help", "dry-run", "list-plugins"],
+    files: ProgramFiles::Option { names: &[], comments: &["#"] },
+    knows_marker: true,
+    forward_option: None,
+    adjust: Some(adjust),
+    ranks: &FLUX_RANKS,
+};
+
+/// The variables by which ranks are told what Flux knows and does not tell of itself.
+const TASKS_OF_NODE: &str = "GANTRY_FLUX_NTASKS";
+const NAME_OF_NODE: &str = "GANTRY_FLUX_NODE";
+
+/// What its ranks see of it.
+pub(crate) static FLUX_RANKS: RankSide = RankSide {
+    word: "flux",
+    variables: &[RankVariables {
+        outward: 4,
+        needs: &["FLUX_JOB_ID"],
+        rank: "FLUX_TASK_RANK",
+        size: &["FLUX_JOB_SIZE"],
+        local_rank: "FLUX_TASK_LOCAL_ID",
+        local_size: |variables| variables.number(TASKS_OF_NODE),
+        // Its shell serves PMI to its tasks.
+        serves: |_| true,
+    }],
+    hides: &["GANTRY_FLUX_"],
+    node_name: Some(NAME_OF_NODE),
+    // Where jobs are units of systemd, what a task leaves ends with its shell.
+    kills_leftovers: |cgroup| {
+        let is_shell = |line: &str| line.contains("/imp-shell-") || line.contains("/shell-");
+        cgroup.lines().any(|line| is_shell(line) && line.ends_with(".service"))
+    },
+};
+
+/// What a launch with held ranks needs of Flux beside the user's options, which stand before these.
+///
+/// The ticket's value is in the launcher's environment: where the user has Flux pass on other variables only, it is named. The shell fills in what stands in
+/// double braces, for each node. Source: flux-run(1), "Mustache templates".
+fn adjust(_args: &mut [OsString], given: &[&Given], _environment: &Environment) -> Adjusted {
+    let mut options: Vec<OsString> = vec![
+        format!("--env={GANTRY_TICKET}").into(),
+        format!("--env={TASKS_OF_NODE}={{{{node.ntasks}}}}").into(),
+        format!("--env={NAME_OF_NODE}={{{{node.name}}}}").into(),
+    ];
+    // It says the job's id as soon as there is one: so the job can be cancelled while it waits in the queue.
+    if !given.iter().any(|given| given.name == "verbose") {
+        options.push("--verbose".into());
+    }
+    Adjusted { options, by: &FLUX_RANKS }
+}
+
+#[rustfmt::skip]
+const NOTHING: &[&str] = &[
+    "debug-emulate", "dry-run dry", "exclusive x", "label-io l", "list-plugins", "quiet", "unbuffered u", "verbose v",
+];
+
+const ATTACHED: &[&str] = &["help"];
+
+#[rustfmt::skip]
+const VALUE: &[&str] = &[
+    "add-file", "bank B", "begin-time", "cores", "cores-per-task c", "cwd", "dependency", "env", "env-file", "env-remove",
+    "error", "flags", "gpus-per-node", "gpus-per-task g", "input", "job-name", "nodes N", "ntasks n", "output", "queue q",
+    "requires require", "rlimit", "setattr S", "setopt o", "signal", "taskmap", "tasks-per-core", "tasks-per-node",
+    "time-limit t", "urgency", "wait-event",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launcher::tests::{check, check_facts};
+
+    #[test]
+    fn programs_are_found_behind_the_options() {
+        check(&FLUX_RUN, "-n 2 a", Ok("run -n 2 | S a"));
+        check(&FLUX_RUN, "run -n 2 a -n", Ok("run -n 2 | S a -n"));
+        check(
+            &FLUX_RUN,
+            "-N2 -n4 -c 2 -g1 -xl -o cpu-affinity=off a",
+            Ok("run -N2 -n4 -c 2 -g1 -xl -o cpu-affinity=off | S a"),
+        );
+        check(
+            &FLUX_RUN,
+            "-opty --env=A=b --env -C --cwd /x a b",
+            Ok("run -opty --env=A=b --env -C --cwd /x | S a b"),
+        );
+        check(&FLUX_RUN, "-n1 -- run -v", Ok("run -n1 | -- S run -v"));
+        check(
+            &FLUX_RUN,
+            "-t 5m -q debug --output out.{{id}} a",
+            Ok("run -t 5m -q debug --output out.{{id}} | S a"),
+        );
+        check(&FLUX_RUN, "--plug=3 a", Ok("run --plug=3 | S a"));
+        let unknown =
+            "cannot tell where the program begins: option '--plug' of flux run is unknown or ambiguous";
+        check(&FLUX_RUN, "--plug 3 a", Err(unknown));
+        let nothing = "nothing to launch: '--dry-run' makes flux run print something or try only";
+        check(&FLUX_RUN, "--dry-run a", Err(nothing));
+        check(&FLUX_RUN, "run", Err("nothing to launch: no program in the arguments of flux run"));
+    }
+
+    #[test]
+    fn ranks_know_who_they_are() {
+        let own = "FLUX_JOB_ID=f7 FLUX_JOB_SIZE=4 FLUX_TASK_RANK=3 FLUX_TASK_LOCAL_ID=1 GANTRY_FLUX_NTASKS=2";
+        check_facts(own, None, Ok((3, 4, Some((1, 2)))));
+        check_facts(&format!("{own} PMI_RANK=3 PMI_SIZE=4"), Some(&FLUX_RANKS), Ok((3, 4, Some((1, 2)))));
+        check_facts(&format!("{own} PMI_RANK=3 PMI_SIZE=4"), None, Ok((3, 4, Some((1, 2)))));
+        check_facts(&format!("{own} PMI_RANK=0 PMI_SIZE=2"), None, Ok((0, 2, None)));
+    }
+
+    #[test]
+    fn units_of_jobs_end_with_all_that_is_in_them() {
+        let unit = "0::/user.slice/user-500.slice/user@500.service/app.slice/imp-shell-0-f7.service\n";
+        assert!((FLUX_RANKS.kills_leftovers)(unit));
+        assert!(!(FLUX_RANKS.kills_leftovers)("0::/user.slice/user-500.slice/session-3.scope\n"));
+    }
+}

@@ -1,0 +1,31 @@
+//! Flux. How an instance is detected, the commands to run, and what they print, all of which needs no instance; and `Flux`, which acts.
+//!
+//! gantry speaks by Flux's commands and their JSON, and links nothing of it. Facts were measured with flux-core 0.88; what the tests read are recordings of it.
+//! Sources: the manual pages of flux-run, flux-job, flux-exec, flux-uri and flux-batch.
+
+mod ask;
+mod attach;
+mod cause;
+mod command;
+mod detect;
+mod extras;
+mod job;
+mod jobs;
+mod launcher;
+mod reference;
+mod submit;
+mod waits;
+mod wanted;
+mod wlm;
+mod words;
+
+pub use extras::FluxExtras;
+pub use job::{Job, Phase};
+pub use reference::{JobId, Target};
+
+pub(crate) use jobs::JOB_VARIABLES;
+pub(crate) use launcher::{FLUX_RANKS, FLUX_RUN};
+pub(crate) use wlm::Flux;
+
+#[cfg(test)]
+mod recorded;

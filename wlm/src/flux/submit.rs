@@ -1,0 +1,104 @@
+//! Batch jobs: submitted by `flux batch`, in its own words where it refuses.
+
+use std::ffi::OsString;
+
+use gantry_types::error::{Failure, Kind};
+
+use super::ask::{PATIENCE, flux, refused};
+use super::reference::{JobId, Target};
+use crate::host::Host;
+use crate::{Error, JobRef, Result, Submission};
+
+/// Submits a job.
+///
+/// # Errors
+/// There is no flux; it refuses; the script's first launch is to be held.
+pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+    if submission.held.is_some() {
+        return Err(Error::invalid_with(
+            "gantry cannot hold the first launch of a script for Flux: it would have to stand in the place of flux itself",
+            "submit without the hold and attach, or write 'gantry launch --hold' in the script",
+        ));
+    }
+    let words: Vec<OsString> =
+        std::iter::once("batch".into()).chain(submission.args.iter().cloned()).collect();
+    let command = flux(&words, host)?;
+    let said = host.ask_in_with(&submission.cwd, &command, &submission.env, PATIENCE).map_err(|error| {
+        let message = format!("cannot run flux batch in {}: {error}", submission.cwd.display());
+        Error::Refused(Failure::new(Kind::LauncherFailed, message))
+    })?;
+    match parse_submitted(&said.stdout) {
+        Some(job) => Ok(JobRef(job.to_string())),
+        None if said.stderr.trim().is_empty() => Err(Error::invalid_with(
+            format!("flux batch printed no job: '{}'", said.stdout.trim()),
+            "leave out options with which nothing is submitted",
+        )),
+        None => Err(refused(&command, &said)),
+    }
+}
+
+/// The command that cancels a job: it prints nothing when it succeeds.
+///
+/// # Errors
+/// There is no flux; this is no job's name.
+pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+    let target: Target = job.0.parse()?;
+    // A job inside of an instance is cancelled there, whose address this process may not know when it is cancelled.
+    let mut words: Vec<OsString> = match target.instance_path() {
+        Some(path) => ["proxy".into(), path.into(), "flux".into()].to_vec(),
+        None => Vec::new(),
+    };
+    words.extend(["cancel".into(), target.job.to_string().into()]);
+    flux(&words, host)
+}
+
+/// The job's id, which `flux batch` prints alone in the last line.
+fn parse_submitted(stdout: &str) -> Option<JobId> {
+    stdout.lines().last()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HeldScript;
+    use crate::host::fake::FakeHost;
+
+    fn submission() -> Submission {
+        let args = ["-N2", "job.sh"].map(OsString::from).to_vec();
+        Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }
+    }
+
+    #[track_caller]
+    fn check(stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
+        let host = host.with_answer("/bin/flux batch -N2 job.sh", stdout, stderr);
+        match (submit(&submission(), &host), expected) {
+            (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_or_fluxs_own_words() {
+        check("ƒ5k97iNj\n", "", Ok("f5k97iNj"));
+        let words = "flux-batch: ERROR: 'x' is not a valid queue";
+        check("", words, Err(words));
+        check("{}\n", "", Err("flux batch printed no job"));
+    }
+
+    #[test]
+    fn a_script_cannot_be_held() {
+        let held = Some(HeldScript { script: "job.sh".into(), launchers: "/p".into() });
+        let error = submit(&Submission { held, ..submission() }, &FakeHost::default()).unwrap_err();
+        assert!(error.hint().is_some_and(|hint| hint.contains("gantry launch --hold")), "{error}");
+    }
+
+    #[test]
+    fn a_job_is_cancelled_where_it_is() {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
+        let plan = |job: &str| plan_cancel(&JobRef(job.to_owned()), &host).unwrap();
+        assert_eq!(plan("f7"), ["/bin/flux", "cancel", "f7"].map(OsString::from));
+        assert_eq!(plan("f7/f2"), ["/bin/flux", "proxy", "f7", "flux", "cancel", "f2"].map(OsString::from));
+    }
+}

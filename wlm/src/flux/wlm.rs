@@ -1,0 +1,221 @@
+//! Flux at the seam: what acts.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use gantry_types::launch::SendAgent;
+
+use super::attach;
+use super::command::build_name;
+use super::detect::detect;
+use super::extras::FluxExtras;
+use super::jobs::FluxJobs;
+use super::launcher::FLUX_RUN;
+use super::waits::RunWaits;
+use crate::error::{Error, Result};
+use crate::give::Giver;
+use crate::host::Host;
+use crate::job::{Adoption, AppRef, JobRef};
+use crate::launch::{AgentCommand, Brought, Launch, Plan, ProcessOwner};
+use crate::launcher::{Given, find_program, locate, plan_driven, plan_launcher, recognize};
+use crate::seam::{Capabilities, Evidence, Wlm};
+
+/// Time limit for nodes that fetch the agent, where there is no deadline for agents.
+const FETCHED_WITHIN: Duration = Duration::from_secs(120);
+
+/// Other commands of Flux that start something, and what to write instead.
+const OTHER_VERBS: [(&str, &str); 4] = [
+    ("submit", "leave out 'submit': gantry waits for the ranks, as 'flux run' does with the same options"),
+    ("bulksubmit", "leave out 'bulksubmit', and launch the jobs one by one"),
+    ("batch", "submit scripts with 'gantry submit'"),
+    ("alloc", "run 'flux alloc', and launch inside of it"),
+];
+
+/// Flux.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flux;
+
+#[async_trait]
+impl Wlm for Flux {
+    fn name(&self) -> &'static str {
+        "flux"
+    }
+
+    fn detect(&self, host: &dyn Host) -> Option<Evidence> {
+        detect(host)
+    }
+
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let name = launch.launcher.clone().unwrap_or_else(|| "flux".into());
+        let path = find_program(&name, host)?;
+        let is_flux = recognize(&path, host).is_ok_and(|it| *it.dialect == FLUX_RUN);
+        if launch.hold_method.is_by_launcher() {
+            if is_flux {
+                let hint = "leave out --hold-method: agents that 'flux run' brings hold the ranks";
+                return Err(Error::invalid_with("'flux run' holds its ranks for its own tools only", hint));
+            }
+            return plan_driven(&name, launch, host);
+        }
+        check_agent(launch)?;
+        if !is_flux {
+            return plan_launcher(&name, launch, host).map(Plan::Brought);
+        }
+        plan_run(&name, launch, host).map(Plan::Brought)
+    }
+
+    async fn adopt(
+        &self,
+        job: &JobRef,
+        _told: &[String],
+        _agent: &Path,
+        host: &dyn Host,
+    ) -> Result<Adoption> {
+        attach::adopt(&job.0, host)
+    }
+
+    async fn start_agents(
+        &self,
+        app: &AppRef,
+        agent: &AgentCommand,
+        host: &dyn Host,
+        owner: &dyn ProcessOwner,
+    ) -> Result<()> {
+        let giver = match agent.send {
+            SendAgent::Never => None,
+            SendAgent::Auto | SendAgent::Always => {
+                let addresses: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
+                Some(Giver::start(&agent.program, &addresses, app.hosts.len(), host).await?)
+            }
+        };
+        owner.start_step(attach::plan_agents(app, agent, giver.as_ref(), host)?).await?;
+        if let Some(giver) = giver {
+            giver.go_on_until(agent.deadline().unwrap_or_else(|| Instant::now() + FETCHED_WITHIN));
+        }
+        Ok(())
+    }
+}
+
+/// What Flux can do besides.
+static CAPABILITIES: Capabilities = Capabilities {
+    jobs: Some(&FluxJobs),
+    batch: Some(&FluxJobs),
+    described: Some(&FluxJobs),
+    launcher_output: Some(&FluxJobs),
+    launcher_waits: Some(&RunWaits),
+    extras: Some(&FluxExtras),
+    ..Capabilities::NONE
+};
+
+/// What a launcher that brings the agents cannot do for them.
+fn check_agent(launch: &Launch) -> Result<()> {
+    if launch.send_agent == SendAgent::Always {
+        return Err(Error::invalid_with(
+            "the agent cannot be sent to the nodes: it would be started by the launcher with the ranks",
+            "have gantry at a path that all nodes see, or attach to a job that runs: there it is sent",
+        ));
+    }
+    if launch.linger {
+        let hint = "attach to the job instead, or leave out the lingering";
+        return Err(Error::invalid_with(
+            "the job of a launch ends with its ranks, and its nodes are others' then",
+            hint,
+        ));
+    }
+    Ok(())
+}
+
+/// The user's `flux run`, with the agent in the program's place. The job has the program's name, as it would without us.
+fn plan_run(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
+    let first = launch.args.first().and_then(|word| word.to_str());
+    if let Some((verb, hint)) = OTHER_VERBS.iter().find(|(verb, _)| first == Some(verb)) {
+        return Err(Error::invalid_with(
+            format!("gantry launches by 'flux run', and not by 'flux {verb}'"),
+            *hint,
+        ));
+    }
+    let parts = locate(&FLUX_RUN, &launch.args, &host.environment())?;
+    let given: Vec<&Given> = parts.iter().flat_map(|part| &part.given).collect();
+    let first_part = parts.first().ok_or_else(|| Error::invalid("nothing to launch: no program"))?;
+    let mut args: Vec<OsString> = launch.args.clone();
+    if let Some(option) = build_name(&given, &launch.args[first_part.program]) {
+        args.insert(first_part.options.start, option);
+    }
+    plan_launcher(name, &Launch { args, ..launch.clone() }, host)
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_types::launch::HoldMethod;
+
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn host() -> FakeHost {
+        FakeHost::default()
+            .with_env("PATH", "/bin")
+            .with_file("/bin/flux", "")
+            .with_file("/bin/mpiexec.hydra", "")
+    }
+
+    fn plan(launch: Launch) -> std::result::Result<String, String> {
+        let launch = Launch { agent: "/g/agent".into(), scratch: "/s".into(), ..launch };
+        match Flux.plan(&launch, &host()) {
+            Ok(Plan::Brought(it)) => Ok(it.argv.join(" ".as_ref()).into_string().unwrap()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn args(line: &str) -> Launch {
+        Launch { args: line.split(' ').map(OsString::from).collect(), ..Launch::default() }
+    }
+
+    const OURS: &str =
+        "--env=GANTRY_TICKET --env=GANTRY_FLUX_NTASKS={{node.ntasks}} --env=GANTRY_FLUX_NODE={{node.name}}";
+    const HOLD: &str = "/g/agent hold --by flux --";
+
+    #[test]
+    fn one_flux_run_brings_ranks_and_agents() {
+        let expected = format!("flux run --job-name=app -N2 -n 4 {OURS} --verbose {HOLD} ./app -n");
+        assert_eq!(plan(args("-N2 -n 4 ./app -n")), Ok(expected.clone()));
+        assert_eq!(plan(args("run -N2 -n 4 ./app -n")), Ok(expected));
+        let own = format!("flux run --job-name=mine -v --env=-* -- {OURS} {HOLD} app");
+        let own = own.replace(&format!(" -- {OURS}"), &format!(" {OURS} --"));
+        assert_eq!(plan(args("--job-name=mine -v --env=-* -- app")), Ok(own));
+    }
+
+    #[test]
+    fn other_launchers_are_as_anywhere() {
+        let hydra = Launch { launcher: Some("mpiexec.hydra".into()), ..args("-n 2 a") };
+        assert_eq!(plan(hydra), Ok("mpiexec.hydra -n 2 /g/agent hold --by hydra -- a".to_owned()));
+    }
+
+    #[test]
+    fn what_cannot_be_planned() {
+        assert_eq!(
+            plan(args("submit -n4 a")).unwrap_err(),
+            "gantry launches by 'flux run', and not by 'flux submit'"
+        );
+        let held = Launch { hold_method: HoldMethod::Mpir, ..args("-n4 a") };
+        assert_eq!(plan(held).unwrap_err(), "'flux run' holds its ranks for its own tools only");
+        let sent = Launch { send_agent: SendAgent::Always, ..args("-n4 a") };
+        assert!(plan(sent).unwrap_err().starts_with("the agent cannot be sent"));
+        let lingers = Launch { linger: true, ..args("-n4 a") };
+        assert!(plan(lingers).unwrap_err().starts_with("the job of a launch ends with its ranks"));
+    }
+
+    #[test]
+    fn an_instance_decides_before_what_is_installed() {
+        let both = host()
+            .with_env("FLUX_URI", "local:///x")
+            .with_file("/bin/srun", "")
+            .with_file("/etc/slurm/slurm.conf", "");
+        assert_eq!(crate::choose(None, &both).unwrap().wlm.name(), "flux");
+    }
+}
