@@ -192,7 +192,7 @@ impl Up {
 /// What an agent can be told to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// A word of one of the node's flows. Not answered. Agents on the way do not decode it, so it stays the [`First`] variant.
+    /// A word of one of the node's flows. Not answered. Agents on the way do not decode it, so it stays the first variant.
     Flow {
         /// Which flow.
         flow: FlowId,
@@ -512,7 +512,7 @@ pub struct HeldProof {
 /// What happens at a node without being asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notice {
-    /// A word of one of the node's flows. Agents on the way do not decode it, so it stays the [`First`] variant.
+    /// A word of one of the node's flows. Agents on the way do not decode it, so it stays the first variant.
     Flow {
         /// Which flow.
         flow: FlowId,
