@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The exact workspace imports of each crate. A crate may import only crates above it.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("gantry-types", &[]),
     ("gantry-shared", &["gantry-types"]),
     ("gantry-stack", &["gantry-types"]),
@@ -24,9 +24,11 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("gantry-guard", &["gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-frontend", &["gantry-guard", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-debug", &["gantry-gdb", "gantry-types"]),
+    ("gantry-dap", &["gantry-debug", "gantry-gdb", "gantry-types"]),
     (
         "gantry",
         &[
+            "gantry-dap",
             "gantry-debug",
             "gantry-frontend",
             "gantry-gdb",

@@ -13,7 +13,7 @@ use gantry_backend::types::error::Failure;
 use gantry_backend::types::filter::key_ranks;
 use gantry_backend::types::rank_set::RankSet;
 use gantry_backend::{Backend, Channel, Error as BackendError, LocalRank, Rank, RankState};
-use gantry_gdb::answer::{Answer, Reply, State};
+use gantry_gdb::answer::{Answer, MAX_SAID_BYTES, Reply, State};
 use gantry_gdb::order::{Order, What};
 use gantry_gdb::tags;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,6 +21,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::desk::Desk;
+use crate::dialogue::Asks;
+use crate::gdb::Gdb;
 use crate::process::{self, Process};
 use crate::program;
 use crate::watcher::Watcher;
@@ -149,27 +151,34 @@ impl Daemon {
         match &order.what {
             What::Words { rank, from } => return self.give_words(*rank, *from),
             What::Tell { ranks: told, line } => {
-                self.tell(&ranks, told, line);
+                self.tell(&ranks, told, |gdb| gdb.tell(line));
                 self.wait(told, patience);
             }
+            What::Ask { ranks: asked, commands, room_bytes, without } => {
+                let room = usize::try_from(*room_bytes).unwrap_or(usize::MAX).min(MAX_SAID_BYTES);
+                let asks =
+                    || Asks { commands: commands.iter().cloned().collect(), room, without: without.clone() };
+                self.tell(&ranks, asked, |gdb| gdb.ask(asks()));
+                self.wait(asked, patience);
+            }
+            What::Stand { ranks: awaited } => self.wait_until_standing(awaited, patience),
             What::Leave => self.say_farewell(),
             What::Wait { ranks: awaited } => self.wait(awaited, patience),
             What::Interrupt { ranks: stopped } => {
                 self.desk.change(|gdbs| {
-                    gdbs.iter()
+                    gdbs.iter_mut()
                         .filter(|(rank, _)| stopped.contains(**rank))
                         .for_each(|(_, gdb)| gdb.interrupt());
                 });
-                self.desk.wait(patience, |gdbs| {
-                    gdbs.iter().all(|(rank, gdb)| !stopped.contains(*rank) || !gdb.dialogue.is_running())
-                });
+                self.wait_until_standing(stopped, patience);
             }
         }
         // Those that have ended by now are told as such.
         self.contribute(&self.backend.ranks()?)
     }
 
-    fn tell(&mut self, ranks: &[LocalRank], told: &RankSet, line: &str) {
+    /// Gives the gdbs of these ranks something to do. Ranks without a gdb get one first.
+    fn tell(&mut self, ranks: &[LocalRank], told: &RankSet, give: impl Fn(&mut Gdb)) {
         self.refused.clear();
         for rank in ranks.iter().filter(|rank| told.contains(rank.rank)) {
             if rank.state.is_over() {
@@ -186,7 +195,7 @@ impl Daemon {
                     continue;
                 }
             }
-            self.desk.change_one(rank.rank, |gdb| gdb.tell(line));
+            self.desk.change_one(rank.rank, &give);
         }
     }
 
@@ -207,6 +216,13 @@ impl Daemon {
     fn wait(&self, awaited: &RankSet, patience: Duration) {
         self.desk.wait(patience, |gdbs| {
             gdbs.iter().all(|(rank, gdb)| !awaited.contains(*rank) || !gdb.dialogue.is_busy())
+        });
+    }
+
+    /// Until none of these ranks goes on.
+    fn wait_until_standing(&self, awaited: &RankSet, patience: Duration) {
+        self.desk.wait(patience, |gdbs| {
+            gdbs.iter().all(|(rank, gdb)| !awaited.contains(*rank) || !gdb.dialogue.is_running())
         });
     }
 

@@ -3,15 +3,18 @@
 //! First it is set up and given the rank. A command that comes before it has the rank waits for that. A command that lets the rank go on is done when the
 //! rank stands again.
 
+use std::collections::VecDeque;
+
 use gantry_gdb::answer::{Answer, MAX_SAID_BYTES, Reply, State, Stop, cut};
-use gantry_gdb::mi::{Fields, Record, build_console};
+use gantry_gdb::mi::{Fields, Record, build_console, quote};
+use gantry_types::id::Rank;
 
 /// The longest name of a function or a file that is told.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// What every gdb is told first. It is driven by a program, so it asks nothing. The signals that hold a rank and let it go are not the rank's affair, and
 /// nor is the one that stops it for us: see [`INTERRUPT`](crate::gdb::INTERRUPT).
-const SETUP: [&str; 12] = [
+const SETUP: [&str; 13] = [
     "-gdb-set mi-async on",
     "-gdb-set confirm off",
     "-gdb-set pagination off",
@@ -24,6 +27,7 @@ const SETUP: [&str; 12] = [
     "-interpreter-exec console \"handle SIGCONT nostop noprint pass\"",
     "-interpreter-exec console \"handle SIGURG stop print nopass\"",
     "-gdb-set print thread-events off",
+    "-enable-pretty-printing",
 ];
 
 /// What gdb says whenever a program begins or goes on. `raw` shows it.
@@ -32,6 +36,9 @@ const NOISE: [&str; 3] =
 
 /// The numbers of commands: those of the setup are below that of the attaching.
 const ATTACH: u64 = 99;
+
+/// The number of the command that tells gdb which rank it has.
+const NAMING: u64 = 98;
 
 /// A command of somebody.
 #[derive(Debug)]
@@ -45,6 +52,19 @@ struct Command {
     is_answered: bool,
     /// It is done when the rank stands.
     waits_for_stop: bool,
+    /// It asks gdb's machine interface.
+    asks: Option<Asks>,
+}
+
+/// What is asked of gdb's machine interface.
+#[derive(Debug)]
+pub(crate) struct Asks {
+    /// Commands that gdb has not got yet.
+    pub(crate) commands: VecDeque<String>,
+    /// How many bytes the answer may have yet.
+    pub(crate) room: usize,
+    /// Names of values that are left out.
+    pub(crate) without: Vec<String>,
 }
 
 /// How far it is.
@@ -71,18 +91,27 @@ pub(crate) struct Dialogue {
     state: State,
     token: u64,
     current: Option<Command>,
-    queued: Option<(u64, String)>,
+    queued: Option<String>,
+    /// The last command, as gdb got it.
+    last: String,
+    /// The one that has let the rank go on.
+    going: String,
+    /// The rank was sent our signal, and has not stood because of it yet.
+    is_signalled: bool,
+    /// It is to stand because of that. Else it has stood for another reason meanwhile.
+    is_wanted: bool,
     /// What is to be written to gdb.
     pub(crate) output: Vec<u8>,
 }
 
 impl Dialogue {
-    /// Begins with a rank of that process.
-    pub(crate) fn begin(pid: i32, alone: State) -> Self {
+    /// Begins with a rank of that process. gdb knows its number as `$rank`.
+    pub(crate) fn begin(rank: Rank, pid: i32, alone: State) -> Self {
         let mut output = Vec::new();
         for (number, command) in (1..).zip(SETUP) {
             output.extend_from_slice(format!("{number}{command}\n").as_bytes());
         }
+        output.extend_from_slice(format!("{NAMING}-gdb-set var $rank = {rank}\n").as_bytes());
         output.extend_from_slice(format!("{ATTACH}-target-attach {pid}\n").as_bytes());
         Self {
             phase: Phase::Attaching,
@@ -95,6 +124,10 @@ impl Dialogue {
             token: ATTACH,
             current: None,
             queued: None,
+            last: String::new(),
+            going: String::new(),
+            is_signalled: false,
+            is_wanted: false,
             output,
         }
     }
@@ -110,13 +143,47 @@ impl Dialogue {
                 self.fail("the rank runs", Some("interrupt it first, or wait until it stands"));
             }
             _ if was_busy => self.fail("gdb is not done with the command before", Some("wait for it")),
-            (Phase::Attaching, _) => self.queued = Some((self.token, line.to_owned())),
-            (Phase::Ready, _) => self.write(self.token, line),
+            _ => self.write(build_console(line)),
         }
     }
 
-    fn write(&mut self, token: u64, line: &str) {
-        self.output.extend_from_slice(build_console(token, line).as_bytes());
+    /// Asks gdb's machine interface. What is not answered yet of the command before has no answer any more.
+    pub(crate) fn ask(&mut self, asks: Asks) {
+        self.current = Some(Command { asks: Some(asks), ..Command::new(self.token) });
+        match self.phase {
+            Phase::Over => self.fail("gdb has ended", None),
+            _ => self.ask_next(),
+        }
+    }
+
+    /// The next command of what is asked, if there is one.
+    fn ask_next(&mut self) {
+        self.token += 1;
+        let token = self.token;
+        let Some(command) = &mut self.current else { return };
+        command.token = token;
+        match command.asks.as_mut().and_then(|asks| asks.commands.pop_front()) {
+            Some(line) => self.write(line),
+            None => command.is_answered = true,
+        }
+    }
+
+    /// Gives gdb a command, as soon as it has the rank.
+    fn write(&mut self, line: String) {
+        match self.phase {
+            Phase::Attaching => self.queued = Some(line),
+            _ => {
+                // A newline would be a second command.
+                let line = line.replace('\n', " ");
+                self.output.extend_from_slice(format!("{}{line}\n", self.token).as_bytes());
+                self.last = line;
+            }
+        }
+    }
+
+    /// The rank was sent the signal that stops it for us.
+    pub(crate) fn note_signal(&mut self) {
+        (self.is_signalled, self.is_wanted) = (true, true);
     }
 
     fn fail(&mut self, error: &str, hint: Option<&str>) {
@@ -188,7 +255,8 @@ impl Dialogue {
     }
 
     fn hear(&mut self, text: &str) {
-        if self.phase != Phase::Ready || NOISE.iter().any(|noise| text.starts_with(noise)) {
+        let is_asked = self.current.as_ref().is_some_and(|command| command.asks.is_some());
+        if is_asked || self.phase != Phase::Ready || NOISE.iter().any(|noise| text.starts_with(noise)) {
             return;
         }
         if let Some(command) = &mut self.current {
@@ -221,8 +289,8 @@ impl Dialogue {
     fn advance(&mut self) {
         if self.phase == Phase::Attaching && self.has_answered && self.has_stood {
             self.phase = Phase::Ready;
-            if let Some((token, line)) = self.queued.take() {
-                self.write(token, &line);
+            if let Some(line) = self.queued.take() {
+                self.write(line);
             }
         }
     }
@@ -231,21 +299,53 @@ impl Dialogue {
         let Some(command) = self.current.as_mut().filter(|command| Some(command.token) == token) else {
             return;
         };
+        if command.asks.is_some() {
+            return self.take_asked(class, results);
+        }
         command.is_answered = true;
         match class {
-            "running" => command.waits_for_stop = true,
+            "running" => {
+                command.waits_for_stop = true;
+                self.going.clone_from(&self.last);
+            }
             "error" => command.error = Some(results.text("msg").unwrap_or_default().to_owned()),
             _ => {}
         }
     }
 
+    fn take_asked(&mut self, class: &str, results: &Fields) {
+        if let Some(command) = &mut self.current {
+            command.add_line(class, results);
+        }
+        if class == "running" {
+            self.going.clone_from(&self.last);
+            self.go_on();
+        }
+        self.ask_next();
+    }
+
+    fn go_on(&mut self) {
+        self.state = State::Running;
+        // It does not come back to where it was held.
+        self.alone = State::Free;
+        self.has_gone_on = true;
+    }
+
+    /// Whether the rank stands because of a signal of ours that came too late: it has stood for another reason since.
+    fn is_stale(&mut self, results: &Fields) -> bool {
+        let by_signal = results.text("signal-name") == Some("SIGURG");
+        let was_wanted = std::mem::take(&mut self.is_wanted);
+        let was_signalled = self.is_signalled;
+        self.is_signalled &= !by_signal;
+        by_signal && was_signalled && !was_wanted
+    }
+
     fn take_exec(&mut self, class: &str, results: &Fields) {
         match class {
-            "running" if self.phase == Phase::Ready => {
-                self.state = State::Running;
-                // It does not come back to where it was held.
-                self.alone = State::Free;
-                self.has_gone_on = true;
+            "running" if self.phase == Phase::Ready => self.go_on(),
+            "stopped" if self.is_stale(results) => {
+                let again = self.going.clone();
+                self.output.extend_from_slice(format!("{again}\n").as_bytes());
             }
             "stopped" => {
                 self.state = parse_stop(results);
@@ -270,7 +370,22 @@ impl Command {
             hint: None,
             is_answered: false,
             waits_for_stop: false,
+            asks: None,
         }
+    }
+
+    /// A line of the answer of gdb's machine interface.
+    fn add_line(&mut self, class: &str, results: &Fields) {
+        let Some(asks) = &mut self.asks else { return };
+        let mut results = results.clone();
+        results.leave_out(&asks.without);
+        let comma = if results.0.is_empty() { "" } else { "," };
+        let mut line = format!("^{class}{comma}{results}\n");
+        if line.len() > asks.room {
+            line = format!("^error,msg={}\n", quote("the answer is too long"));
+        }
+        asks.room = asks.room.saturating_sub(line.len());
+        self.said.push_str(&line);
     }
 
     fn is_done(&self) -> bool {
@@ -312,6 +427,7 @@ fn parse_stop(results: &Fields) -> State {
         function: name(function),
         file: name(file),
         line: text("line").and_then(|line| line.parse().ok()).unwrap_or_default(),
+        breakpoint: results.text("bkptno").and_then(|number| number.parse().ok()).unwrap_or_default(),
     })
 }
 
@@ -331,7 +447,7 @@ mod tests {
 
     /// One that has its rank, as gdb 13.1 says it.
     fn ready(alone: State) -> Dialogue {
-        let mut dialogue = Dialogue::begin(7, alone);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, alone);
         assert!(written(&mut dialogue).ends_with("99-target-attach 7\n"));
         hear(&mut dialogue, &["1^done", "(gdb)", "99^done", "~\"_start ()\\n\""]);
         assert_eq!(dialogue.answer().state, State::Coming);
@@ -345,7 +461,7 @@ mod tests {
 
     #[test]
     fn a_command_waits_until_gdb_has_the_rank() {
-        let mut dialogue = Dialogue::begin(7, State::Free);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free);
         dialogue.tell("bt");
         assert!(!written(&mut dialogue).contains("bt") && dialogue.is_busy());
         hear(
@@ -382,6 +498,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_of_the_machine_interface_has_a_line_for_each_command() {
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free);
+        let ask = |dialogue: &mut Dialogue, commands: &[&str], room| {
+            let commands = commands.iter().map(|it| (*it).to_owned()).collect();
+            dialogue.ask(Asks { commands, room, without: vec!["addr".to_owned()] });
+        };
+        ask(&mut dialogue, &["-stack-list-frames", "-break-insert x\n-gdb-exit", "-exec-continue"], 200);
+        assert!(written(&mut dialogue).contains("98-gdb-set var $rank = 3\n") && dialogue.is_busy());
+        hear(&mut dialogue, &["99^done", "*stopped,frame={func=\"f\"}"]);
+        assert_eq!(written(&mut dialogue), "100-stack-list-frames\n");
+        hear(&mut dialogue, &["~\"noise\"", "100^done,stack=[frame={addr=\"0x1\",func=\"f\"}]"]);
+        assert_eq!(written(&mut dialogue), "101-break-insert x -gdb-exit\n");
+        hear(&mut dialogue, &["101^error,msg=\"no\""]);
+        assert_eq!((written(&mut dialogue).as_str(), dialogue.is_busy()), ("102-exec-continue\n", true));
+        hear(&mut dialogue, &["102^running"]);
+        // It does not wait for what goes on.
+        assert!(!dialogue.is_busy() && dialogue.is_running() && dialogue.has_gone_on());
+        let lines = "^done,stack=[frame={func=\"f\"}]\n^error,msg=\"no\"\n^running\n";
+        assert_eq!(said(&dialogue), Some((lines.to_owned(), None)));
+        // A rank that runs can be asked, too; gdb says what it cannot do.
+        ask(&mut dialogue, &["-break-list"], 30);
+        assert_eq!(written(&mut dialogue), "103-break-list\n");
+        hear(&mut dialogue, &[&format!("103^done,x=\"{}\"", "x".repeat(100))]);
+        assert_eq!(said(&dialogue).unwrap().0, "^error,msg=\"the answer is too long\"\n");
+        assert!(dialogue.is_running());
+    }
+
+    #[test]
+    fn a_signal_of_ours_that_comes_too_late_stops_nothing() {
+        let mut dialogue = ready(State::Free);
+        dialogue.tell("next");
+        hear(&mut dialogue, &["100^running", "*running,thread-id=\"all\""]);
+        dialogue.note_signal();
+        hear(&mut dialogue, &["*stopped,reason=\"end-stepping-range\",frame={func=\"f\"}"]);
+        dialogue.tell("continue");
+        drop(written(&mut dialogue));
+        hear(&mut dialogue, &["101^running", "*running,thread-id=\"all\""]);
+        let urgent = "*stopped,reason=\"signal-received\",signal-name=\"SIGURG\",frame={func=\"f\"}";
+        hear(&mut dialogue, &[urgent]);
+        assert_eq!(written(&mut dialogue), "-interpreter-exec console \"continue\"\n");
+        assert!(dialogue.is_running());
+        // One that was not ours does.
+        hear(&mut dialogue, &[urgent]);
+        assert!(!dialogue.is_running());
+    }
+
+    #[test]
     fn who_is_interrupted_is_not_said_to_have_got_a_signal() {
         let mut dialogue = ready(State::Free);
         let mut stop = |line: &str| {
@@ -401,7 +564,7 @@ mod tests {
 
     #[test]
     fn errors_have_their_cause() {
-        let mut dialogue = Dialogue::begin(7, State::Held);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Held);
         dialogue.tell("bt");
         hear(&mut dialogue, &["99^error,msg=\"ptrace: Operation not permitted.\""]);
         let reply = dialogue.answer().reply.unwrap();

@@ -5,10 +5,11 @@ use std::process::ChildStdin;
 
 use gantry_gdb::answer::State;
 use gantry_gdb::mi::Parser;
+use gantry_types::id::Rank;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::dialogue::Dialogue;
+use crate::dialogue::{Asks, Dialogue};
 use crate::words::Words;
 
 /// The signal by which a rank is stopped. Who has no debugger any more by then ignores it: it is the default of that signal. So a rank that is let go at
@@ -30,8 +31,8 @@ pub(crate) struct Gdb {
 
 impl Gdb {
     /// One that reads from there, for a rank of that process. `is_held`: the process was stopped when it came here.
-    pub(crate) fn new(pid: i32, alone: State, is_held: bool, input: Option<ChildStdin>) -> Self {
-        let dialogue = Dialogue::begin(pid, alone);
+    pub(crate) fn new(rank: Rank, pid: i32, alone: State, is_held: bool, input: Option<ChildStdin>) -> Self {
+        let dialogue = Dialogue::begin(rank, pid, alone);
         let mut gdb =
             Self { dialogue, words: Words::default(), parser: Parser::default(), input, pid, is_held };
         gdb.write();
@@ -57,6 +58,12 @@ impl Gdb {
         self.write();
     }
 
+    /// Asks gdb's machine interface.
+    pub(crate) fn ask(&mut self, asks: Asks) {
+        self.dialogue.ask(asks);
+        self.write();
+    }
+
     fn write(&mut self) {
         let output = std::mem::take(&mut self.dialogue.output);
         if let (Some(input), false) = (&mut self.input, output.is_empty()) {
@@ -67,8 +74,9 @@ impl Gdb {
     }
 
     /// Stops the rank, if it goes on.
-    pub(crate) fn interrupt(&self) {
+    pub(crate) fn interrupt(&mut self) {
         if self.dialogue.is_running() {
+            self.dialogue.note_signal();
             // It may have ended.
             kill(Pid::from_raw(self.pid), INTERRUPT).unwrap_or_default();
         }

@@ -61,7 +61,7 @@ pub(crate) fn start(
     }
     let input = child.stdin.take();
     let (output, errors) = (child.stdout.take(), child.stderr.take());
-    desk.change(|gdbs| gdbs.insert(rank, Gdb::new(pid, alone, is_stopped(pid), input)));
+    desk.change(|gdbs| gdbs.insert(rank, Gdb::new(rank, pid, alone, is_stopped(pid), input)));
     let desk = Arc::clone(desk);
     let reader = std::thread::Builder::new().name("gdb".to_owned()).spawn(move || {
         let errors = errors.map(|errors| {

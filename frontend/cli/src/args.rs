@@ -1,5 +1,6 @@
 //! The commands and options of the command line.
 
+mod dap;
 mod gdb;
 mod groups;
 mod marker;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use gantry_types::launch::{HostsPolicy, SendAgent};
 
+pub(crate) use self::dap::Dap;
 pub(crate) use self::gdb::Gdb;
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
 pub(crate) use self::mpir::Mpir;
@@ -59,6 +61,7 @@ pub(crate) enum Command {
     Attach(Attach),
     Submit(Submit),
     Gdb(Box<Gdb>),
+    Dap(Dap),
     Why(Box<Why>),
     Stack(Box<Stack>),
     Top(Box<Top>),
@@ -191,7 +194,7 @@ pub(crate) struct Attach {
 }
 
 /// Hosts that cannot be reached, or do not have gantry.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Hosts {
     /// Whether gantry's agent is sent to the nodes: 'auto' sends it to nodes that lack it, 'always' to all, 'never' to none. Without a value: always.
     /// Default: GANTRY_SEND_AGENT, else auto. Over ssh, hosts that need it get it in any case.

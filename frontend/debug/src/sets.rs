@@ -129,6 +129,12 @@ impl Sets {
         })
     }
 
+    /// How ranks stand, as far as it is known.
+    #[must_use]
+    pub fn states(&self) -> &[(State, RankSet)] {
+        &self.states
+    }
+
     /// The ranks whose state is such a one.
     pub(crate) fn of_states(&self, is_meant: impl Fn(&State) -> bool) -> RankSet {
         let meant = self.states.iter().filter(|(state, _)| is_meant(state));

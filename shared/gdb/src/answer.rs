@@ -47,6 +47,8 @@ pub struct Stop {
     pub file: String,
     /// Its line; 0 where gdb knows none.
     pub line: u32,
+    /// The number of the breakpoint that it has hit; 0: none.
+    pub breakpoint: u32,
 }
 
 impl fmt::Display for Stop {
@@ -64,7 +66,7 @@ impl fmt::Display for Stop {
 /// What a gdb has said to one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Reply {
-    /// Its words, lines and all.
+    /// Its words, lines and all. Of [`What::Ask`](crate::order::What::Ask): a line for each command.
     pub said: String,
     /// Why it could not do it.
     pub error: Option<String>,
@@ -131,6 +133,7 @@ mod tests {
             function: "main".to_owned(),
             file: "/a/b.c".to_owned(),
             line: 7,
+            breakpoint: 2,
         };
         assert_eq!(stop.to_string(), "main at b.c:7 (breakpoint-hit)");
         let reply = Reply { said: "x\n".to_owned(), error: Some("no".to_owned()), hint: None };

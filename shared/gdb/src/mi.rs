@@ -3,6 +3,8 @@
 //! It is fed bytes and gives records. A line has a bound, and so has the depth of its values: what gdb prints comes from programs that anybody may have
 //! made. Source: "GDB/MI Output Syntax" in gdb's manual.
 
+use std::fmt;
+
 /// The longest line that is read. The rest of a longer one is dropped.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
@@ -86,6 +88,70 @@ impl Fields {
             _ => None,
         }
     }
+}
+
+impl Fields {
+    /// The values of that name, with their own names.
+    #[must_use]
+    pub fn list(&self, name: &str) -> &[(String, Value)] {
+        match self.get(name) {
+            Some(Value::List(fields)) => &fields.0,
+            _ => &[],
+        }
+    }
+
+    /// Leaves out values of these names, at any depth.
+    pub fn leave_out(&mut self, names: &[String]) {
+        self.0.retain(|(name, _)| !names.contains(name));
+        for (_, value) in &mut self.0 {
+            match value {
+                Value::Tuple(fields) | Value::List(fields) => fields.leave_out(names),
+                Value::Text(_) => {}
+            }
+        }
+    }
+}
+
+impl fmt::Display for Fields {
+    /// As gdb writes them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            let equals = if name.is_empty() { "" } else { "=" };
+            write!(f, "{comma}{name}{equals}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Value {
+    /// As gdb writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(&quote(text)),
+            Self::Tuple(fields) => write!(f, "{{{fields}}}"),
+            Self::List(fields) => write!(f, "[{fields}]"),
+        }
+    }
+}
+
+/// A text as an argument of a command, quotes and all.
+#[must_use]
+pub fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for sign in text.chars() {
+        match sign {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\0'..='\u{1f}' | '\u{7f}' => quoted.push_str(&format!("\\{:03o}", u32::from(sign))),
+            sign => quoted.push(sign),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// Makes records of bytes.
@@ -251,20 +317,8 @@ impl Cursor<'_> {
 
 /// A command of the console as gdb's machine interface takes it.
 #[must_use]
-pub fn build_console(token: u64, line: &str) -> String {
-    let mut quoted = String::with_capacity(line.len() + 2);
-    for sign in line.chars() {
-        match sign {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            // Nothing else that a line can have means anything to gdb.
-            sign if sign.is_control() => quoted.push(' '),
-            sign => quoted.push(sign),
-        }
-    }
-    format!("{token}-interpreter-exec console \"{quoted}\"\n")
+pub fn build_console(line: &str) -> String {
+    format!("-interpreter-exec console {}", quote(line))
 }
 
 #[cfg(test)]
@@ -339,6 +393,16 @@ mod tests {
     }
 
     #[test]
+    fn values_are_written_as_they_were_read() {
+        let line = "^done,a=\"x\\n\\\"\",b=[\"1\",{c=\"2\",d=[]}],e={f=\"\\033\"}";
+        let Record::Done { class, mut results, .. } = one(line) else { panic!("not an answer") };
+        assert_eq!(format!("^{class},{results}"), line);
+        results.leave_out(&["c".to_owned(), "a".to_owned()]);
+        assert_eq!(results.to_string(), "b=[\"1\",{d=[]}],e={f=\"\\033\"}");
+        assert_eq!((results.list("b").len(), results.list("e").len(), results.list("x").len()), (2, 0, 0));
+    }
+
+    #[test]
     fn lines_come_in_pieces() {
         let mut parser = Parser::default();
         let mut records = Vec::new();
@@ -351,8 +415,8 @@ mod tests {
 
     #[test]
     fn a_command_is_one_line_whatever_it_has() {
-        assert_eq!(build_console(3, "p \"a\\n\""), "3-interpreter-exec console \"p \\\"a\\\\n\\\"\"\n");
-        assert_eq!(build_console(1, "a\r\x07b\nc").matches('\n').count(), 1);
+        assert_eq!(build_console("p \"a\\n\""), "-interpreter-exec console \"p \\\"a\\\\n\\\"\"");
+        assert!(!build_console("a\r\x07b\nc").contains(char::is_control));
     }
 
     proptest! {
@@ -364,9 +428,9 @@ mod tests {
         }
 
         #[test]
-        fn text_arrives_as_it_was_written(said in "\\PC{0,40}") {
-            let line = build_console(1, &said);
-            let quoted = line.trim_end().split_once(' ').and_then(|(_, rest)| rest.split_once(' ')).unwrap().1;
+        fn quoted_text_is_one_line_that_means_the_same(said in ".{0,40}") {
+            let quoted = quote(&said);
+            prop_assert!(!quoted.contains('\n'));
             prop_assert_eq!(parse_line(format!("~{quoted}").as_bytes()), Record::Console(said));
         }
     }

@@ -30,6 +30,23 @@ pub enum What {
         /// The command, as somebody types it.
         line: String,
     },
+    /// Each of these ranks gets commands of gdb's machine interface, one after the other, whether it stands or runs. A rank without a gdb gets one first.
+    /// What they are told does not wait for a rank that they let go on.
+    Ask {
+        /// Who.
+        ranks: RankSet,
+        /// The commands, without numbers. Each has a line of the answer: `^done,...` or `^error,...`.
+        commands: Vec<String>,
+        /// The most bytes of a rank's answer. A command whose line has no room has failed.
+        room_bytes: u32,
+        /// Names of values that are left out, such as `addr`: ranks that differ in those alone have the same answer.
+        without: Vec<String>,
+    },
+    /// Wait until none of these ranks goes on.
+    Stand {
+        /// Who.
+        ranks: RankSet,
+    },
     /// Wait until these ranks have done what they were told.
     Wait {
         /// Who.
@@ -82,6 +99,13 @@ mod tests {
         for what in [
             What::Tell { ranks: ranks.clone(), line: "print x".to_owned() },
             What::Wait { ranks: ranks.clone() },
+            What::Stand { ranks: ranks.clone() },
+            What::Ask {
+                ranks: ranks.clone(),
+                commands: vec!["-thread-info".to_owned()],
+                room_bytes: 1000,
+                without: vec!["addr".to_owned()],
+            },
             What::Interrupt { ranks },
             What::Words { rank: Rank(7), from: 1 << 40 },
             What::Leave,

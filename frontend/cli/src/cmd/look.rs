@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use gantry_frontend::control::{Client, Registry};
-use gantry_frontend::event::RankInfo;
+use gantry_frontend::event::{Exit, RankInfo};
 use gantry_frontend::info::AppInfo;
 use gantry_frontend::{App, AppHandle, Config, Frontend};
 use gantry_stack::DAEMON;
@@ -103,11 +103,15 @@ impl Hand {
 
     /// Waits until all ranks have ended. Fails when the owning tool disappears before.
     pub(super) async fn end(self) -> Result<(), Fault> {
+        self.exit().await.map(drop)
+    }
+
+    /// The same, and how they have ended.
+    pub(super) async fn exit(self) -> Result<Exit, Fault> {
         match &self.handle {
-            Some(handle) => drop(handle.wait().await?),
-            None => drop(self.client().await?.wait().await?),
+            Some(handle) => Ok(handle.wait().await?),
+            None => Ok(self.client().await?.wait().await?),
         }
-        Ok(())
     }
 }
 

@@ -7,9 +7,11 @@ mod coalloc;
 mod common;
 mod completions;
 mod daemon;
+mod dap;
 mod deps;
 mod doctor;
 mod gdb;
+mod gdbs;
 mod input;
 mod interrupts;
 mod kill;
@@ -80,6 +82,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Daemon(args) => block_on(daemon::run(args, json)),
         Command::Coalloc(args) => block_on(coalloc::run(args, json)),
         Command::Gdb(args) => block_on(gdb::run(*args, json)),
+        Command::Dap(args) => block_on(dap::run(args)),
         Command::Why(args) => block_on(why::run(*args, json)),
         Command::Top(args) => block_on(top::run(*args, json)),
         Command::Mpir(args) => mpir::run(*args, json),

@@ -12,7 +12,7 @@ const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Buffers lines that have no end yet.
 #[derive(Debug, Default)]
-pub(super) struct Labels {
+pub(crate) struct Labels {
     open: BTreeMap<Source, Vec<u8>>,
 }
 
@@ -27,7 +27,7 @@ struct Source {
 
 impl Labels {
     /// Takes output in. Returns the complete lines with labels.
-    pub(super) fn push(&mut self, output: &Output) -> Vec<u8> {
+    pub(crate) fn push(&mut self, output: &Output) -> Vec<u8> {
         let source = Source {
             stream: output.stream,
             rank: output.rank,
@@ -60,7 +60,7 @@ impl Labels {
     }
 
     /// The rest of standard output and of standard error.
-    pub(super) fn finish(&mut self) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn finish(&mut self) -> (Vec<u8>, Vec<u8>) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         for (source, open) in std::mem::take(&mut self.open) {
             let to = if source.stream == Stream::Stdout { &mut out } else { &mut err };

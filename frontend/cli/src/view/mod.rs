@@ -6,7 +6,7 @@
 mod bar;
 mod block;
 pub(crate) mod groups;
-mod label;
+pub(crate) mod label;
 mod page;
 mod screen;
 mod status;

@@ -10,19 +10,19 @@ use gantry_debug::round::Round;
 use gantry_debug::session::Session;
 use gantry_debug::statistic::value_of;
 use gantry_frontend::info::AppState;
-use gantry_gdb::answer::{Answer, State, Words};
-use gantry_gdb::order::{MAX_LINE_BYTES, Order, What};
-use gantry_gdb::tags;
+use gantry_gdb::answer::{Answer, State};
+use gantry_gdb::order::{MAX_LINE_BYTES, What};
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
+use super::super::gdbs::{Gdbs, Said};
 use super::super::interrupts::{Interrupt, Interrupts};
 use super::super::look::Hand;
 use super::super::say;
 use super::show;
 use crate::args::Gdb;
 use crate::exit::Fault;
-use crate::stack::daemons::{Daemons, Missing};
+use crate::stack::daemons::Daemons;
 use crate::view::{self, Page};
 
 /// How long daemons wait for their ranks before they tell how far those are. They answer at once when all are done.
@@ -49,29 +49,22 @@ pub(super) enum Done {
 /// The ranks, by what is typed.
 pub(super) struct Debugger {
     hand: Hand,
-    daemons: Daemons,
+    gdbs: Gdbs,
     session: Session,
-    number: u64,
-    timeout: Duration,
     patience: Duration,
     json: bool,
     is_released: bool,
-    /// Nodes that have not answered, as they were told.
-    missing: Missing,
 }
 
 impl Debugger {
     pub(super) fn new(hand: Hand, daemons: Daemons, ranks: RankSet, args: &Gdb, json: bool) -> Self {
         Self {
             hand,
-            daemons,
+            gdbs: Gdbs::new(daemons, args.timeout),
             session: Session::new(ranks),
-            number: 0,
-            timeout: args.timeout,
             patience: args.patience,
             json,
             is_released: false,
-            missing: Missing::new(),
         }
     }
 
@@ -112,24 +105,10 @@ impl Debugger {
 
     /// Gives an order, and takes what all daemons say.
     async fn order(&mut self, what: What, patience: Duration) -> Result<Vec<(Answer, RankSet)>, Fault> {
-        self.tell(what, patience).await?;
-        let timeout = self.timeout + patience;
-        let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
-        if missing != self.missing {
-            for (host, why) in &missing {
-                self.complain(&format!("no answer from {host}: {why}"))?;
-            }
-            self.missing = missing;
-        }
+        let Said { answers, news } = self.gdbs.order(what, patience).await?;
+        news.iter().try_for_each(|why| self.complain(why))?;
         self.session.take(&answers);
         Ok(answers)
-    }
-
-    async fn tell(&mut self, what: What, patience: Duration) -> Result<(), Fault> {
-        self.number += 1;
-        let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-        let order = Order { number: self.number, patience_ms, what };
-        self.daemons.tell(tags::ORDER, &order.encode(), self.timeout).await
     }
 
     /// Carries out a line.
@@ -310,9 +289,7 @@ impl Debugger {
         let (mut from, mut all) = (0, Vec::new());
         let mut forgotten = None;
         loop {
-            self.tell(What::Words { rank, from }, Duration::ZERO).await?;
-            let (pieces, _) = self.daemons.ask_by_bytes(tags::ANSWER, Words::decode, self.timeout).await?;
-            let Some((piece, _)) = pieces.into_iter().next() else {
+            let Some(piece) = self.gdbs.words(rank, from).await? else {
                 return Ok(Done::Refused(format!("rank {rank} has no gdb: give it a command first")));
             };
             forgotten = forgotten.or(Some(piece.from));

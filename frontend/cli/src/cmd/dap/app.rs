@@ -1,0 +1,198 @@
+//! The app that is debugged: how it comes, what its daemons are told, and how it is left.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_dap::adapter::{Input, Start, Started};
+use gantry_dap::args::{Attach, Common, Launch};
+use gantry_frontend::event::Exit;
+use gantry_frontend::info::AppState;
+use gantry_frontend::{Config, Frontend, LaunchRequest, OutputTo};
+use gantry_gdb::DAEMON;
+use gantry_gdb::order::What;
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
+use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
+
+use super::super::END;
+use super::super::gdbs::{Gdbs, Said};
+use super::super::look::{Hand, Owner};
+use super::lines::pass_on;
+use crate::args::Hosts;
+use crate::exit::Fault;
+
+/// How long the start, and each answer of the nodes, may take, where nothing is configured.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long gdbs may take to let go of their ranks.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// The app.
+pub(super) struct Debugged {
+    owner: Owner,
+    hand: Hand,
+    orders: Sender<(What, Duration)>,
+    left: Receiver<()>,
+    timeout: Duration,
+}
+
+/// What a start gives.
+pub(super) struct Begun {
+    pub(super) debugged: Debugged,
+    pub(super) started: Started,
+}
+
+/// Launches or attaches, and gets daemons beside the ranks.
+pub(super) async fn begin(
+    start: Start,
+    hosts: Hosts,
+    inputs: Sender<Input>,
+    news: UnboundedSender<Input>,
+) -> Result<Begun, Fault> {
+    let common = match &start {
+        Start::Launch(Launch { common, .. }) | Start::Attach(Attach { common, .. }) => common.clone(),
+    };
+    let timeout = common.timeout.map_or(TIMEOUT, Duration::from_secs);
+    let owner = match start {
+        Start::Launch(launch) => {
+            let request = build_request(launch)?;
+            Owner::Own(frontend(&common, &hosts, Vec::new()).launch(request, timeout).await?)
+        }
+        Start::Attach(attach) => {
+            let reach_args = attach.reach_args.into_iter().map(OsString::from).collect();
+            let target = attach.target.map(|target| target.to_string()).unwrap_or_default();
+            Owner::reach(&frontend(&common, &hosts, reach_args), &target, timeout).await?
+        }
+    };
+    if let Owner::Own(app) = &owner
+        && let Some(output) = app.take_output()
+    {
+        tokio::spawn(pass_on(output, inputs));
+    }
+    let hand = owner.hand(timeout);
+    let info = hand.info().await?;
+    let ranks: RankSet = info.ranks.iter().map(|rank| rank.rank).collect();
+    let gdb = common.gdb.unwrap_or_else(|| "gdb".to_owned());
+    let daemons = owner.start_daemons(DAEMON, gdb.into(), timeout).await?;
+    let mut gdbs = Gdbs::new(daemons, timeout);
+    let said = gdbs.order(What::Wait { ranks: RankSet::new() }, Duration::ZERO).await?;
+    let answers = said.answers;
+    said.news.into_iter().for_each(|note| news.send(Input::Note(note)).unwrap_or_default());
+    let program = info.ranks.first().map(|rank| rank.exe.clone()).unwrap_or_default();
+    let (orders, waiting) = mpsc::channel(4);
+    let (leave, left) = mpsc::channel(1);
+    tokio::spawn(obey(gdbs, waiting, news.clone(), leave));
+    tokio::spawn(tell_end(hand.clone(), news));
+    let debugged = Debugged { owner, hand, orders, left, timeout };
+    Ok(Begun { debugged, started: Started { ranks, answers, program } })
+}
+
+fn frontend(common: &Common, hosts: &Hosts, reach_args: Vec<OsString>) -> Frontend {
+    let (hosts_policy, send_agent) = (hosts.hosts_policy, hosts.send_agent);
+    Frontend::new(Config {
+        wlm: common.wlm.clone(),
+        hosts_policy,
+        send_agent,
+        reach_args,
+        ..Config::default()
+    })
+}
+
+fn build_request(launch: Launch) -> Result<LaunchRequest, Fault> {
+    let words = launch.launcher_args.into_iter().chain(launch.program).chain(launch.args);
+    let mut request = LaunchRequest::new(words).hold(true).output(OutputTo::Stream);
+    if let Some(launcher) = launch.launcher {
+        request = request.launcher(launcher);
+    }
+    if let Some(cwd) = launch.cwd {
+        request = request.cwd(PathBuf::from(cwd));
+    }
+    for (name, value) in &launch.env {
+        request = request.env_string(format!("{name}={value}"))?;
+    }
+    Ok(request)
+}
+
+/// Gives daemons orders, one after the other.
+async fn obey(
+    mut gdbs: Gdbs,
+    mut orders: Receiver<(What, Duration)>,
+    inputs: UnboundedSender<Input>,
+    leave: Sender<()>,
+) {
+    while let Some((what, patience)) = orders.recv().await {
+        if what == What::Leave {
+            // One that does not answer is ended with its session.
+            drop(gdbs.order(what, patience).await);
+            leave.send(()).await.unwrap_or_default();
+            continue;
+        }
+        let answered = match gdbs.order(what, patience).await {
+            Ok(Said { answers, news }) => {
+                news.into_iter().for_each(|note| inputs.send(Input::Note(note)).unwrap_or_default());
+                Ok(answers)
+            }
+            Err(fault) => Err(text_of(&fault)),
+        };
+        if inputs.send(Input::Answered(answered)).is_err() {
+            return;
+        }
+    }
+}
+
+async fn tell_end(hand: Hand, inputs: UnboundedSender<Input>) {
+    let ended = match hand.exit().await {
+        Ok(Exit { code, .. }) => Ok(code),
+        Err(fault) => Err(text_of(&fault)),
+    };
+    inputs.send(Input::Ended(ended)).unwrap_or_default();
+}
+
+/// Why something failed, and what can be done about it.
+pub(super) fn text_of(fault: &Fault) -> String {
+    match fault.0.hint() {
+        Some(hint) => format!("{}; hint: {hint}", fault.0.message()),
+        None => fault.0.message().to_owned(),
+    }
+}
+
+impl Debugged {
+    /// Has daemons carry out an order. What comes of it is an input.
+    pub(super) async fn order(&self, what: What, patience: Duration) {
+        self.orders.send((what, patience)).await.unwrap_or_default();
+    }
+
+    /// An app, to act on it.
+    pub(super) fn hand(&self) -> Hand {
+        self.hand.clone()
+    }
+
+    /// Lets go of the app. The ranks end, or are left as they were.
+    pub(super) async fn end(mut self, terminate: bool) -> Result<(), Fault> {
+        let is_over = self.hand.info().await.is_ok_and(|info| info.state == AppState::Ended);
+        if !terminate && !is_over {
+            self.order(What::Leave, LEAVING).await;
+            // Those that do not answer in time are ended with the session.
+            tokio::time::timeout(LEAVING + self.timeout, self.left.recv()).await.unwrap_or_default();
+        }
+        let info = self.hand.info().await;
+        let is_attached = info.as_ref().is_ok_and(|info| info.attached);
+        if terminate && !is_over && (is_attached || matches!(self.owner, Owner::Other(..))) {
+            self.hand.signal(Signal::KILL, None).await?;
+        }
+        match self.owner.into_app() {
+            Some(app) if !terminate && !is_attached && !is_over => Ok(app.detach(END).await?),
+            Some(app) => Ok(app.close(END).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Lets all ranks go that are held, if any are.
+pub(super) async fn release(hand: Hand) -> Result<(), Fault> {
+    match hand.info().await?.state {
+        AppState::Held => hand.release().await,
+        _ => Ok(()),
+    }
+}
