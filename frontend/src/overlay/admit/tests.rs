@@ -8,7 +8,7 @@ use gantry_shared::wire::channel::{
 use gantry_shared::wire::flow::{message_label, output_label, output_of};
 use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Program, RankReport, StartDaemon, StartRanks};
 use gantry_shared::wire::mpi::MpiEnd;
-use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, RendezvousNotice, RendezvousOrder};
+use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, RendezvousNotice};
 use gantry_shared::wire::window::cost_of;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
