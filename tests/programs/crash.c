@@ -13,7 +13,8 @@ static volatile int *volatile nowhere;
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "abort";
-    const char *rank = getenv("SLURM_PROCID") ? getenv("SLURM_PROCID") : getenv("GANTRY_RANK");
+    const char *rank = getenv("SLURM_PROCID") ? getenv("SLURM_PROCID") : getenv("FLUX_TASK_RANK");
+    if (!rank) rank = getenv("GANTRY_RANK");
     struct rlimit no_core = {0, 0};
 
     setrlimit(RLIMIT_CORE, &no_core);

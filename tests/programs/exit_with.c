@@ -7,7 +7,8 @@
 
 int main(int argc, char **argv)
 {
-    const char *variable = getenv("SLURM_PROCID") ? getenv("SLURM_PROCID") : getenv("GANTRY_RANK");
+    const char *variable = getenv("SLURM_PROCID") ? getenv("SLURM_PROCID") : getenv("FLUX_TASK_RANK");
+    if (!variable) variable = getenv("GANTRY_RANK");
     int rank = variable ? atoi(variable) : 0;
 
     if (argc < 2)

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
     int i;
 
     if (number == NULL)
-        number = getenv("SLURM_PROCID");
+        number = getenv("SLURM_PROCID") ? getenv("SLURM_PROCID") : getenv("FLUX_TASK_RANK");
     rank = number ? atoi(number) : 0;
     limit = rank == 2 ? 11 : 10;
     for (i = 0; i < 4; i++)

@@ -1,7 +1,7 @@
 /*
  * say [ARGS...]: prints its identity and ends at once.
  * For tests of the environment of ranks and daemons: one "name=value" per line: pid, cwd, argc, arg<i>,
- * then every variable of its environment that starts with GANTRY_, and Slurm's variables for its identity.
+ * then every variable of its environment that starts with GANTRY_, and the variables of Slurm and Flux for its identity.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,8 @@ int main(int argc, char **argv)
     for (char **variable = environ; *variable; variable++)
         if (strncmp(*variable, "GANTRY_", 7) == 0 || strncmp(*variable, "SLURM_PROCID=", 13) == 0 ||
             strncmp(*variable, "SLURM_NTASKS=", 13) == 0 || strncmp(*variable, "SLURM_LOCALID=", 14) == 0 ||
-            strncmp(*variable, "SLURM_NODEID=", 13) == 0)
+            strncmp(*variable, "SLURM_NODEID=", 13) == 0 || strncmp(*variable, "FLUX_TASK_", 10) == 0 ||
+            strncmp(*variable, "FLUX_JOB_SIZE=", 14) == 0 || strncmp(*variable, "TEST_NODE=", 10) == 0)
             printf("%s\n", *variable);
     return 0;
 }

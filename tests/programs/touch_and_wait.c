@@ -20,7 +20,8 @@ static void time_is_up(int signal)
 int main(int argc, char **argv)
 {
     char path[4096];
-    const char *rank = getenv("SLURM_PROCID") ? getenv("SLURM_PROCID") : getenv("GANTRY_RANK");
+    const char *rank = getenv("SLURM_PROCID") ? getenv("SLURM_PROCID") : getenv("FLUX_TASK_RANK");
+    if (!rank) rank = getenv("GANTRY_RANK");
     char *percent;
     int fd;
 

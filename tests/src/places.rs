@@ -5,7 +5,7 @@ use gantry_types::launch::HoldMethod;
 /// In the environment of a test's own process: the name of its place.
 pub(crate) const INNER: &str = "GANTRY_TEST_INNER_WLM";
 
-/// In the environment of who runs a suite: the name of the only place that is wanted, as while a workload manager is ported.
+/// In the environment of who runs a suite: the name of the only place of the bed that is wanted, as while a workload manager is ported.
 const ONLY: &str = "GANTRY_TEST_PLACE";
 
 /// How many ranks each node takes.

@@ -106,7 +106,7 @@ fn on_each<F: AsyncFnOnce(&mut Site)>(
         let thread = || thread::Builder::new().name(name.clone());
         let on_bed = || on_beds(&test, limit, places);
         let mut running = vec![thread().spawn_scoped(scope, on_bed).expect("a thread")];
-        for place in here(is_meant).into_iter().filter(Place::is_wanted) {
+        for place in here(is_meant) {
             let test = &test;
             let run = move || run_outside(test, place, limit);
             running.push(thread().spawn_scoped(scope, run).expect("a thread"));
@@ -213,7 +213,8 @@ impl Site {
     #[must_use]
     pub fn spread(&self, nodes: u32, ranks: u32, program: &[&str]) -> Vec<String> {
         let mut words = vec![format!("--nodes={nodes}"), format!("--ntasks={ranks}")];
-        if PLACES.iter().any(|place| place.name == self.place.name) {
+        // Flux spreads ranks evenly itself.
+        if self.wlm() != "flux" && PLACES.iter().any(|place| place.name == self.place.name) {
             words.push(format!("--ntasks-per-node={}", ranks.div_ceil(nodes)));
         }
         words.extend(program.iter().map(|word| (*word).to_owned()));

@@ -77,6 +77,12 @@ impl Site {
         if self.comes_by_one_pipe() { line.split_once(": ").map_or(line, |(_, line)| line) } else { line }
     }
 
+    /// Whether a launcher wrote this line of standard error, and not a rank.
+    #[must_use]
+    pub fn is_launchers(&self, line: &str) -> bool {
+        self.wlm() == "flux" && (line.starts_with("jobid: ") || line.starts_with("flux-job: "))
+    }
+
     /// The variables of a rank's identity: its number, the number of ranks, its number on its node, and that of its
     /// node. The starter of ranks sets them.
     #[must_use]

@@ -304,7 +304,7 @@ fn may_name_wlms(path: &str) -> bool {
         return true;
     }
     let inside = path.strip_prefix("wlm/src/").and_then(|rest| rest.split_once('/'));
-    inside.is_some_and(|(folder, _)| ["slurm", "pbs", "ssh", "localhost"].contains(&folder))
+    inside.is_some_and(|(folder, _)| ["flux", "slurm", "pbs", "ssh", "localhost"].contains(&folder))
 }
 
 /// The lists in which WLMs and their launchers stand.

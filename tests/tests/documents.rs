@@ -248,7 +248,10 @@ fn first_column(page: &str) -> BTreeSet<String> {
 }
 
 /// Variables with which gantry's own processes speak to each other, and those of the cluster that tests play: no interface.
-const OWN_VARIABLES: [&str; 10] = [
+const OWN_VARIABLES: [&str; 13] = [
+    "GANTRY_FLUX_",
+    "GANTRY_FLUX_NODE",
+    "GANTRY_FLUX_NTASKS",
     "GANTRY_GIVEN",
     "GANTRY_KEPT",
     "GANTRY_MARK",

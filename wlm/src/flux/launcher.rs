@@ -81,7 +81,7 @@ const ATTACHED: &[&str] = &["help"];
 const VALUE: &[&str] = &[
     "add-file", "bank B", "begin-time", "cores", "cores-per-task c", "cwd", "dependency", "env", "env-file", "env-remove",
     "error", "flags", "gpus-per-node", "gpus-per-task g", "input", "job-name", "nodes N", "ntasks n", "output", "queue q",
-    "requires require", "rlimit", "setattr S", "setopt o", "signal", "taskmap", "tasks-per-core", "tasks-per-node",
+    "requires require", "resources-json", "resources-shape", "rlimit", "setattr S", "setopt o", "signal", "taskmap", "tasks-per-core", "tasks-per-node",
     "time-limit t", "urgency", "wait-event",
 ];
 

@@ -141,7 +141,7 @@ fn plan_run(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<
     }
     let parts = locate(&FLUX_RUN, &launch.args, &host.environment())?;
     let given: Vec<&Given> = parts.iter().flat_map(|part| &part.given).collect();
-    let first_part = parts.first().ok_or_else(|| Error::invalid("nothing to launch: no program"))?;
+    let first_part = parts.first().ok_or_else(|| Error::invalid("nothing to launch: no part"))?;
     let mut args: Vec<OsString> = launch.args.clone();
     if let Some(option) = build_name(&given, &launch.args[first_part.program]) {
         args.insert(first_part.options.start, option);
