@@ -519,8 +519,8 @@ mod tests {
         assert_eq!(said(&dialogue), Some((lines.to_owned(), None)));
         // A rank that runs can be asked, too; gdb says what it cannot do.
         ask(&mut dialogue, &["-break-list"], 30);
-        assert_eq!(written(&mut dialogue), "103-break-list\n");
-        hear(&mut dialogue, &[&format!("103^done,x=\"{}\"", "x".repeat(100))]);
+        assert_eq!(written(&mut dialogue), "104-break-list\n");
+        hear(&mut dialogue, &[&format!("104^done,x=\"{}\"", "x".repeat(100))]);
         assert_eq!(said(&dialogue).unwrap().0, "^error,msg=\"the answer is too long\"\n");
         assert!(dialogue.is_running());
     }
