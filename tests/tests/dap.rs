@@ -381,6 +381,7 @@ fn an_agent_that_is_killed_ends_the_session_with_its_reason() {
 }
 
 /// Microsoft's client, installed where this test may write.
+#[expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
 fn testsupport(world: &World) -> Result<PathBuf, String> {
     let npm = tool("npm")?;
     let node_modules = world.work_dir().join("npm");

@@ -81,7 +81,7 @@ pub enum Value {
 impl Term {
     /// Parses a value of a group's attribute.
     ///
-    /// The attribute cannot have such a value.
+    /// # Errors
     /// The attribute cannot have such a value.
     pub fn of_group(attribute: GroupAttribute, text: &str) -> Result<Self, String> {
         if text == ASK {

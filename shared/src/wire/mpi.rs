@@ -15,8 +15,6 @@ pub enum MpiRanks {
     /// They are not: the launcher does that.
     #[default]
     NotServed,
-    /// They are a world of their own, with the numbers that their launcher has given them.
-    OwnWorld,
     /// They are part of a world, and held until it is told by [`JoinWorld`].
     Join,
 }

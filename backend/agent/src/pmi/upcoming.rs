@@ -23,7 +23,7 @@ impl Upcoming {
     pub(crate) fn of_launcher(mpi: MpiRanks) -> Self {
         match mpi {
             MpiRanks::NotServed => Self::None,
-            MpiRanks::OwnWorld | MpiRanks::Join => Self::Told(Vec::new()),
+            MpiRanks::Join => Self::Told(Vec::new()),
         }
     }
 
