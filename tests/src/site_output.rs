@@ -80,7 +80,26 @@ impl Site {
     /// Whether a launcher wrote this line of standard error, and not a rank.
     #[must_use]
     pub fn is_launchers(&self, line: &str) -> bool {
-        self.wlm() == "flux" && (line.starts_with("jobid: ") || line.starts_with("flux-job: "))
+        let marks = ["jobid: ", "flux-job: ", "flux-shell["];
+        // A shell puts its time before its name.
+        let line = line
+            .split_once("s: ")
+            .filter(|(_, rest)| rest.starts_with("flux-shell["))
+            .map_or(line, |(_, rest)| rest);
+        self.wlm() == "flux" && marks.iter().any(|mark| line.starts_with(mark))
+    }
+
+    /// Exit codes of ranks that end with 0 and leave their input unread. Flux's launcher may end with 1: "stdin not
+    /// accepted by job".
+    #[must_use]
+    pub fn codes_without_reader(&self) -> &'static [i32] {
+        if self.wlm() == "flux" { &[0, 1] } else { &[0] }
+    }
+
+    /// The launch option with which a launcher passes input on at once. Without it, Flux keeps input until its end.
+    #[must_use]
+    pub fn input_at_once(&self) -> &'static [&'static str] {
+        if self.wlm() == "flux" { &["--unbuffered"] } else { &[] }
     }
 
     /// The variables of a rank's identity: its number, the number of ranks, its number on its node, and that of its

@@ -60,9 +60,8 @@ fn a_descriptor_is_read_as_it_comes() {
     on_every_wlm(LIMIT, async |site| {
         let (theirs, mut ours) = std::io::pipe().expect("a pipe");
         let program = programs::get("cat").display().to_string();
-        let request = LaunchRequest::new(["-n", "2", &program])
-            .stdin(Input::Fd(theirs.into()))
-            .output(OutputTo::Stream);
+        let args = [site.input_at_once(), &["-n", "2", &program]].concat();
+        let request = LaunchRequest::new(args).stdin(Input::Fd(theirs.into())).output(OutputTo::Stream);
         let app = site.launch(request).await;
         let mut stream = app.take_output().expect("the output");
         for piece in ["one", "two", "three"] {
@@ -106,7 +105,8 @@ fn input_without_a_reader_stops_nothing() {
         let path = site.world.work_dir().join("input");
         std::fs::write(&path, pattern(3_000_000)).expect("a file");
         let app = site.launch(LaunchRequest::new(["-n", "2", "/bin/true"]).stdin(Input::File(path))).await;
-        assert_eq!(app.wait().await.expect("the end").code, 0);
+        let code = app.wait().await.expect("the end").code;
+        assert!(site.codes_without_reader().contains(&code), "{code}");
         app.close(SOON).await.expect("close");
         // The other end of an open pipe is not the app's to wait for either.
         let (theirs, ours) = std::io::pipe().expect("a pipe");
