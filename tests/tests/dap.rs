@@ -1,15 +1,13 @@
-//! `gantry dap`: real gdbs on real ranks, seen by a client of the Debug Adapter Protocol, ours and Microsoft's.
+//! `gantry dap`: real gdbs on real ranks, seen by a client of the Debug Adapter Protocol.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
 #[path = "dap/client.rs"]
 mod client;
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gantry_tests::{World, eventually, proc, programs, require, skip, tool, within};
+use gantry_tests::{World, eventually, proc, programs, require, tool, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -377,58 +375,5 @@ fn an_agent_that_is_killed_ends_the_session_with_its_reason() {
         editor.event("terminated");
         editor.leave(json!({}));
         eventually(SOON, "nothing is left", || world.processes().is_empty());
-    });
-}
-
-/// Microsoft's client, installed where this test may write.
-#[expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
-fn testsupport(world: &World) -> Result<PathBuf, String> {
-    let npm = tool("npm")?;
-    let node_modules = world.work_dir().join("npm");
-    std::fs::create_dir_all(&node_modules).map_err(|error| error.to_string())?;
-    let mut command = Command::new(npm);
-    command.args(["install", "--silent", "--no-fund", "--no-audit", "--prefix"]).arg(&node_modules);
-    command.arg("@vscode/debugadapter-testsupport@1").env("npm_config_cache", node_modules.join("cache"));
-    let done = command
-        .current_dir(&node_modules)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
-    match done.status.success() {
-        true => {
-            let script = node_modules.join("testsupport.js");
-            std::fs::write(&script, include_str!("dap/testsupport.js")).map_err(|error| error.to_string())?;
-            Ok(script)
-        }
-        false => Err("npm cannot install @vscode/debugadapter-testsupport".to_owned()),
-    }
-}
-
-#[test]
-fn microsofts_own_client_debugs_1_and_64_ranks() {
-    require!(tool("gdb"));
-    let node = require!(tool("node"));
-    let world = World::new();
-    let script = match testsupport(&world) {
-        Ok(script) => script,
-        Err(why) => skip!("{why}"),
-    };
-    within(LIMIT, move || {
-        let (path, line) = source("rounds++;");
-        for ranks in ["1", "64"] {
-            let gantry = gantry_tests::binaries().gantry.clone();
-            let words = [
-                script.to_str().unwrap(),
-                gantry.to_str().unwrap(),
-                &program(),
-                &path,
-                &line.to_string(),
-                ranks,
-            ];
-            let done = world.start(&node, words).wait(LIMIT);
-            assert_eq!(done.code(), 0, "{done:?}");
-            assert!(done.stdout.iter().any(|said| said.starts_with("ok: ")), "{done:?}");
-        }
-        world.finish();
     });
 }
