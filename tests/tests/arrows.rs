@@ -285,8 +285,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return found };
     for entry in entries.flatten() {
         let path = entry.path();
-        // Recordings contain foreign output.
-        if path.is_dir() && path.file_name().is_none_or(|name| name != "fixtures") {
+        // Recordings contain foreign output, and cargo's folder foreign sources.
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "fixtures" && name != "target") {
             found.extend(sources(&path));
         } else if path.is_dir() {
             continue;
