@@ -116,7 +116,10 @@ fn signals_pages_nodes_and_ranks_are_asked_for_by_name() {
         let (app, ranks) = launched(world, &["-N", "2"], 4);
         let page: PathBuf = world.work_dir().join("page.html");
         let mut top = at_terminal(world, &[&app]);
-        top.wait_text("4 ranks in 2 classes", SOON);
+        // Ranks that only begin are in two classes too, so the paths are read once more.
+        top.wait_for("all ranks asleep", SOON, |text| text.contains("4 ranks on 2 nodes: 4 sleeping"));
+        top.type_text("r");
+        top.wait_for("the odd path", SOON, |text| text.contains("odd_path"));
         top.type_text("w");
         top.wait_text("write to: stacks.html_", SOON);
         top.type_text(&"\x7f".repeat(20));
