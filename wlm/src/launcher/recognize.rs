@@ -209,7 +209,7 @@ mod tests {
         check("/opt/bin/other", Err("its answer to --version is 'other 1.0'"));
         check("/opt/bin/silent", Err("it prints nothing when it is run with --version"));
         check("/opt/bin/chatty", Err("its answer to --version is 'warning: \\u{1b}[31m'"));
-        let stuck = "run with --version, it fails: nobody answers '/opt/bin/stuck --version'";
+        let stuck = "run with --version, it fails: no answer for '/opt/bin/stuck --version'";
         check("/opt/bin/stuck", Err(stuck));
     }
 }
