@@ -114,7 +114,8 @@ fn ranks_are_held_and_let_go_by_keys_and_the_terminal_comes_back() {
 fn signals_pages_nodes_and_ranks_are_asked_for_by_name() {
     in_a_world(|world| {
         let (app, ranks) = launched(world, &["-N", "2"], 4);
-        let page: PathBuf = world.work_dir().join("page.html");
+        // Longer than all keys that wait: none may be lost.
+        let page: PathBuf = world.work_dir().join(format!("page{}.html", "-of-paths".repeat(20)));
         let mut top = at_terminal(world, &[&app]);
         // Ranks that only begin are in two classes too, so the paths are read once more.
         top.wait_for("all ranks asleep", SOON, |text| text.contains("4 ranks on 2 nodes: 4 sleeping"));

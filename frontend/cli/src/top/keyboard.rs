@@ -12,7 +12,7 @@ use super::keys::Key;
 /// How long handing over the keyboard may take.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// The most keys that wait.
+/// The most keys that wait for the receiver. More keys wait in the terminal.
 const MOST_KEYS: usize = 64;
 
 /// An event of the terminal.
@@ -101,13 +101,11 @@ fn read_until_over(shared: &Shared, send: &mpsc::Sender<Typed>) {
         let read = read_one();
         shared.change(|state| state.is_reading = false);
         match read {
-            // The receiver may have gone. The queue holds more keys than a user types ahead, so a full one drops keys.
-            Ok(Some(typed)) => drop(send.try_send(typed)),
-            Ok(None) => {}
+            // Waits while the queue is full: a pasted line is longer than the queue.
+            Ok(Some(typed)) if send.blocking_send(typed).is_err() => return,
+            Ok(None) if send.is_closed() => return,
+            Ok(_) => {}
             Err(_) => return,
-        }
-        if send.is_closed() {
-            return;
         }
     }
 }

@@ -39,6 +39,46 @@ enum Ask {
     Stacks,
 }
 
+/// Takes requests. One pending request of each kind is enough, so a second one is dropped.
+#[derive(Clone)]
+struct Asks {
+    loads: mpsc::Sender<()>,
+    stacks: mpsc::Sender<()>,
+}
+
+/// The pending requests.
+struct Asked {
+    loads: mpsc::Receiver<()>,
+    stacks: mpsc::Receiver<()>,
+}
+
+fn asks() -> (Asks, Asked) {
+    let (loads, asked_loads) = mpsc::channel(1);
+    let (stacks, asked_stacks) = mpsc::channel(1);
+    (Asks { loads, stacks }, Asked { loads: asked_loads, stacks: asked_stacks })
+}
+
+impl Asks {
+    fn ask(&self, ask: Ask) {
+        let queue = match ask {
+            Ask::Loads => &self.loads,
+            Ask::Stacks => &self.stacks,
+        };
+        queue.try_send(()).unwrap_or_default();
+    }
+}
+
+impl Asked {
+    /// Waits for a request. None: nothing can ask any more.
+    async fn next(&mut self) -> Option<Ask> {
+        tokio::select! {
+            Some(()) = self.stacks.recv() => Some(Ask::Stacks),
+            Some(()) = self.loads.recv() => Some(Ask::Loads),
+            else => None,
+        }
+    }
+}
+
 /// The result of a request.
 enum News {
     Loads(Loads, Box<AppInfo>),
@@ -54,7 +94,7 @@ struct Live {
     canvas: Canvas,
     keyboard: Keyboard,
     hand: Hand,
-    asks: mpsc::Sender<Ask>,
+    asks: Asks,
     signals: mpsc::Sender<(Signal, RankSet)>,
 }
 
@@ -83,8 +123,7 @@ pub(super) async fn stay(
         Ok(opened) => opened,
         Err(error) => return (Some(looking), Err(Fault::io("cannot use the terminal", &error))),
     };
-    // One pending request of each kind is enough.
-    let (asks, asked) = mpsc::channel(2);
+    let (asks, asked) = asks();
     let (news, told) = mpsc::channel(16);
     let (stop, stopped) = oneshot::channel();
     let worker = tokio::spawn(work(looking, orders, asked, news.clone(), stopped));
@@ -103,7 +142,7 @@ pub(super) async fn stay(
 async fn work(
     mut looking: Looking,
     orders: Orders,
-    mut asked: mpsc::Receiver<Ask>,
+    mut asked: Asked,
     news: mpsc::Sender<News>,
     stopped: oneshot::Receiver<()>,
 ) -> Looking {
@@ -126,7 +165,7 @@ async fn work(
             if news.send(answer.unwrap_or_else(News::Failed)).await.is_err() {
                 break;
             }
-            ask = asked.recv().await;
+            ask = asked.next().await;
         }
     };
     tokio::select! {
@@ -143,7 +182,7 @@ async fn send_signals(
     hand: Hand,
     mut signals: mpsc::Receiver<(Signal, RankSet)>,
     news: mpsc::Sender<News>,
-    asks: mpsc::Sender<Ask>,
+    asks: Asks,
 ) {
     while let Some((signal, ranks)) = signals.recv().await {
         let sent = match (hand.info().await, signal) {
@@ -154,7 +193,7 @@ async fn send_signals(
             // The screen may have gone.
             drop(news.send(News::Said(failure.message().to_owned())).await);
         }
-        asks.try_send(Ask::Loads).unwrap_or_default();
+        asks.ask(Ask::Loads);
     }
 }
 
@@ -238,8 +277,7 @@ impl Live {
 
     fn ask(&self, ask: Ask, has_ended: bool) {
         if !has_ended {
-            // If the queue is full, the next round asks again.
-            self.asks.try_send(ask).unwrap_or_default();
+            self.asks.ask(ask);
         }
     }
 
