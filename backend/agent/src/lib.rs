@@ -312,8 +312,6 @@ fn serve_brought() -> Result<(), Failure> {
         .map_err(|e| failure::from_io("close what is not ours", &e))?;
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
     let failed = |e: io::Error| failure::from_io("set up the agent", &e);
-    // All ranks of the node come before anything else does, each with connections of its own.
-    drop(process::spawn::raise_open_files());
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     listener.set_nonblocking(true).map_err(failed)?;
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
@@ -363,6 +361,9 @@ fn serve_brought() -> Result<(), Failure> {
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     heap::keep_freed();
+    // A failure is reported when the agent reads the limits again, to give them to the ranks.
+    drop(process::spawn::raise_open_files());
+    process::spawn::make_room_for_open_files();
     // Ends of children and wishes to go are heard on this thread: others would only be woken for nothing.
     let quiet = || {
         if let Err(error) = SigSet::all().thread_block() {
