@@ -20,10 +20,10 @@ use serde::de::DeserializeOwned;
 
 use crate::Error;
 
-/// How much is kept that the socket does not take yet, before a sender waits.
+/// The most bytes that are kept for the socket before a sender waits.
 const OUT_BYTES: usize = 128 * 1024;
 
-/// How much is read at once.
+/// The most bytes of one read.
 const READ_BYTES: usize = 128 * 1024;
 
 /// The state of one side of a dialogue. Pure: it gets messages.
@@ -33,7 +33,7 @@ pub(crate) trait Party {
     /// The type of sent messages.
     type Said: Serialize;
 
-    /// Something came.
+    /// Takes a received message.
     fn hear(&mut self, heard: Self::Heard);
 
     /// The next message that follows from received messages or calls.
@@ -55,19 +55,19 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// From now on. Some far day where the clock has no such time.
+    /// A timeout that starts now. If the clock cannot represent its end, a far day replaces it.
     pub(crate) fn new(phase: &'static str, timeout: Duration) -> Self {
         let now = Instant::now();
         let until = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600));
         Self { phase, until, timeout }
     }
 
-    /// The same time for something else.
+    /// The same deadline for another step.
     pub(crate) fn to(self, phase: &'static str) -> Self {
         Self { phase, ..self }
     }
 
-    /// As much as this, even where there is less left.
+    /// At least `time`, even if less is left.
     pub(crate) fn at_least(self, time: Duration) -> Self {
         Self { until: self.until.max(Instant::now() + time), ..self }
     }
@@ -96,7 +96,7 @@ struct Inner<P> {
 }
 
 impl<P: Party> Inner<P> {
-    /// Why nothing more comes, if that is so.
+    /// Why no more data arrives, if the dialogue has ended.
     fn ended(&self) -> Option<Error> {
         self.party.refused().or_else(|| self.closed.then_some(Error::Lost(None)))
     }
@@ -116,7 +116,7 @@ impl<P: Party> Inner<P> {
     fn wake_others(&self) {
         for other in &self.waiting {
             if let Err(error) = other.write(1) {
-                // It has been woken more often than can be counted.
+                // The pipe is full: the thread has been woken already, more often than the pipe holds.
                 tracing::trace!(%error, "a waiting thread was not woken");
             }
         }
@@ -135,7 +135,7 @@ impl<P: Party> Dialogue<P> {
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut P) -> T) -> T {
         let mut inner = self.lock();
         let done = look(&mut inner.party);
-        // An error of it is the next caller's.
+        // The next caller gets its error.
         drop(inner.push_words().and_then(|()| self.write(&mut inner)));
         done
     }
@@ -165,20 +165,20 @@ impl<P: Party> Dialogue<P> {
         })
     }
 
-    /// Puts something on its way, as soon as there is room.
+    /// Queues a message, as soon as there is room.
     pub(crate) fn say(&self, what: P::Said, patience: Patience) -> Result<(), Error> {
         let mut what = Some(what);
         self.say_when(patience, |_| what.take().map(|what| (what, ())))
     }
 
-    /// Waits until the system has taken all sent data. The rest goes with the next operation.
+    /// Waits until the system has taken all sent data. At the timeout the rest goes with the next operation.
     pub(crate) fn flush(&self, patience: Patience) -> Result<(), Error> {
         self.until_inner(patience, |inner| inner.out.is_empty().then_some(Ok(())))
     }
 
     /// Queues a message that goes with the next operation.
     pub(crate) fn say_later(&self, what: &P::Said) {
-        // It was encoded before, but for its content.
+        // Encoding cannot fail: a message of this type was encoded before.
         drop(self.lock().push(what));
     }
 
@@ -218,7 +218,7 @@ impl<P: Party> Dialogue<P> {
             inner.push_words()?;
             inner.wake_others();
         }
-        // A peer that has closed may have sent a reason before.
+        // A peer that has closed may have sent a reason before that.
         if came { Ok(true) } else { written.map(|bytes| bytes > 0) }
     }
 
@@ -292,7 +292,7 @@ impl<P: Party> Dialogue<P> {
         drop(inner);
         let mut fds =
             [PollFd::new(self.stream.as_fd(), flags), PollFd::new(woken.as_fd(), PollFlags::POLLIN)];
-        // A millisecond more rather than none at all; a wait that is too long for the system is begun anew.
+        // Wait a millisecond more rather than none at all. A wait that is too long for the system is repeated.
         let left = left.as_millis().saturating_add(1).min(i32::MAX.unsigned_abs().into());
         let polled = poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
         let mut inner = self.lock();

@@ -9,7 +9,7 @@ use gantry_shared::wire::frame::FrameError;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::rendezvous::Broken;
 
-/// Why a daemon could not learn about its node.
+/// Why a daemon could not get its node's data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,7 +27,8 @@ pub enum Error {
         /// Its value; empty when it is missing although another one is set.
         value: OsString,
     },
-    /// No agent listens: it has ended, or this process sees another file system than the agent (a container). The session is over.
+    /// No agent listens. It has ended, or this process sees another file system than the agent (a container). The
+    /// session is over.
     #[error("reach this node's agent at {}", .socket.display())]
     Unreachable {
         /// The socket.
@@ -45,12 +46,13 @@ pub enum Error {
         /// The user of this process.
         expected: u32,
     },
-    /// The agent did not answer in time. The node is overloaded, or the agent is stopped: connect again, with a longer timeout.
+    /// The agent did not answer in time. The node is overloaded, or the agent is stopped: connect again, with a longer
+    /// timeout.
     #[error("{phase}: no answer in {} s", .after.as_secs_f64())]
     TimedOut {
         /// The attempted step.
         phase: &'static str,
-        /// How long it was waited for.
+        /// How long the call waited.
         after: Duration,
     },
     /// The agent refused and gave a reason; the hint names the remedy.
@@ -68,10 +70,10 @@ pub enum Error {
         /// The problem of the connection.
         reason: &'static str,
     },
-    /// A message or a contribution is longer than may be sent so.
+    /// A message or a contribution exceeds its limit.
     #[error("send {bytes} bytes: at most {limit} are allowed")]
     TooLong {
-        /// How long it is.
+        /// Its size.
         bytes: u64,
         /// The limit.
         limit: u64,

@@ -1,7 +1,7 @@
 //! For tool daemons: where am I, which ranks of the app run here, where are my files.
 //!
-//! A tool daemon is a tool's own program that gantry starts on every node of an app. It learns about its place from its node's agent, over
-//! a private socket:
+//! A tool daemon is a tool's own program that gantry starts on every node of an app. It learns about its place from its
+//! node's agent, over a private socket:
 //!
 //! ```no_run
 //! use gantry_backend::{Backend, Error};
@@ -21,10 +21,12 @@
 //! }
 //! ```
 //!
-//! Calls block, with a deadline. The library starts no threads, installs no signal handlers, and reads its process's environment in
-//! [`Backend::connect`] only. A [`Backend`] may be used from several threads; their questions are asked one after the other.
+//! Calls block, with a deadline. The library starts no threads, installs no signal handlers, and reads its process's
+//! environment in [`Backend::connect`] only. A [`Backend`] may be used from several threads; their questions are asked
+//! one after the other.
 //!
-//! [`channel()`] opens the way to the tool itself: see [`Channel`]. The modules [`rendezvous`] and [`runtime`] are for ranks.
+//! [`channel()`] opens the way to the tool itself: see [`Channel`]. The modules [`rendezvous`] and [`runtime`] are for
+//! ranks.
 //!
 //! # Coming from CTI
 //!
@@ -36,14 +38,15 @@
 //! | `cti_be_getNodeHostname` | [`Backend::host`], as the WLM knows it; nothing is looked up |
 //! | `cti_be_getNodeFirstPE` | [`Backend::first_rank`] |
 //! | `cti_be_getNodePEs` | [`Backend::local_rank_count`] |
-//! | `cti_be_getRootDir`, `cti_be_getFileDir` | [`dirs().root`](SessionDirs::root): files have no directory of their own |
+//! | `cti_be_getRootDir`, `cti_be_getFileDir` | [`dirs().root`](SessionDirs::root): files are in the root |
 //! | `cti_be_getBinDir` | [`dirs().bin`](SessionDirs::bin) |
 //! | `cti_be_getLibDir` | [`dirs().lib`](SessionDirs::lib) |
 //! | `cti_be_getTmpDir` | [`dirs().tmp`](SessionDirs::tmp) |
 //! | no call | [`Backend::node`], [`Backend::node_count`], [`Backend::rank_count`] |
 //!
-//! First rank and number of ranks describe a node only where its ranks follow one another. Under a cyclic layout they do not:
-//! take the ranks from [`Backend::ranks`]. Where CTI gives null or -1 and writes to standard error, these calls return an [`Error`].
+//! First rank and number of ranks describe a node only where its ranks follow one another. Under a cyclic layout they
+//! do not: take the ranks from [`Backend::ranks`]. Where CTI gives null or -1 and writes to standard error, these calls
+//! return an [`Error`].
 
 #[cfg(test)]
 mod skip;
@@ -76,7 +79,8 @@ pub use gantry_types::status::{ExitStatus, RankState};
 pub use link::connect_abstract;
 pub use node::{Address, Backend, DEFAULT_TIMEOUT};
 
-/// Opens the channel to the tool that has started this process as a daemon: [`Backend::connect`] and [`Backend::channel`] in one.
+/// Opens the channel to the tool that has started this process as a daemon: [`Backend::connect`] and
+/// [`Backend::channel`] in one call.
 ///
 /// # Errors
 /// As those two.

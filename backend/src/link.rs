@@ -26,7 +26,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects to the agent and sees that it is one of our own user.
+    /// Connects to the agent and checks that our own user runs it.
     pub(crate) fn connect(path: &Path, timeout: Duration) -> Result<Self, Error> {
         let stream = open(path, timeout).map_err(|source| match source.kind() {
             io::ErrorKind::TimedOut => {
@@ -84,11 +84,11 @@ fn open(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     open_address(&UnixAddr::new(short.as_path())?, Instant::now() + timeout)
 }
 
-/// Connects, and is late at that time.
+/// Connects until `until`, and times out then.
 pub(crate) fn open_address(address: &UnixAddr, until: Instant) -> io::Result<UnixStream> {
     let fd: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     loop {
-        // While the agent's queue is full, connect(2) waits; the limit for that is the one for sending.
+        // While the agent's queue is full, connect(2) blocks. The timeout for sending limits that.
         let left = i64::try_from(time_left(until)?.as_micros()).unwrap_or(i64::MAX);
         setsockopt(&fd, SendTimeout, &TimeVal::new(left / 1_000_000, left % 1_000_000))?;
         match connect(fd.as_raw_fd(), address) {
@@ -123,7 +123,7 @@ fn time_left(until: Instant) -> io::Result<Duration> {
     }
 }
 
-/// A stream of which all reads and writes together have one deadline.
+/// A stream with one deadline for all its reads and writes together.
 pub(crate) struct Timed<'a> {
     pub(crate) stream: &'a UnixStream,
     pub(crate) until: Instant,
@@ -143,7 +143,7 @@ impl Read for Timed<'_> {
 impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(Some(time_left(self.until)?))?;
-        // Without the flag a vanished agent would kill a daemon that is no Rust program, by SIGPIPE.
+        // Without the flag, a vanished agent would kill a daemon that is not a Rust program, by SIGPIPE.
         send(self.stream.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL).map_err(|error| timed_out(error.into()))
     }
 
@@ -176,7 +176,7 @@ mod tests {
             socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         bind(busy.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
         listen(&busy, Backlog::new(0).unwrap()).unwrap();
-        // It accepts nothing: its queue is full after a few.
+        // The listener accepts no connection: its queue is full after a few.
         let queued: Vec<_> = (0..64).map_while(|_| connect_abstract(&name, soon()).ok()).collect();
         assert!(!queued.is_empty() && queued.len() < 64, "{}", queued.len());
         assert_eq!(connect_abstract(&name, soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);

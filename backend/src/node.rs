@@ -15,7 +15,7 @@ use crate::Error;
 use crate::channel::Channel;
 use crate::link::Link;
 
-/// How long [`Backend::connect`] and every question after it may take.
+/// Timeout of [`Backend::connect`], and of every request after it.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The address of a daemon's agent, and the daemon's identity there.
@@ -51,7 +51,7 @@ fn parse_address(env: &dyn Fn(&str) -> Option<OsString>) -> Result<Address, Erro
     let socket = env(GANTRY_BACKEND_SOCKET)
         .filter(|value| !value.is_empty())
         .ok_or(Error::NotStartedByGantry { variable: GANTRY_BACKEND_SOCKET })?;
-    // With a socket but without these, it was started by gantry and something has gone wrong since.
+    // The socket is set and these are not: gantry has started the process, and a program has changed them since.
     let number = |variable| {
         let value = env(variable).unwrap_or_default();
         let parsed = value.to_str().and_then(|text| text.parse().ok());
@@ -67,7 +67,8 @@ fn parse_address(env: &dyn Fn(&str) -> Option<OsString>) -> Result<Address, Erro
 
 /// A tool daemon's connection to its node's agent.
 ///
-/// It learns constant facts when it connects, and asks for ranks anew each time. Dropping it just closes the connection.
+/// It learns constant facts when it connects, and requests ranks anew each time. Dropping it just closes the
+/// connection.
 #[derive(Debug)]
 pub struct Backend {
     address: Address,
@@ -86,10 +87,11 @@ impl Backend {
         Self::connect_to(&Address::from_environment()?, DEFAULT_TIMEOUT)
     }
 
-    /// Connects to the agent at an address that is known otherwise. Waits for at most `timeout`, and so does every question after it.
+    /// Connects to the agent at a known address. Waits for at most `timeout`, and so does every request after it.
     ///
     /// # Errors
-    /// No agent listens there, or it is another user's. Or it does not know this session and daemon, or does not answer in time.
+    /// No agent listens there, or it belongs to another user. Or it does not know this session and daemon, or does not
+    /// answer in time.
     pub fn connect_to(address: &Address, timeout: Duration) -> Result<Self, Error> {
         let link = Link::connect(&address.socket, timeout)?;
         match link.exchange(&address.hello(), "say hello to this node's agent", timeout)? {
@@ -100,7 +102,9 @@ impl Backend {
         }
     }
 
-    /// Opens this daemon's end of the channel to its tool, on a connection of its own. Once: keep it as long as the daemon has something to say or to hear.
+    /// Opens this daemon's end of the channel to its tool, on a separate connection.
+    ///
+    /// Call it once, and keep the channel as long as the daemon sends or receives messages.
     ///
     /// # Errors
     /// As [`Backend::connect_to`]; [`Error::Refused`] when this daemon has opened it before.
@@ -151,11 +155,12 @@ impl Backend {
         self.facts.size
     }
 
-    /// The ranks of this node as they are now, in the order of their numbers; those that have ended too. Waits for the agent's answer.
+    /// The ranks of this node as they are now, with those that have ended, in the order of their numbers. Waits for the
+    /// agent's answer.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the agent has ended, [`Error::TimedOut`] when it does not answer. After an error the connection cannot be
-    /// used any more: connect again.
+    /// [`Error::Lost`] when the agent has ended, [`Error::TimedOut`] when it does not answer. After an error the
+    /// connection cannot be used any more: connect again.
     pub fn ranks(&self) -> Result<Vec<LocalRank>, Error> {
         match self.ask(&Ask::Ranks, "ask for this node's ranks")? {
             Tell::Ranks(mut ranks) => {
@@ -166,7 +171,7 @@ impl Backend {
         }
     }
 
-    /// How many ranks this node has, with those that have ended. Waits as [`Backend::ranks`].
+    /// Number of ranks of this node, with those that have ended. Waits as [`Backend::ranks`].
     ///
     /// # Errors
     /// As [`Backend::ranks`].
@@ -174,7 +179,7 @@ impl Backend {
         Ok(self.ranks()?.len())
     }
 
-    /// The lowest rank of this node, `None` where it has none. Waits as [`Backend::ranks`].
+    /// The lowest rank of this node, `None` if it has none. Waits as [`Backend::ranks`].
     ///
     /// # Errors
     /// As [`Backend::ranks`].
@@ -188,7 +193,7 @@ impl Backend {
 
     fn ask(&self, ask: &Ask, phase: &'static str) -> Result<Tell, Error> {
         let mut slot = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken out first: only a good answer puts it back.
+        // Taken out first: only a valid answer puts it back.
         let link = slot.take().ok_or(Error::Unusable { reason: "the connection failed before" })?;
         let answer = link.exchange(ask, phase, self.timeout)?;
         *slot = Some(link);

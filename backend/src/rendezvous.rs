@@ -1,7 +1,8 @@
 //! For ranks: register data, and get the other ranks' data.
 //!
-//! Every app has a rendezvous of all its ranks. Each rank registers once, any bytes. When all have registered, waiting ranks get all data or single
-//! items. A rank that ends before it has registered breaks the rendezvous. Waiting ranks then get an error that names it.
+//! Every app has a rendezvous of all its ranks. Each rank registers once, any bytes. When all have registered, waiting
+//! ranks get all data or single items. A rank that ends before it has registered breaks the rendezvous. Waiting ranks
+//! then get an error that names it.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -20,10 +21,12 @@
 //! # }
 //! ```
 //!
-//! Processes of an app may create more of them, by name ([`Rendezvous::named`]). The members of a multijob are apps: rank 0 of each registers the data of
-//! all its ranks ([`Rendezvous::of_multijob`]). There may be a further level above that ([`Status::above`]).
+//! Processes of an app may create more of them, by name ([`Rendezvous::named`]). The members of a multijob are apps:
+//! rank 0 of each registers the data of all its ranks ([`Rendezvous::of_multijob`]). There may be a further level above
+//! that ([`Status::above`]).
 //!
-//! Calls block, with a deadline. Each makes a connection of its own to the node's agent. So a [`Rendezvous`] is just an address, and many threads may use it.
+//! Calls block, with a deadline. Each makes a connection of its own to the node's agent. So a [`Rendezvous`] is just an
+//! address, and many threads may use it.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -58,16 +61,17 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// The one that every app has, as this process's environment names it (`GANTRY_JOB_HANDLE`).
+    /// The rendezvous that every app has, named in this process's environment (`GANTRY_JOB_HANDLE`).
     ///
     /// # Errors
-    /// [`Error::NotStartedByGantry`] where it does not, [`Error::BadEnvironment`].
+    /// [`Error::NotStartedByGantry`] if the variable is not set, [`Error::BadEnvironment`].
     pub fn of_job() -> Result<Self, Error> {
         from_environment(GANTRY_JOB_HANDLE).map(Self::at)
     }
 
-    /// The one above, where the app is part of a multijob (`GANTRY_MULTIJOB_HANDLE`). Only rank 0 may register there, and it registers all that
-    /// [`Rendezvous::get_all`] of the level below has given it.
+    /// The rendezvous above, if the app is part of a multijob (`GANTRY_MULTIJOB_HANDLE`).
+    ///
+    /// Only rank 0 may register there. It registers the result of [`Rendezvous::get_all`] of the level below.
     ///
     /// # Errors
     /// As [`Rendezvous::of_job`].
@@ -75,7 +79,7 @@ impl Rendezvous {
         from_environment(GANTRY_MULTIJOB_HANDLE).map(Self::at)
     }
 
-    /// The one that a handle names.
+    /// The rendezvous that a handle names.
     #[must_use]
     pub fn at(handle: Handle) -> Self {
         Self { handle, expected: None, rank: None }
@@ -88,7 +92,7 @@ impl Rendezvous {
         Self { expected, ..self.other(Resource::Named(name)) }
     }
 
-    /// Another one that this process's agent knows, such as [`Status::above`] of this one.
+    /// Another rendezvous that this process's agent knows, such as [`Status::above`] of this one.
     #[must_use]
     pub fn other(&self, resource: Resource) -> Self {
         let handle = Handle { service: self.handle.service.clone(), resource };
@@ -110,8 +114,8 @@ impl Rendezvous {
     /// Registers this rank's item, of at most [`MAX_ITEM_BYTES`]. Waits until it is registered.
     ///
     /// # Errors
-    /// [`Error::Refused`]: this rank has registered already, this process belongs to no rank, there is no such rendezvous; [`Error::Broken`], [`Error::TimedOut`],
-    /// [`Error::Unreachable`], [`Error::Lost`].
+    /// [`Error::Refused`]: this rank has registered already, this process belongs to no rank, there is no such
+    /// rendezvous; [`Error::Broken`], [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Lost`].
     pub fn register(&self, item: &[u8], timeout: Duration) -> Result<(), Error> {
         let mut asked = self.ask(AskWhat::Put { bytes: item.len() as u64 }, "register", timeout)?;
         // A refusing agent does not read the rest, but still answers.
@@ -159,8 +163,10 @@ impl Rendezvous {
         self.ask(get, "wait for the rendezvous", timeout).map(Subscription)
     }
 
-    /// A descriptor for programs that poll: readable once the rendezvous is complete, or will never be. It has no data; [`Rendezvous::wait`] and the other calls
-    /// answer at once then. Does not wait itself, but for a place in the agent's queue.
+    /// A descriptor for programs that poll: readable once the rendezvous is complete, or will never be.
+    ///
+    /// It has no data; [`Rendezvous::wait`] and the other calls then answer at once. Does not wait, except for a place
+    /// in the agent's queue.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
@@ -180,7 +186,7 @@ impl Rendezvous {
         }
     }
 
-    /// How all stand that this process's agent knows: the app's, those with names, and those above.
+    /// The state of all rendezvous that this process's agent knows: the app's, those with names, and those above.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
@@ -227,10 +233,10 @@ impl Rendezvous {
     }
 }
 
-/// The app's number in its multijob, as this process's environment has it (`GANTRY_SUBJOB_RANK`).
+/// The app's number in its multijob, from this process's environment (`GANTRY_SUBJOB_RANK`).
 ///
 /// # Errors
-/// [`Error::NotStartedByGantry`] where the app is part of none, [`Error::BadEnvironment`].
+/// [`Error::NotStartedByGantry`] if the app is part of none, [`Error::BadEnvironment`].
 pub fn subjob_rank() -> Result<u32, Error> {
     from_environment(GANTRY_SUBJOB_RANK)
 }
@@ -254,7 +260,8 @@ fn parse_variable<T: std::str::FromStr>(variable: &'static str, value: Option<Os
 pub struct Subscription(Asked);
 
 impl Subscription {
-    /// All items, as [`Rendezvous::get_all`]. Waits until the rendezvous is complete, and for no longer than its deadline.
+    /// All items, as [`Rendezvous::get_all`]. Waits until the rendezvous is complete, and for no longer than its
+    /// deadline.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
@@ -273,7 +280,7 @@ impl Subscription {
     }
 }
 
-/// Readable when [`Subscription::wait`] has something to say: for programs that poll.
+/// Readable when [`Subscription::wait`] has a result: for programs that poll.
 impl AsFd for Subscription {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.stream.as_fd()

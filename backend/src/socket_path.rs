@@ -1,7 +1,7 @@
-//! Unix sockets at paths of any length. Shared by the agent and the library; no part of the public interface.
+//! Unix sockets at paths of any length. Shared by the agent and the library; not part of the public interface.
 //!
-//! A socket's address holds 108 bytes, and staging directories on clusters are often deeper. The socket's directory is opened then, and the
-//! socket is named through `/proc/self/fd`, on both sides.
+//! A socket's address holds 108 bytes, and staging directories on clusters are often deeper. In that case both sides
+//! open the socket's directory, and name the socket through `/proc/self/fd`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-/// Bytes of a path that fit into a socket's address beside the NUL at its end (`sun_path` in unix(7)).
+/// Bytes of a path that fit into a socket's address before the final NUL (`sun_path` in unix(7)).
 const MAX_BYTES: usize = 107;
 
 /// A path that fits into a socket's address, for as long as this lives.
@@ -22,7 +22,7 @@ pub struct SocketPath {
 }
 
 impl SocketPath {
-    /// The path itself where it fits, otherwise one through its directory, which is opened.
+    /// The path itself if it fits, otherwise a path through its directory, which is opened.
     ///
     /// # Errors
     /// When the directory cannot be opened, or the socket's own name is too long.

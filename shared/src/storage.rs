@@ -75,11 +75,14 @@ pub const GANTRY_SEND_AGENT: &str = "GANTRY_SEND_AGENT";
 pub const CTI_LAUNCHER_NAME: &str = "CTI_LAUNCHER_NAME";
 /// Set by users of CTI: the WLM to use, where [`GANTRY_WLM`] is not set.
 pub const CTI_WLM_IMPL: &str = "CTI_WLM_IMPL";
-/// Set by users of CTI: the directory on nodes in which apps' directories are made, where [`GANTRY_STAGE_DIR`] is not set.
+/// Set by users of CTI: the directory on nodes in which apps' directories are made, where [`GANTRY_STAGE_DIR`] is not
+/// set.
 pub const CTI_BACKEND_TMPDIR: &str = "CTI_BACKEND_TMPDIR";
-/// Set by users of CTI: a directory for what a frontend keeps on the login side, where [`GANTRY_RUNTIME_DIR`] is not set.
+/// Set by users of CTI: a directory for what a frontend keeps on the login side, where [`GANTRY_RUNTIME_DIR`] is not
+/// set.
 pub const CTI_CFG_DIR: &str = "CTI_CFG_DIR";
-/// Set by users of CTI: a script to use as the launcher, where neither [`GANTRY_LAUNCHER`] nor [`CTI_LAUNCHER_NAME`] is set.
+/// Set by users of CTI: a script to use as the launcher, where neither [`GANTRY_LAUNCHER`] nor [`CTI_LAUNCHER_NAME`] is
+/// set.
 pub const CTI_LAUNCHER_SCRIPT: &str = "CTI_LAUNCHER_SCRIPT";
 /// Set by users of CTI: where it is installed, where [`GANTRY_INSTALL_DIR`] is not set.
 pub const CTI_INSTALL_DIR: &str = "CTI_INSTALL_DIR";

@@ -1,6 +1,7 @@
-//! What a launcher runs on the node after each rank: it waits until the node's agent has cleaned up, where the agent would be killed otherwise.
+//! The program that a launcher runs on the node after each rank. It waits until the node's agent has cleaned up.
 //!
-//! The plan says how much time there is: the launcher may kill both of them afterwards.
+//! Without it the launcher would kill the agent during its cleanup. The plan says how much time there is: afterwards
+//! the launcher may kill both.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -14,10 +15,10 @@ use gantry_wlm::host::run;
 
 use crate::{failure, ranks};
 
-/// Runs what the user wanted to be run, and waits for the node's agent. `ticket` is the text of the app's ticket.
+/// Runs the user's own program, and waits for the node's agent. `ticket` is the text of the app's ticket.
 ///
 /// # Errors
-/// The ticket makes no sense; what the user wanted to be run cannot be run or says that it failed.
+/// The ticket is invalid. The user's program cannot be run, or reports a failure.
 pub(crate) fn run_after_rank(ticket: &str) -> Result<(), Failure> {
     let ticket = HoldTicket::from_text(ticket)
         .map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
@@ -27,8 +28,8 @@ pub(crate) fn run_after_rank(ticket: &str) -> Result<(), Failure> {
     };
     let deadline = Instant::now() + *within;
     let users = program.as_ref().map_or(Ok(()), |program| run_users(Path::new(program), *within));
-    // Without an agent there is nothing to wait for. One that outlives the step lets us go at once: we cannot tell, as we are not in the
-    // step's cgroup ourselves.
+    // Without an agent there is nothing to wait for. An agent that outlives the step ends this wait at once. This
+    // process cannot tell which it is, since it is not in the step's cgroup itself.
     drop(wait_for_agent(&ticket, deadline));
     users
 }

@@ -1,6 +1,7 @@
-//! Standard input and output as one stream of bytes: the other end of whatever has brought this agent, which stays as long as the agent does.
+//! Standard input and output as one stream of bytes: the connection to the process that has started this agent.
 //!
-//! It is the agent's link where the frontend cannot be dialled. Until then nothing comes on it but its end.
+//! It stays open as long as the agent runs. If the agent cannot dial the frontend, the connection is its link. Until
+//! then nothing arrives on it but its end.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -19,12 +20,12 @@ use tokio::net::unix::pipe;
 /// Standard input and output.
 pub(crate) struct Connection {
     input: Box<dyn AsyncRead + Send + Unpin>,
-    /// None: it was shut down.
+    /// None: shut down.
     output: Option<Box<dyn AsyncWrite + Send + Unpin>>,
 }
 
 impl Connection {
-    /// Takes both over: they block no more, and what else uses them in this process finds nothing there.
+    /// Takes both over. They no longer block, and other code in this process finds `/dev/null` in their place.
     ///
     /// # Errors
     /// They are neither pipes nor sockets.
@@ -39,14 +40,14 @@ impl Connection {
             true => Box::new(to_socket(output)?),
             false => Box::new(pipe::Sender::from_owned_fd(output)?),
         };
-        // Else the process's own would keep them open when they are shut down.
+        // Otherwise the process's own descriptors would keep them open after a shutdown.
         let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         dup2_stdin(&nowhere)?;
         dup2_stdout(&nowhere)?;
         Ok(Self { input, output: Some(output) })
     }
 
-    /// Waits until the other side is gone, or says something out of turn.
+    /// Waits until the other side is gone, or sends something unexpected.
     pub(crate) async fn ended(&mut self) {
         let read = self.input.read(&mut [0]).await;
         tracing::debug!(?read, "the process that started this agent has ended");

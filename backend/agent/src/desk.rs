@@ -1,7 +1,7 @@
-//! Where the ranks of a node check in that a launcher has brought, and how they come to be held.
+//! The desk: where ranks that a launcher has started check in with their node's agent, and how the agent holds them.
 //!
-//! All of the node or none: the first of them that fails ends the others, and the failure is what the frontend is told. Nobody goes on
-//! before all have come, so that a launcher that brings only some of them leaves nothing that runs.
+//! All ranks of a node check in, or none. The first one that fails ends the others, and the frontend gets that failure.
+//! No rank goes on before all have checked in. So a launcher that starts only some of them leaves nothing running.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -25,36 +25,38 @@ use crate::process::follow::{Follower, Pattern};
 use crate::process::thread::{RanksThread, Seized};
 use crate::ranks::{self, Ranks};
 
-/// How long the ranks of a node may take to check in, from the first one on, and then to become their programs.
+/// How long the ranks of a node may take to check in, from the first one on, and then to execute their programs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How often it is seen whether those that have come are still there. Ranks whose launcher gives up are killed, and nobody else tells.
+/// How often the agent checks that waiting ranks are still there.
+///
+/// A launcher that fails kills its ranks, and the agent has no other way to learn of it.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a process that has come may take to say what it wants.
+/// How long a process that connects may take to say what it wants.
 const COLLECTOR_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Whether and where ranks are held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Not for longer than until this agent has its place.
+    /// Only until this agent has its place.
     No,
     /// At the first instruction of the program that the launcher starts.
     Yes,
-    /// At that of the first program of it, or of what comes from it, that fits.
+    /// At the first instruction of the first matching program, among the started one and its descendants.
     At(Pattern),
 }
 
-/// Ranks that wait for the word and are traced.
+/// Ranks that wait for permission to go on, and are traced.
 enum Traced {
     Seized(Seized),
     Followed(Follower),
 }
 
-/// The ranks of a node, held or running, and what is told of them.
+/// The ranks of a node, held or running, and the report about them.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// They are looked after from here on.
+    /// The agent manages them from here on.
     pub(crate) ranks: Ranks,
     /// For the frontend.
     pub(crate) brought: Brought,
@@ -69,7 +71,9 @@ struct Waiting {
     incoming: FrameBuffer,
 }
 
-/// Waits for processes that a launcher has started after a rank's end, and gives the sockets at which they wait for this agent's own. Never ends.
+/// Accepts the processes that a launcher starts after a rank's end. They wait for this agent's end. Never ends.
+///
+/// `take` gets the socket on which each one waits.
 pub(crate) async fn receive_collectors(listener: UnixListener, mut take: impl FnMut(UnixStream)) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
@@ -80,12 +84,12 @@ pub(crate) async fn receive_collectors(listener: UnixListener, mut take: impl Fn
     }
 }
 
-/// Waits for all ranks of this node, and brings them to their programs. Takes 2 minutes at most.
+/// Waits for all ranks of this node, and lets them execute their programs. Takes 2 minutes at most.
 ///
-/// Ranks that are not to be held are held all the same, where that is allowed, until the agent has its place and lets them go: else those that end at
-/// once would be gone before anybody knew of them.
+/// If the system allows it, the agent also holds ranks that are not to be held, until it has its place. Otherwise a
+/// rank that ends at once would be gone before the frontend knew of it.
 ///
-/// Never fails: what went wrong is in what the frontend is to be told, and in what the ranks are told, which then end.
+/// Never fails itself. A failure goes into the report for the frontend, and to the ranks, which then end.
 pub(crate) async fn receive_ranks(listener: &UnixListener, hold: Hold, thread: &RanksThread) -> Entered {
     let mut waiting = Vec::new();
     let mut size = 0;
@@ -105,7 +109,7 @@ pub(crate) async fn receive_ranks(listener: &UnixListener, hold: Hold, thread: &
     Entered { ranks, brought: Brought { size, ranks: told } }
 }
 
-/// Waits until as many ranks have checked in as their launcher says that the node has.
+/// Waits until all ranks of the node have checked in. Their launcher says how many there are.
 async fn gather(
     listener: &UnixListener,
     waiting: &mut Vec<Waiting>,
@@ -126,7 +130,7 @@ async fn gather(
         let (stream, _) = accepted
             .map_err(|_| late(waiting, expected))?
             .map_err(|error| crate::failure::from_io("accept a rank", &error))?;
-        // Somebody else's process, or one that says nothing, is none of ours.
+        // Ignores a process of another user, and one that sends nothing.
         let Some((it, check_in)) = greet(stream, deadline).await else { continue };
         if waiting.is_empty() {
             *size = check_in.size;
@@ -146,7 +150,7 @@ fn late(waiting: &[Waiting], expected: Option<usize>) -> Failure {
     Failure::new(Kind::TimedOut, message)
 }
 
-/// Whether what a rank says of itself fits what others have said.
+/// Whether a rank's data fits the data of the others.
 fn check(check_in: &CheckIn, waiting: &[Waiting], size: u32, expected: Option<usize>) -> Result<(), Failure> {
     let CheckIn { rank, local_size, .. } = *check_in;
     let fits = check_in.size == size
@@ -178,7 +182,7 @@ async fn greet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, CheckI
     }
 }
 
-/// Who has come, and its first words. None: somebody else's process, or one that says nothing.
+/// Reads the first message of a process. None: it belongs to another user, or sends nothing.
 async fn meet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, ToDesk)> {
     let peer = getsockopt(&stream.as_fd(), PeerCredentials).ok()?;
     if peer.uid() != geteuid().as_raw() {
@@ -196,7 +200,7 @@ async fn meet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, ToDesk)
     }
 }
 
-/// Lets all go on to their programs, held or not.
+/// Lets all ranks execute their programs, held or not.
 async fn enter(
     waiting: &mut [Waiting],
     hold: &Hold,
@@ -219,7 +223,7 @@ async fn enter(
     for it in waiting.iter_mut() {
         it.say(&FromDesk::Go).await?;
     }
-    // Whatever becomes of them: their own words come first.
+    // A rank's own report comes before the result of the hold.
     let held = async {
         match traced {
             Some(Traced::Seized(batch)) => batch.hold(deadline).await.map(|proofs| (None, proofs)),
@@ -263,7 +267,7 @@ async fn prepare(waiting: &mut [Waiting], deadline: Instant) -> Result<(), Failu
     Ok(())
 }
 
-/// Waits until every rank is its program: then its end of the socket closes without a word.
+/// Waits until every rank executes its program. Then its end of the socket closes without a message.
 async fn all_started(waiting: &mut [Waiting], deadline: Instant) -> Result<(), Failure> {
     for it in waiting.iter_mut() {
         match timeout_at(deadline, it.hear()).await {
@@ -281,7 +285,7 @@ async fn all_started(waiting: &mut [Waiting], deadline: Instant) -> Result<(), F
 }
 
 impl Waiting {
-    /// None: it has become its program, or ended.
+    /// None: the rank executes its program, or has ended.
     async fn hear(&mut self) -> std::io::Result<Option<ToDesk>> {
         let invalid = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
         loop {
@@ -296,7 +300,7 @@ impl Waiting {
         }
     }
 
-    /// Whether it is there and says nothing, as it should once it has checked in.
+    /// Whether the rank is there and silent, as it must be after it has checked in.
     fn still_waits(&self) -> Result<(), Failure> {
         match self.stream.try_read(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),

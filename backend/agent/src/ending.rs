@@ -1,4 +1,4 @@
-//! The end of a session, or of everything: daemons are left alone for a while, then asked to end, then made to.
+//! The end of a session, or of all sessions: daemons may first end by themselves, then get SIGTERM, then SIGKILL.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use gantry_types::id::{RequestId, SessionId};
 use gantry_types::signal::Signal;
 use tokio::time::Instant;
 
-/// What ends.
+/// The scope of an ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// One session.
@@ -15,22 +15,22 @@ pub(crate) enum Scope {
     All,
 }
 
-/// How far it has come.
+/// The progress of an ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Daemons have until then to end by themselves.
+    /// Daemons may end by themselves until then.
     Patience(Instant),
-    /// They were asked, and have until then.
+    /// Daemons have been sent SIGTERM, and have until then.
     Asked(Instant),
-    /// They were killed.
+    /// Daemons have been sent SIGKILL.
     Killed,
 }
 
-/// What is to be done now.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Step {
-    /// Nothing: wait for daemons, or for the next deadline.
+    /// Wait for daemons, or for the next deadline.
     Wait,
     /// Send this to every daemon of the scope.
     Signal(Signal),
@@ -40,7 +40,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) scope: Scope,
-    /// Who is to be told when it has come.
+    /// The requests to answer at the end.
     pub(crate) requests: Vec<RequestId>,
     stage: Stage,
     grace: Duration,
@@ -58,7 +58,7 @@ impl Ending {
         Self { scope, requests: request.into_iter().collect(), stage: Stage::Patience(now + patience), grace }
     }
 
-    /// A second request for the same end: whoever has less patience decides.
+    /// Merges a second request for the same end. The shorter times win.
     pub(crate) fn join(&mut self, other: Self) {
         self.requests.extend(other.requests);
         self.grace = self.grace.min(other.grace);
@@ -67,8 +67,9 @@ impl Ending {
         }
     }
 
-    /// Goes one stage further if its time has come. `timer`: this is a deadline's call; by any other, daemons that came up late get the
-    /// signal of the stage too.
+    /// Moves to the next stage if its time has come.
+    ///
+    /// `timer`: a deadline is due. Otherwise a daemon that has just started gets the signal of the stage, too.
     pub(crate) fn step(&mut self, now: Instant, timer: bool) -> Step {
         match self.stage {
             Stage::Patience(until) if now >= until => {
@@ -80,7 +81,8 @@ impl Ending {
                 Step::Signal(Signal::KILL)
             }
             Stage::Patience(_) => Step::Wait,
-            // Whoever came up since the last step has not been asked yet; to be asked twice does no harm, by a timer it would be early.
+            // A daemon that has started since the last step has no SIGTERM yet. A second SIGTERM to the others does no
+            // harm, but a timer must not send it early.
             Stage::Asked(_) if !timer => Step::Signal(Signal::TERM),
             Stage::Asked(_) => Step::Wait,
             Stage::Killed => Step::Signal(Signal::KILL),

@@ -1,11 +1,11 @@
-//! The system's errors as failures that travel: one table from what the kernel said to what the user can do.
+//! The system's errors as failures for the wire: one table from the kernel's error to what the user can do.
 
 use std::fmt::Display;
 use std::io;
 
 use gantry_types::error::{Failure, Kind};
 
-/// A failure that says what was being done and what the system answered.
+/// A failure that names the action and the system's error.
 #[must_use]
 pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
     use io::ErrorKind as E;

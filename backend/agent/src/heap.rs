@@ -1,22 +1,23 @@
-//! The memory that bulk data goes through.
+//! Memory for bulk data.
 //!
-//! A chunk has 256 KiB. The C library gives that much back to the system as soon as it is free, and has it cleared again for the next chunk, which
-//! costs as much as all else that is done with it. So an agent keeps what it has while a stream goes on.
+//! A chunk has 256 KiB. The C library returns a block of that size to the kernel as soon as it is free. The kernel
+//! clears it again for the next chunk, which costs as much as all other work on a chunk. So an agent keeps freed memory
+//! while a stream goes on.
 
-/// Free memory that is kept: the windows of some links.
+/// How much free memory to keep: the windows of some links.
 const KEPT_BYTES: i32 = 8 * 1024 * 1024;
 
-/// What is larger comes from the system each time, and goes back there.
+/// A larger block comes from the kernel each time, and returns to it.
 const LARGE_BYTES: i32 = 4 * 1024 * 1024;
 
-/// Has freed memory kept for the next chunk. To be called before there are threads.
+/// Makes the C library keep freed memory for the next chunk. Call it before there are threads.
 pub(crate) fn keep_freed() {
     if !sys::keep_freed(KEPT_BYTES, LARGE_BYTES) {
         tracing::debug!("the C library keeps no memory for bulk data");
     }
 }
 
-/// Gives free memory back to the system.
+/// Returns free memory to the kernel.
 pub(crate) fn give_back() {
     sys::give_back();
 }

@@ -1,7 +1,7 @@
-//! Work that waits for a file system, beside the agent's loop.
+//! Work that waits for a file system, outside the agent's loop.
 //!
-//! A file system can hang for ever. So every session has threads of its own, not a share of a pool: one that hangs takes nothing away from
-//! others. What is to be done for a session is done one thing after the other.
+//! A file system can hang for ever. So every session has its own thread, not a share of a pool: a session that hangs
+//! does not delay others. A session's jobs run one after the other.
 
 use std::io;
 use std::sync::mpsc::{SendError, Sender, channel};
@@ -9,10 +9,10 @@ use std::sync::mpsc::{SendError, Sender, channel};
 use gantry_types::error::{Failure, Kind};
 use nix::sys::signal::SigSet;
 
-/// What is to be done; it is given the failure where there is no thread for it.
+/// A job. It receives the failure if there is no thread for it.
 type Job = Box<dyn FnOnce(Result<(), Failure>) + Send>;
 
-/// What is to be done for one session, in its order, on a thread that ends when this was dropped and all of it is done.
+/// The jobs of one session, in order, on one thread. The thread ends when this is dropped and all jobs are done.
 #[derive(Debug)]
 pub(crate) struct Jobs(Sender<Job>);
 
@@ -28,7 +28,7 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    /// Does this after all that came before. Returns at once.
+    /// Runs this job after all earlier ones. Returns at once.
     pub(crate) fn push(&self, job: impl FnOnce(Result<(), Failure>) + Send + 'static) {
         if let Err(SendError(job)) = self.0.send(Box::new(job)) {
             let none = "start a thread for storage: the system refused";
@@ -39,10 +39,10 @@ impl Jobs {
     }
 }
 
-/// Starts a thread that takes no signals: they are for the loop. The process ends without waiting for it.
+/// Starts a thread that takes no signals: only the loop takes them. The process ends without waiting for the thread.
 ///
 /// # Errors
-/// When the system gives no more threads.
+/// The system refuses another thread.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let quietly = move || {
         if let Err(error) = SigSet::all().thread_block() {

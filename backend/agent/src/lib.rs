@@ -1,25 +1,25 @@
-//! gantry-agent: the helper on every node. It holds and starts ranks, keeps sessions, starts daemons, and leaves nothing behind.
+//! gantry-agent: the program on every node. It holds and starts ranks, keeps sessions, starts daemons, and cleans up.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! | --- | --- |
 //! | `work` | the loop that decides, and all state |
-//! | `overlay` | the way to the frontend, and to agents further down |
-//! | `starter`, `connection` | whether anybody still wants us before we are there; what it has brought us by, as our link |
-//! | `shim`, `desk`, `after_rank` | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
-//! | `seek` | ranks that run already, found by their environment |
+//! | `overlay` | links to the frontend and to agents further down |
+//! | `starter`, `connection` | whether the agent's parent process is alive; its connection as the agent's link |
+//! | `shim`, `desk`, `after_rank` | ranks of a launcher: the shim, their check-in, the program run after each |
+//! | `seek` | finds running ranks by their environment |
 //! | `ranks`, `process` | ranks; starting, holding and ending processes |
-//! | `daemons`, `ending` | tool daemons; how one is started; how they end |
+//! | `daemons`, `ending` | starting tool daemons; ending them |
 //! | `storage`, `session`, `tree` | directories on the node |
-//! | `provide`, `receive`, [`unpack`] | what is put into them: links to what the node has, archives of what it has not |
-//! | `service` | the socket at which daemons ask |
+//! | `provide`, `receive`, [`unpack`] | their contents: links to files of the node, archives of files it lacks |
+//! | `service` | the socket for daemons' queries |
 //! | `rendezvous` | the socket at which ranks exchange data, and the command for their scripts |
-//! | [`pmi`] | the server by which ranks become one MPI world |
-//! | `channel` | what the tool's frontend and its daemons say to each other |
+//! | [`pmi`] | the server that makes the ranks one MPI world |
+//! | `channel` | messages between the tool's frontend and its daemons |
 //! | `stdio` | input and output of processes |
-//! | `failure` | the system's errors as failures that travel |
-//! | `heap` | the memory that bulk data goes through |
+//! | `failure` | the system's errors as failures for the wire |
+//! | `heap` | memory for bulk data |
 //!
-//! It is a library for the sake of its tests and fuzz targets. Nothing else uses it.
+//! It is a library only for its tests and fuzz targets.
 
 mod work;
 mod overlay;
@@ -98,7 +98,7 @@ usage: gantry-agent serve [attached [dial|here|either]]
        gantry-agent id             say which build this is
        gantry-agent --version";
 
-/// Does what the arguments of this process say. The exit code of a keeper is its agent's.
+/// Runs the command in this process's arguments. The exit code of a keeper is its agent's.
 #[must_use]
 pub fn run() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -113,7 +113,7 @@ pub fn run() -> ExitCode {
     {
         return rendezvous::command::run(rest);
     }
-    // A guard stands above its own agents, and inherits what they leave when they are killed. Others have a keeper.
+    // The guard is the ancestor of its own agents, and inherits what a killed agent leaves. Other agents need a keeper.
     if matches!(words.as_slice(), ["enter"] | ["serve", _, ..])
         && let Ok(Some(ended)) = keep(Duration::ZERO)
     {
@@ -147,7 +147,7 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // The guard passes on what is written here.
+            // The guard forwards this text.
             let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
             let mut text = String::new();
             push_lines(&mut text, &format!("{failure}{hint}"));
@@ -157,10 +157,10 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Ends the keeper of an agent that has ended.
+/// Exits as the keeper of an agent that has ended.
 fn end_as(ended: ExitStatus) -> ExitCode {
     if let ExitStatus::Signal(_) = ended {
-        // Its storage is left. A failure has no reader here.
+        // The agent's storage is left over. A failure to remove it has no reader here.
         drop(sweep(None));
     }
     ended.code().map_or(ExitCode::FAILURE, ExitCode::from)
@@ -170,9 +170,9 @@ fn say(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(|e| failure::from_io("write to standard output", &e))
 }
 
-/// Gets ready to serve, and takes what for from `read`.
+/// Prepares to serve. Reads the ticket with `read`.
 fn begin(read: fn() -> Result<Ticket, Failure>) -> Result<Ticket, Failure> {
-    // Whoever started us may have blocked signals, and we would inherit that: without SIGCHLD no child's end would ever be seen.
+    // The parent process may have blocked signals for us: without SIGCHLD the agent would never learn of a child's end.
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
     remove_sent_agent();
     let mut ticket = read()?;
@@ -193,8 +193,9 @@ fn serve(ticket: Ticket, attached: bool) -> Result<(), Failure> {
     })
 }
 
-/// Becomes the program that leaves word of a failure with the WLM, under the name of this very process, as nobody may ever read what is written here. Comes back if that
-/// program is not here.
+/// Replaces this process with the program that reports a failure to the WLM. Its own output may have no reader.
+///
+/// Returns the failure if that program is not on this node.
 fn leave_word(wlm: &str, failure: Failure) -> Failure {
     let (Ok(own), Ok(word)) = (std::env::current_exe(), frame::encode_body(&failure)) else { return failure };
     #[expect(
@@ -202,13 +203,13 @@ fn leave_word(wlm: &str, failure: Failure) -> Failure {
         reason = "nothing is started: this process replaces itself with another program"
     )]
     let mut program = std::process::Command::new(own.with_file_name(STARTER));
-    // Its secret is of no use any more.
+    // The program does not need the secret.
     let error = program.args(["word", wlm, &to_hex(&word)]).env_remove(GANTRY_TICKET).exec();
     tracing::debug!(%error, "the reason for this agent's end could not be recorded");
     failure
 }
 
-/// As [`serve`], with the link on standard input and output: at once, or where the frontend cannot be dialled.
+/// As [`serve`], with the link on standard input and output: at once, or if the agent cannot dial the frontend.
 fn serve_over(dial_first: bool) -> Result<(), Failure> {
     let ticket = begin(read_ticket)?;
     block_on(async move {
@@ -220,19 +221,20 @@ fn serve_over(dial_first: bool) -> Result<(), Failure> {
     })
 }
 
-/// How long an agent tries to tell why it has no ranks. The frontend may have heard that from another one, and be gone.
+/// How long an agent tries to report why it has no ranks. Another agent may have reported it, and the frontend be gone.
 const LAST_WORD_PATIENCE: Duration = Duration::from_secs(3);
 
-/// As [`serve`], for ranks that a launcher brings. The socket at which they check in is our standard input.
+/// As [`serve`], for ranks that a launcher starts. They check in at the socket that is our standard input.
 fn enter() -> Result<(), Failure> {
     let entered = serve_brought();
-    // Nobody starts it any more.
+    // No process starts it any more.
     remove_sent_agent();
     entered
 }
 
-/// Removes what was put here for this agent alone: its executable, and the directory that was made for it. It may have been removed by somebody else, and what
-/// cannot be removed now is no reason not to serve.
+/// Removes what was sent here for this agent alone: its executable and the directory made for it.
+///
+/// Another process may have removed it. The agent serves even if it cannot remove it now.
 fn remove_sent_agent() {
     let Some(path) = Machine.env(GANTRY_SENT_AGENT).map(PathBuf::from) else { return };
     if !is_this_program(&path) {
@@ -246,7 +248,7 @@ fn remove_sent_agent() {
     }
 }
 
-/// Whether that file itself, and no link to it, is what this process executes. A variable may name anything.
+/// Whether that file itself, and no link to it, is this process's executable. The variable may name any file.
 fn is_this_program(path: &Path) -> bool {
     let which = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
     let named = std::fs::symlink_metadata(path).map(which);
@@ -254,27 +256,27 @@ fn is_this_program(path: &Path) -> bool {
     named.is_ok_and(|named| own.is_ok_and(|own| own == named))
 }
 
-/// Tells on standard output where the ranks of a launcher are.
+/// Prints where the ranks of a launcher are.
 fn tell_ranks(pid: &str) -> Result<(), Failure> {
     remove_sent_agent();
     let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
-    // Its name may be removed already.
+    // Its name may already be removed.
     let agent = Path::new("/proc/self/exe");
     let told = gantry_wlm::mpir::tell_ranks(pid, agent, &Machine, &mut io::stdout().lock());
     told.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))
 }
 
-/// Tells on standard output which ranks a launcher's proxy has started here.
+/// Prints which ranks a launcher's proxy has started here.
 fn tell_below(port: &str) -> Result<(), Failure> {
     remove_sent_agent();
     let told = gantry_wlm::mpir::tell_below(port, &Machine, &mut io::stdout().lock());
     told.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))
 }
 
-/// Time limit for a process that has PMIx's library in it, in seconds: it outlives the tool that has started it.
+/// The timeout in seconds of a process that runs PMIx's library. Such a process outlives the tool that started it.
 const PMIX_SECONDS: u32 = 10;
 
-/// As [`tell_ranks`], of a PMIx server, in another form.
+/// As [`tell_ranks`], for a PMIx server, in another format.
 fn ask_pmix(pid: &str, library: &Path) -> Result<(), Failure> {
     nix::unistd::alarm::set(PMIX_SECONDS);
     let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
@@ -283,7 +285,7 @@ fn ask_pmix(pid: &str, library: &Path) -> Result<(), Failure> {
     told.map_err(|e| Failure::new(Kind::Lost, e.to_string()))
 }
 
-/// Ends this process when that one has ended: the library goes on waiting for a server that is gone.
+/// Ends this process when that server ends: the library would go on waiting for it.
 fn end_with(server: Pid) -> Result<(), Failure> {
     let server = open_pidfd(server).map_err(|e| failure::from_io("inspect the launcher", &e))?;
     thread::spawn(move || {
@@ -298,7 +300,7 @@ fn end_with(server: Pid) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says which build this is: its release and the hash of its bytes.
+/// Prints this build: its release and the hash of its bytes.
 fn identify() -> Result<(), Failure> {
     let mut hasher = blake3::Hasher::new();
     let read = std::fs::File::open("/proc/self/exe").and_then(|mut exe| io::copy(&mut exe, &mut hasher));
@@ -307,7 +309,7 @@ fn identify() -> Result<(), Failure> {
 }
 
 fn serve_brought() -> Result<(), Failure> {
-    // They are the first rank's: its launcher's pipes, which must not be kept open.
+    // The first rank's descriptors are pipes of its launcher, which must not stay open.
     gantry_wlm::host::close_inherited_descriptors()
         .map_err(|e| failure::from_io("close what is not ours", &e))?;
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
@@ -329,12 +331,12 @@ fn serve_brought() -> Result<(), Failure> {
         };
         let thread = process::thread::RanksThread::spawn().map_err(failed)?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
-        // Ranks may look for it as soon as they run.
+        // Ranks may look for the socket as soon as they run.
         let socket = rendezvous::bind(&ticket)?;
         let desk::Entered { ranks, mut brought } = desk::receive_ranks(&listener, how, &thread).await;
         let size = brought.size;
         if let (false, Ok(reports)) = (hold, &mut brought.ranks) {
-            // Behind a wrapper they were held to be found, and are let go as soon as the frontend knows of them.
+            // Ranks behind a wrapper were held only to be found. They run on as soon as the frontend knows of them.
             reports.iter_mut().for_each(|report| report.held = None);
         }
         let failed = brought.ranks.as_ref().err().cloned();
@@ -347,7 +349,7 @@ fn serve_brought() -> Result<(), Failure> {
             () = ranks.all_ended(), if failed.is_none() => Err(lost("the ranks ended before the frontend knew of them".to_owned())),
         };
         if joined.is_err() {
-            // Nobody will ever let them go.
+            // No frontend will ever release them.
             let doomed = Doomed { roots: ranks.kill(None).1, app: Some(ticket.app) };
             if let Err(error) = strays::end(&doomed) {
                 tracing::warn!(%error, "ending ranks");
@@ -364,7 +366,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     // A failure is reported when the agent reads the limits again, to give them to the ranks.
     drop(process::spawn::raise_open_files());
     process::spawn::make_room_for_open_files();
-    // Ends of children and wishes to go are heard on this thread: others would only be woken for nothing.
+    // Only this thread takes signals, for ends of children and requests to end. Other threads would wake for nothing.
     let quiet = || {
         if let Err(error) = SigSet::all().thread_block() {
             tracing::debug!(%error, "a thread takes signals");
@@ -373,17 +375,17 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().on_thread_start(quiet).build();
     let runtime = runtime.map_err(|e| failure::from_io("set up the agent", &e))?;
     let served = tokio::task::LocalSet::new().block_on(&runtime, work);
-    // Whatever still waits on a thread (a slow disk, say) must not keep the agent here.
+    // A thread that still waits (for a slow disk, say) must not keep the agent here.
     runtime.shutdown_background();
     served
 }
 
-/// What the agent is told, once, on its standard input.
+/// Reads the ticket from standard input.
 fn read_ticket() -> Result<Ticket, Failure> {
     read_ticket_from(&mut io::stdin().lock())
 }
 
-/// As [`read_ticket`], in the environment.
+/// As [`read_ticket`], from the environment.
 fn read_told_ticket() -> Result<Ticket, Failure> {
     let text = Machine.env(GANTRY_TICKET).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
     let bytes = from_hex(&text.to_string_lossy()).map_err(|e| Failure::new(Kind::Protocol, e.to_string()))?;

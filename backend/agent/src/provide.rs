@@ -1,7 +1,8 @@
-//! Making files available in a session without sending them: what the node has already is linked, what the session has is copied.
+//! Makes files available in a session without sending them: links the node's files, copies the session's own.
 //!
-//! Content decides. A file counts as present when the path that the login side names holds the same number of bytes with the same build id, or
-//! the same BLAKE3, here; that a path exists proves nothing. Names come from outside and are taken apart before anything is touched.
+//! Content decides. A file counts as present if the path that the login side names has the same length here, and the
+//! same build id or the same BLAKE3. The existence of a path proves nothing. Names come from outside, so the agent
+//! parses them before it touches anything.
 
 mod again;
 mod c_library;
@@ -33,27 +34,30 @@ use target::{Target, build_targets};
 
 use crate::{failure, tree};
 
-/// What came of providing.
+/// The result of [`provide`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Provided {
-    /// The entries that have to be sent.
+    /// The entries that the frontend must send.
     pub(crate) missing: EntrySet,
-    /// Where the node's C library is too old: the name of the loader in `loader/` through which the programs run.
+    /// If the node's C library is too old: the name of the loader in `loader/` that runs the programs.
     pub(crate) loader: Option<OsString>,
 }
 
-/// Links each entry that this node has into the session, copies what the session has under another name, and says what there is not.
+/// Makes each entry available that this node has, and reports the missing ones.
 ///
-/// Blocks while files are read. May be called again, with more or with the same: what is there already stays. A file that a daemon could not use
-/// from where it is (a binary that may not be executed, anything on a noexec mount) counts as missing, so that it is sent. The links
-/// point to the node's own files: who changes those later changes what the session sees.
+/// Links each entry that the node has into the session. Copies what the session has under another name. Blocks while
+/// it reads files. May be called again, with more or with the same entries: existing files stay. A file that a daemon
+/// could not use in its place (a binary that may not be executed, anything on a noexec mount) counts as missing, so
+/// that the frontend sends it. The links point to the node's own files: a later change to such a file changes what the
+/// session sees.
 ///
-/// Entries of [`Place::Loader`] are wanted only where the node's own C library is older than `libc` says, and then never linked: a loader and
-/// a library that are not of one build do not work together, and the node's own may be replaced by an update at any time.
+/// Entries of [`Place::Loader`] are wanted only if the node's own C library is older than `libc` says. They are never
+/// linked: a loader and a library of different builds do not work together, and an update may replace the node's own at
+/// any time.
 ///
 /// # Errors
-/// `Invalid`: a name that does not stay below its place, or two contents for one name; the message has both. Nothing was done when it is seen
-/// among the entries themselves. Otherwise when links or directories cannot be made.
+/// `Invalid`: a name does not stay below its place, or one name has two contents; the message has both. If that is so
+/// among the entries themselves, nothing was done. Otherwise: links or directories cannot be made.
 pub(crate) fn provide(
     dirs: &SessionDirs,
     entries: &[Entry],
@@ -76,7 +80,7 @@ pub(crate) fn provide(
             missing.extend(indices.iter().map(|index| EntryIndex(*index)));
         }
     }
-    // Without one, the programs are started all the same, and say themselves what they do not find.
+    // Without a loader the programs start all the same, and report themselves what they do not find.
     let sent = |name: &OsString| entries.iter().any(|it| it.place == Place::Loader && it.name == *name);
     Ok(Provided { missing, loader: loader.filter(|name| !enough && sent(name)) })
 }
@@ -85,7 +89,7 @@ fn at(entries: &[Entry], index: u32) -> Option<&Entry> {
     entries.get(usize::try_from(index).ok()?)
 }
 
-/// Whether the target has its content now. The candidates are of one name and one content, from one place or several.
+/// Whether the target now has its content. The candidates have one name and one content, from one or more places.
 fn provide_one(
     root: &OwnedFd,
     target: &Target,
@@ -94,7 +98,7 @@ fn provide_one(
 ) -> Result<bool, Failure> {
     let Some(first) = candidates.first() else { return Ok(true) };
     let failed = |error: io::Error| {
-        // A file stands where a directory is needed, or the other way round, or a link, which we do not follow.
+        // A file is in place of a directory, or the other way round, or there is a link, which is never followed.
         if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) {
             return conflict(target, first, "something other than a directory is in its place");
         }
@@ -102,7 +106,7 @@ fn provide_one(
     };
     let taken = |done: io::Result<()>, parent: &OwnedFd, cache: &mut ContentCache| match done {
         Ok(()) => Ok(true),
-        // Somebody who works in the session was faster; what they put there counts.
+        // Another process in the session was faster. Its file counts.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             match find(parent, target, candidates, cache).map_err(failed)? {
                 Some(found) => found.same_or(target, first),
@@ -129,11 +133,11 @@ fn provide_one(
     taken(linked.map_err(io::Error::from), &parent, cache)
 }
 
-/// What stands at a target already.
+/// What exists at a target.
 enum Found {
     Same,
-    /// A link to the file that is meant, which this node has not, or with other content. On a file system that nodes share another node may
-    /// have made it. What is sent takes its place.
+    /// A link to the right path, where this node has no file, or another content. On a shared file system another node
+    /// may have made it. The sent file replaces it.
     Stale,
     Other(OsString),
 }
@@ -188,7 +192,7 @@ fn find(
     if !is_link && !tree::is_kind(&stat, SFlag::S_IFREG) {
         return Ok(Some(other()));
     }
-    // A link here is one of ours to a file of the node, so this one is followed.
+    // A link here is the agent's own link to a file of the node, so the agent follows it.
     let same = tree::open_regular(parent, Path::new(target.name()))
         .is_ok_and(|file| cache.is_same(&file, &entry.content));
     Ok(Some(if same { Found::Same } else { other() }))

@@ -1,4 +1,4 @@
-//! The ranks of this node: started here and held if asked, or adopted; signalled, released, and seen to end.
+//! The ranks of this node: the agent starts and holds or adopts them, signals and releases them, and sees them end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
@@ -30,7 +30,7 @@ use crate::process::spawn::ProcessSpec;
 use crate::process::strays::Marker;
 use crate::process::{self, Pinned, SERVED, cores, signal};
 
-/// Our ends of the pipes of a process that is about to be started.
+/// The agent's ends of the pipes of a process that is about to start.
 #[derive(Debug, Default)]
 pub(crate) struct OurEnds {
     pub(crate) stdin: Option<OwnedFd>,
@@ -38,14 +38,14 @@ pub(crate) struct OurEnds {
     pub(crate) served: Option<OwnedFd>,
 }
 
-/// A rank that is there, or was.
+/// A rank that runs or has ended.
 #[derive(Debug)]
 struct Known {
     process: Pinned,
     exe: OsString,
     state: RankState,
     adopted: Option<std::rc::Rc<Adopted>>,
-    /// Whether its pid may be somebody else's already.
+    /// Whether another process may have its pid already.
     reaped: bool,
 }
 
@@ -53,12 +53,12 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
     known: BTreeMap<Rank, Known>,
-    /// Whose process has that pid. A rank that has been waited for stays in here.
+    /// Ranks by pid. A rank that has been reaped stays in here.
     of_pid: HashMap<i32, Rank>,
 }
 
 impl Ranks {
-    /// Takes over ranks that were started.
+    /// Takes over ranks that the agent has started.
     pub(crate) fn started(
         &mut self,
         ranks: &[Rank],
@@ -76,7 +76,7 @@ impl Ranks {
         Ok(reports)
     }
 
-    /// Starts to look after processes that run already: all of `wanted` or none.
+    /// Adopts processes that run already: all of `wanted` or none.
     pub(crate) fn adopt(&mut self, wanted: &[(Rank, Pid)]) -> Result<Vec<RankReport>, Failure> {
         let mut adopted = Vec::with_capacity(wanted.len());
         for (rank, pid) in wanted {
@@ -98,8 +98,9 @@ impl Ranks {
         Ok(reports)
     }
 
-    /// Takes over ranks that ran before anybody asked. If somebody has left all of them at their first instruction, they are held.
-    /// Where a program of the name `wrapper` stands around one, its first child is the rank.
+    /// Takes over ranks that already run. They count as held if all of them are stopped at their first instruction.
+    ///
+    /// If a program named `wrapper` stands in a rank's place, the wrapper's first child is the rank.
     pub(crate) fn found(
         &mut self,
         wanted: &[(Rank, Pid)],
@@ -142,7 +143,7 @@ impl Ranks {
         }
     }
 
-    /// Takes over ranks that wait for their launcher, and stops them where they are: all of `wanted` or none.
+    /// Takes over ranks that wait for their launcher, and stops them at once: all of `wanted` or none.
     pub(crate) fn found_waiting(&mut self, wanted: &[(Rank, Pid)]) -> Result<Vec<RankReport>, Failure> {
         let mut reports = self.adopt(wanted)?;
         self.signal(None, Signal::STOP)?;
@@ -153,14 +154,14 @@ impl Ranks {
         Ok(reports)
     }
 
-    /// Takes over ranks that their launcher says are held: all of `wanted` or none.
+    /// Takes over ranks that are held according to their launcher: all of `wanted` or none.
     pub(crate) fn found_held(&mut self, wanted: &[(Rank, Pid)]) -> Result<Vec<RankReport>, Failure> {
         let prove = |(_, pid): &(Rank, Pid)| process::prove_held(pid.get()).map_err(|e| to_failure(&e));
         let proofs = wanted.iter().map(prove).collect::<Result<Vec<_>, Failure>>()?;
         self.entered(wanted, &proofs)
     }
 
-    /// Tells held ranks which numbers they have in an MPI world of that size, in which the app's rank 0 is `first`.
+    /// Gives held ranks their numbers in an MPI world of that size, in which the app's rank 0 is `first`.
     pub(crate) fn renumber(&self, first: Rank, size: u32) -> Result<(), Failure> {
         for (rank, known) in self.living(None) {
             if known.state != RankState::Held {
@@ -187,18 +188,18 @@ impl Ranks {
         self.known.keys().copied().collect()
     }
 
-    /// Adopted ranks, to be waited for.
+    /// Adopted ranks, to wait for.
     pub(crate) fn adopted(&self) -> impl Iterator<Item = (Rank, std::rc::Rc<Adopted>)> {
         self.known.iter().filter_map(|(rank, known)| Some((*rank, known.adopted.clone()?)))
     }
 
-    /// The rank that has this process, while it has not ended.
+    /// The rank with this pid, as long as it has not ended.
     pub(crate) fn of_pid(&self, pid: i32) -> Option<Rank> {
         let rank = self.of_pid.get(&pid)?;
         self.known.get(rank).is_some_and(|known| !known.state.is_over()).then_some(*rank)
     }
 
-    /// A rank's process has been waited for: its pid is free, and its end will be told.
+    /// A rank's process has been reaped. Its pid is free, and the report of its end follows.
     pub(crate) fn reaped(&mut self, pid: i32) {
         if let Some(known) = self.of_pid.get(&pid).and_then(|rank| self.known.get_mut(rank)) {
             known.reaped = true;
@@ -210,7 +211,7 @@ impl Ranks {
         self.known.insert(rank, known);
     }
 
-    /// A rank has ended. False: that was known.
+    /// A rank has ended. False: the agent knew already.
     pub(crate) fn exited(&mut self, rank: Rank, status: ExitStatus) -> bool {
         let Some(known) = self.known.get_mut(&rank) else { return false };
         match known.state.next(RankEvent::Exited(status)) {
@@ -222,7 +223,7 @@ impl Ranks {
         }
     }
 
-    /// Lets held ranks go. A rank that a debugger traces is left to it.
+    /// Releases held ranks. Leaves a rank that a debugger traces to the debugger.
     pub(crate) fn release(&mut self) -> Result<(), Failure> {
         let mut first_error = None;
         let mut held: Vec<_> =
@@ -244,13 +245,14 @@ impl Ranks {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Sends a signal to `wanted`, or to all. Ranks that we have started get it with their process groups; adopted ones alone.
+    /// Signals `wanted`, or all. A rank that the agent has started gets it with its process group, others alone.
     pub(crate) fn signal(&self, wanted: Option<&RankSet>, what: Signal) -> Result<(), Failure> {
         self.send(self.living(wanted), what)
     }
 
-    /// Kills `wanted`, or all, that we have started. Gives those that somebody else has started: they are to be ended with all that descends from
-    /// them, which is not below us.
+    /// Kills those of `wanted`, or of all, that the agent has started. Returns the adopted ones.
+    ///
+    /// The caller ends those with all their descendants, which are not below the agent.
     pub(crate) fn kill(&self, wanted: Option<&RankSet>) -> (Result<(), Failure>, Vec<Pinned>) {
         let (adopted, own): (Vec<_>, Vec<_>) =
             self.living(wanted).partition(|(_, known)| known.adopted.is_some());
@@ -282,7 +284,7 @@ impl Ranks {
             }
             let sent = match &known.adopted {
                 Some(adopted) => adopted.signal(what.number()),
-                // The leader has not been reaped while the rank is not over, so its group is its own.
+                // The leader is not reaped until the rank is over, so no other process group has its id.
                 None => signal::kill_group(known.process.pid, what.number()),
             };
             if let Err(error) = sent {
@@ -303,19 +305,19 @@ impl Ranks {
     /// Waits until all adopted ranks have ended.
     pub(crate) async fn all_ended(&self) {
         for (_, adopted) in self.adopted() {
-            // One that cannot be watched is waited for as if it went on.
+            // An adopted rank that cannot be watched counts as running.
             if adopted.ended().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Whether there is no rank that has not ended.
+    /// Whether all ranks have ended.
     pub(crate) fn all_over(&self) -> bool {
         self.known.values().all(|known| known.state.is_over())
     }
 
-    /// Brings what daemons see of the ranks up to date. False: it was.
+    /// Updates the ranks that daemons see. False: nothing has changed.
     ///
     /// A rank's end changes one state and copies nothing: all of a node's ranks may end at once.
     pub(crate) fn update(&self, view: &mut Vec<LocalRank>) -> bool {
@@ -342,22 +344,22 @@ impl Known {
     }
 }
 
-/// What the ranks of a node are told of where they are.
+/// What the ranks of a node learn about their place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     /// The app.
     pub(crate) app: AppId,
     /// The node.
     pub(crate) node: NodeId,
-    /// The agent's socket for ranks; empty where there is none.
+    /// The agent's socket for ranks. Empty: there is none.
     pub(crate) service: &'a str,
     /// The app's place in a multijob.
     pub(crate) subjob: Option<Subjob>,
-    /// Marks them, so that what they start is found.
+    /// Marks the ranks, so that the agent finds the processes that they start.
     pub(crate) marker: Option<&'a Marker>,
 }
 
-/// The ranks of a node in an order, with what each one's process is to be.
+/// The ranks of this node in an order, with the specification of each process.
 pub(crate) fn build_specs(
     order: &StartRanks,
     ranks: &[Rank],
@@ -416,7 +418,7 @@ pub(crate) fn build_specs(
     Ok(specs)
 }
 
-/// A program in the form in which processes are started.
+/// A program, prepared for starting processes.
 struct Prepared {
     path: CString,
     argv: Vec<CString>,
@@ -439,7 +441,7 @@ impl Prepared {
     }
 }
 
-/// Three descriptors for a process, and our ends of those that are pipes.
+/// Three descriptors for a process, and the agent's ends of the pipes among them.
 pub(crate) fn open_stdio(feed: bool, forward: bool) -> Result<([OwnedFd; 3], OurEnds), Failure> {
     let failed = |error: io::Error| failure::from_io("make pipes for a process", &error);
     let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
@@ -462,7 +464,7 @@ pub(crate) fn open_stdio(feed: bool, forward: bool) -> Result<([OwnedFd; 3], Our
     Ok(([stdin, stdout.into(), stderr.into()], ends))
 }
 
-/// `NAME=value` strings; `ours` win over what the order says.
+/// `NAME=value` strings. `ours` override the variables of the order.
 pub(crate) fn build_env(
     env: &[(OsString, OsString)],
     ours: &[(&str, String)],
@@ -472,10 +474,10 @@ pub(crate) fn build_env(
     let given = given.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
     for (name, value) in given.chain(ours.iter().map(|(name, value)| (OsStr::new(*name), OsStr::new(value))))
     {
-        // With room for the NUL: otherwise every one of them would be copied once more.
+        // With room for the NUL: otherwise the conversion would copy every string once more.
         let mut bytes = Vec::with_capacity(name.len() + value.len() + 2);
         [name.as_bytes(), b"=", value.as_bytes()].into_iter().for_each(|part| bytes.extend_from_slice(part));
-        // The value is not shown: it may be a secret.
+        // The message omits the value, which may be a secret.
         let invalid = || {
             Failure::new(
                 Kind::Invalid,
@@ -490,7 +492,9 @@ pub(crate) fn build_env(
     Ok(strings)
 }
 
-/// A program's path: as it is if it has a slash (a relative one counts from the ranks' directory), else looked up in the order's PATH.
+/// A program's path. A name without a slash is looked up in the order's PATH.
+///
+/// A path with a slash stays as it is. A relative one counts from the ranks' directory.
 fn resolve_program(program: &Program) -> Result<PathBuf, Failure> {
     let name = &program.program;
     if name.as_bytes().contains(&b'/') {
@@ -509,7 +513,7 @@ pub(crate) fn to_pid(pid: i32) -> Result<Pid, Failure> {
     Pid::new(pid).ok_or_else(|| Failure::new(Kind::Protocol, format!("a process with pid {pid}")))
 }
 
-/// Ranks with their wrappers' first children in the place of these.
+/// The ranks, each wrapper replaced by its first child.
 fn look_behind(wrapper: &str, wanted: &[(Rank, Pid)]) -> Result<Vec<(Rank, Pid)>, Failure> {
     let parents = process::procfs::read_parents().map_err(|e| failure::from_io("list processes", &e))?;
     let behind = |(rank, pid): &(Rank, Pid)| {
@@ -537,14 +541,14 @@ fn adopt_failure(error: &AdoptError) -> Failure {
     Failure::new(kind, with_causes(error))
 }
 
-/// A failed start, in words that a user understands.
+/// A failed start, in words for users.
 impl From<StartFailure> for Failure {
     fn from(failure: StartFailure) -> Self {
         to_failure(&failure.error)
     }
 }
 
-/// Why one process did not start, in words that a user understands.
+/// Why one process did not start, in words for users.
 pub(crate) fn to_failure(error: &StartError) -> Failure {
     let said = Failure::new(error.kind(), with_causes(error));
     match error.hint() {
@@ -553,7 +557,7 @@ pub(crate) fn to_failure(error: &StartError) -> Failure {
     }
 }
 
-/// An error and what caused it, in one line.
+/// An error and its causes, in one line.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

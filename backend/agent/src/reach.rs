@@ -1,4 +1,6 @@
-//! Whether nodes of other apps can be connected to, tried before MPI libraries try it: these wait for ever where a firewall is silent.
+//! Tests whether other apps' nodes can be connected to.
+//!
+//! The agent does so before MPI libraries connect: they wait for ever if a firewall drops packets silently.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -12,18 +14,18 @@ use tokio::time::timeout;
 
 use crate::failure;
 
-/// The most others that are tried, and the most addresses of each.
+/// The limit on other nodes to try, and on addresses of each.
 const MOST_OTHERS: usize = 1024;
 const MOST_ADDRESSES: usize = 16;
 
-/// Accepts connections for a while, and says where. To be called in a tokio runtime.
+/// Accepts connections for a while, and returns the addresses. Call it in a tokio runtime.
 pub(crate) fn listen(within: Duration) -> Result<Vec<SocketAddr>, Failure> {
     let failed = |error: std::io::Error| failure::from_io("listen for other nodes", &error);
     let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()];
     let listener = any.into_iter().map(|ip| listen_at((ip, 0).into())).reduce(Result::or);
     let listener = listener.unwrap_or_else(|| Err(std::io::ErrorKind::Unsupported.into())).map_err(failed)?;
     let mut addresses = find_addresses(listener.local_addr().map_err(failed)?).map_err(failed)?;
-    // At a loopback address everybody reaches only itself.
+    // At a loopback address a node reaches only itself.
     if addresses.iter().any(|address| !address.ip().is_loopback()) {
         addresses.retain(|address| !address.ip().is_loopback());
     }
@@ -31,7 +33,7 @@ pub(crate) fn listen(within: Duration) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses)
 }
 
-/// Which of the others cannot be reached at any of their addresses.
+/// The other nodes that cannot be reached at any of their addresses.
 pub(crate) async fn try_all(others: Vec<Vec<SocketAddr>>, within: Duration) -> Vec<u32> {
     let mut tries = JoinSet::new();
     for (number, addresses) in (0..).zip(others).take(MOST_OTHERS) {
@@ -71,7 +73,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let here = listen(second).unwrap();
         assert!(!here.is_empty());
-        // A port that somebody had a moment ago.
+        // A port that was in use a moment ago.
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let gone = vec![taken.local_addr().unwrap()];
         drop(taken);

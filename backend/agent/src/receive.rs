@@ -1,9 +1,9 @@
-//! Archives that come as bulk data and are unpacked in sessions.
+//! Archives that arrive as bulk data and are unpacked in sessions.
 //!
-//! The agent's loop hands on what comes and never waits: each archive is unpacked on a thread of its own, and the pieces that wait for it are
-//! held against the stream's credit, so that a slow disk slows the sender down and fills no memory. An archive ends when its last piece was
-//! taken, or when it is cut off: its stream was given up, its session closes, nobody is left to send. In either case what had come
-//! goes, and whoever removes the session's directory first waits for that.
+//! The agent's loop passes pieces on and never waits. A thread for each archive unpacks it. The pieces that wait for
+//! the thread hold the stream's credit, so a slow disk slows the sender down and fills no memory. An archive ends with
+//! its last piece, or when the agent cuts it off: its stream was cancelled, its session closes, or the sender is gone.
+//! A cut archive is removed. The session's directory is removed only after that.
 
 mod cut;
 mod stream;
@@ -29,49 +29,49 @@ use crate::failure;
 use crate::jobs::Jobs;
 use crate::overlay::Piece;
 
-/// Most archives that may come to a session at once. Each has a thread.
+/// The limit on archives that arrive for a session at once. Each has a thread.
 const MAX_RECEIVES: usize = 16;
 
 /// The largest window of compressed archives, as a power of two: 8 MiB, which is what zstd uses up to level 19.
 const MAX_WINDOW_LOG: u32 = 23;
 
-/// What is to come.
+/// An archive that is about to arrive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Announced {
     /// The session's number.
     pub(crate) session: SessionId,
     /// The bulk stream's number.
     pub(crate) stream: u64,
-    /// What the archive may have, unpacked.
+    /// Limits of the unpacked archive.
     pub(crate) limits: Limits,
     /// Whether the stream is the archive compressed with zstd.
     pub(crate) compressed: bool,
 }
 
-/// The archives that are coming.
+/// The archives that are arriving.
 #[derive(Debug)]
 pub(crate) struct Receives {
     coming: BTreeMap<u64, Coming>,
-    /// The number of the last archive; no two nodes have the same, as they may share a session's directory.
+    /// The number of the last archive. No two nodes use the same numbers, since they may share a session's directory.
     last: u64,
 }
 
 #[derive(Debug)]
 struct Coming {
     session: SessionId,
-    /// None when no more comes.
+    /// None when no more pieces come.
     pieces: Option<Sender<Piece>>,
     cut: Cut,
     ended: Ended,
 }
 
 impl Receives {
-    /// Nothing comes yet to this node.
+    /// No archives yet on this node.
     pub(crate) fn new(node: NodeId) -> Self {
         Self { coming: BTreeMap::new(), last: u64::from(node.0) << 32 }
     }
 
-    /// An archive was announced. `settling` is locked while it is moved to its place. `done` gets the outcome, once.
+    /// An archive was announced. `settling` is locked while it moves to its place. `done` gets the outcome, once.
     pub(crate) fn begin<T: Send + 'static>(
         &mut self,
         announced: Announced,
@@ -99,7 +99,7 @@ impl Receives {
         let (pieces, taken) = channel();
         let (alive, ended) = channel();
         let thread_cut = cut.clone();
-        // A thread of its own: it waits for as long as the sender does.
+        // A thread of its own, since it waits as long as the sender does.
         Jobs::default().push(move |turn| {
             let may_settle = || {
                 let lock = settling.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,15 +110,15 @@ impl Receives {
                 let archive = decompress(pieces, compressed)?;
                 unpack(archive, &root, number, limits, may_settle)
             });
-            // Before it is told: who hears of the end may send the next one at once.
+            // First mark the archive as ended: the receiver of the outcome may send the next archive at once.
             drop::<Sender<Infallible>>(alive);
-            // What it was cut off by says more than where.
+            // The reason of a cut says more than the place where it was noticed.
             done(unpacked.map_err(|failure| thread_cut.check().err().unwrap_or(failure)));
         });
         self.coming.insert(stream, Coming { session, pieces: Some(pieces), cut, ended: Ended(ended) });
     }
 
-    /// Takes the next bytes of a stream. Those of an archive that was refused, or of a session that is closed, are dropped.
+    /// Takes the next bytes of a stream. Drops those of a refused archive or of a closed session.
     pub(crate) fn take(&mut self, mut piece: Piece) {
         let Some(coming) = self.coming.get_mut(&piece.stream) else { return };
         if let Some(why) = piece.aborted.take() {
@@ -126,7 +126,7 @@ impl Receives {
         }
         let last = piece.last;
         if let Some(pieces) = &coming.pieces {
-            // When it has failed already, the rest comes to nothing.
+            // If the archive has failed already, the piece is dropped.
             drop(pieces.send(piece));
         }
         if last {
@@ -134,14 +134,14 @@ impl Receives {
         }
     }
 
-    /// Cuts off what comes for this session, or for all.
+    /// Cuts off the archives of this session, or all.
     pub(crate) fn cut_off(&mut self, session: Option<SessionId>, why: &Failure) {
         for coming in self.coming.values_mut().filter(|coming| coming.is_for(session)) {
             coming.cut_off(why.clone());
         }
     }
 
-    /// Cuts off what comes for this session, or for all, and tells when it is over.
+    /// Cuts off the archives of this session, or all. The result tells when their threads have ended.
     pub(crate) fn end(&mut self, session: Option<SessionId>, why: &Failure) -> Vec<Ended> {
         self.cut_off(session, why);
         let all: Vec<u64> =
@@ -161,7 +161,7 @@ impl Coming {
     }
 }
 
-/// Tells when the thread of an archive has ended, and left nothing behind.
+/// Tells when the thread of an archive has ended and has cleaned up.
 #[derive(Debug)]
 pub(crate) struct Ended(Receiver<Infallible>);
 
@@ -170,7 +170,7 @@ impl Ended {
         self.0.try_recv() == Err(TryRecvError::Disconnected)
     }
 
-    /// Waits until all of them have ended, or the deadline has come. Blocks.
+    /// Waits until all of them have ended, or until the deadline. Blocks.
     pub(crate) fn wait_for(all: Vec<Self>, deadline: Instant) {
         for ended in all {
             let left = deadline.saturating_duration_since(Instant::now());

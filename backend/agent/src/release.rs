@@ -1,12 +1,12 @@
-//! Frontend and agent are of one release.
+//! Checks that frontend and agent have the same release.
 
 use gantry_shared::wire::message::Ticket;
 use gantry_types::error::{Failure, Kind};
 
-/// Checks that the frontend which wrote a ticket is of this release.
+/// Checks that the frontend that wrote a ticket has this release.
 ///
 /// # Errors
-/// It is of another one.
+/// The frontend has another release.
 pub(crate) fn check_release(ticket: &Ticket) -> Result<(), Failure> {
     if ticket.release != env!("CARGO_PKG_VERSION") {
         let versions = format!(

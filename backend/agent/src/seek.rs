@@ -1,4 +1,4 @@
-//! Finds the ranks of this node that run already, by what their launcher has put into their environment.
+//! Finds running ranks of this node by the variables that their launcher has set in their environment.
 //!
 //! A rank's children inherit that environment, so one of its variables has to be the pid of the rank itself.
 
@@ -12,10 +12,10 @@ use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{Pid, Rank};
 use gantry_types::rank_set::RankSet;
 
-/// The processes of `wanted`, by rank. Looks at every process whose environment may be read, which is those of this user.
+/// The processes of `wanted`, by rank. Looks at every process with a readable environment: those of this user.
 ///
 /// # Errors
-/// A rank has no process, or two have.
+/// A rank has no process or two.
 pub(crate) fn find_ranks(wanted: &RankSet, marks: &RankMarks) -> Result<Vec<(Rank, Pid)>, Failure> {
     find_ranks_in(Path::new("/proc"), wanted, marks)
 }
@@ -27,7 +27,7 @@ fn find_ranks_in(proc: &Path, wanted: &RankSet, marks: &RankMarks) -> Result<Vec
         let Some(pid) = entry.file_name().to_str().and_then(|name| Pid::new(name.parse().ok()?)) else {
             continue;
         };
-        // It may have ended meanwhile, or be somebody else's.
+        // The process may have ended, or belong to another user.
         let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
         let Some(rank) = parse_rank(&environment, pid, marks).filter(|rank| wanted.contains(*rank)) else {
             continue;
@@ -46,7 +46,8 @@ fn find_ranks_in(proc: &Path, wanted: &RankSet, marks: &RankMarks) -> Result<Vec
         .with_hint("it has ended, or cleared its environment before it started"))
 }
 
-/// Which rank the process `pid` with this environment is, if it is one. Of variables that are there twice the first counts, as for programs.
+/// The rank of process `pid` with this environment, if any. Of a variable that is set twice the first counts, as it
+/// does for programs.
 fn parse_rank(environment: &[u8], pid: Pid, marks: &RankMarks) -> Option<Rank> {
     let value = |name: &OsStr| {
         environment

@@ -1,9 +1,9 @@
-//! The agent's private socket, at which tool daemons ask where they are and which ranks run here.
+//! The agent's private socket, where tool daemons ask for their place and for the ranks of this node.
 //!
-//! A daemon is the tool's program and may do anything. So a connection gets a bounded share of everything (a place, bytes, time), speaks for
-//! itself alone, and when it makes no sense it is cut off with a reason, while all others notice nothing. The service only reads: what it
-//! tells is a [`View`] that the agent's main loop replaces. A connection on which the channel is opened is handed on
-//! ([`connection`]).
+//! A daemon is the tool's program and may do anything. So a connection gets a bounded share of places, bytes and time.
+//! It speaks only for itself. If it sends something invalid, the agent closes it with a reason, and other connections
+//! do not notice. The service only reads: the agent's main loop replaces the [`View`] that it answers from. When a
+//! daemon opens its channel, the connection goes to [`connection`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,28 +30,28 @@ use crate::channel::connection;
 use crate::failure;
 use crate::overlay::Uplink;
 
-/// A question has some ten bytes. Who sends more before a question is complete is not asking one.
+/// A query has some ten bytes. A client that sends more than this without a complete query is not sending one.
 const MAX_ASK_BYTES: usize = 4096;
 
-/// How long to wait before accepting again when the system refuses a descriptor and no connection is there to end.
+/// The pause before the next accept if the system refuses a descriptor and no open connection can end.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What daemons may know.
+/// What daemons may see.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
-    /// What never changes.
+    /// The fixed facts.
     pub(crate) facts: AppFacts,
-    /// The node's ranks as they are now.
+    /// The current ranks of this node.
     pub(crate) ranks: Vec<LocalRank>,
-    /// The sessions that are open.
+    /// The open sessions.
     pub(crate) sessions: BTreeMap<SessionId, SessionDirs>,
-    /// The app's secret, from which daemons' tokens follow.
+    /// The app's secret, from which the agent derives daemons' tokens.
     pub(crate) secret: Secret,
-    /// The daemons that were started, each with its session. A daemon asks as soon as it runs, so it must be here before it is started.
+    /// Daemons by session. A daemon asks as soon as it runs, so the agent adds it before the start.
     pub(crate) daemons: BTreeMap<DaemonId, SessionId>,
 }
 
-/// What never changes about an app on a node.
+/// The fixed facts of an app on a node.
 #[derive(Debug, Clone)]
 pub(crate) struct AppFacts {
     /// The workload manager's name.
@@ -68,12 +68,12 @@ pub(crate) struct AppFacts {
     pub(crate) size: u32,
 }
 
-/// How much the service takes upon itself.
+/// The limits of the service.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// Connections at a time.
     connections: usize,
-    /// How long a client has for its first question, and to take any answer.
+    /// The timeout for a client's first query, and for the client to take an answer.
     patience: Duration,
 }
 
@@ -84,16 +84,16 @@ const LIMITS: Limits = Limits { connections: 256, patience: Duration::from_secs(
 pub(crate) struct Service {
     listener: UnixListener,
     view: watch::Receiver<View>,
-    /// Where channels lead; none: nowhere.
+    /// Where channels lead. None: nowhere.
     up: Option<Uplink>,
     limits: Limits,
 }
 
 impl Service {
-    /// Binds the socket, for our own user only; its directory must be private as well. To be called in a tokio runtime.
+    /// Binds the socket for our own user only. Its directory must be private as well. Call it in a tokio runtime.
     ///
     /// # Errors
-    /// When the socket cannot be made, for instance because there is something at that path.
+    /// The socket cannot be created, for instance because something exists at that path.
     pub(crate) fn bind(
         socket: &Path,
         view: watch::Receiver<View>,
@@ -101,7 +101,7 @@ impl Service {
     ) -> Result<Self, Failure> {
         let bound = SocketPath::new(socket).and_then(|path| {
             let listener = UnixListener::bind(path.as_path())?;
-            // Connecting needs write permission, which a umask may have taken even from us.
+            // Connecting needs write permission, and a umask may have removed even the owner's.
             std::fs::set_permissions(path.as_path(), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
             Ok(listener)
         });
@@ -113,7 +113,7 @@ impl Service {
         }
     }
 
-    /// Serves until it is dropped, and every connection ends with it.
+    /// Serves until the future is dropped. Every connection ends with it.
     pub(crate) async fn serve(self) {
         let mut connections = JoinSet::new();
         let view = Arc::new(self.view);
@@ -143,7 +143,7 @@ fn too_many(limit: usize) -> Failure {
         .with_hint("connect once per daemon and keep the connection")
 }
 
-/// Says why and closes, waiting for nothing: what does not fit into the socket's buffer is not said.
+/// Sends the reason and closes, without waiting: what does not fit into the socket's buffer is lost.
 fn refuse_at_once(stream: &UnixStream, why: &Failure) {
     tracing::debug!(%why, "a daemon's connection is refused");
     if let Ok(frame) = encode(&Tell::Refused(why.clone())) {
@@ -151,7 +151,7 @@ fn refuse_at_once(stream: &UnixStream, why: &Failure) {
     }
 }
 
-/// One connection, from its beginning to its end.
+/// Serves one connection until it ends.
 async fn attend(
     stream: UnixStream,
     view: Arc<watch::Receiver<View>>,
@@ -166,9 +166,9 @@ async fn attend(
     }
 }
 
-/// How a connection ends but by the client's closing it.
+/// How a connection ends, other than by the client's close.
 enum End {
-    /// We end it, and say why.
+    /// The agent closes it and sends the reason.
     Cut(Failure),
     /// It is broken.
     Broken,
@@ -187,7 +187,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// Answers questions until the client closes, or opens the channel of the daemon that is given back.
+/// Answers queries until the client closes its end, or opens a channel. Returns the daemon of that channel.
 async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<Option<DaemonId>, End> {
     let peer = client.stream.peer_cred()?;
     let found = peer.uid();
@@ -241,7 +241,7 @@ fn answer_hello(ask: &Ask, view: &View) -> Result<Tell, Failure> {
             format!("serve daemon {daemon} of session {session}: none was started here"),
         ));
     }
-    // Ranks are of the same user, but no part of the tool.
+    // Ranks belong to the same user, but not to the tool.
     if *token != build_token(&view.secret, session, daemon) {
         let message = format!("serve daemon {daemon} of session {session}: it sent no token");
         return Err(Failure::new(Kind::NoAccess, message).with_hint(
@@ -256,7 +256,7 @@ fn answer_later(ask: &Ask, view: &View) -> Result<Tell, Failure> {
     match ask {
         Ask::Ranks => Ok(Tell::Ranks(view.ranks.clone())),
         Ask::Hello { .. } => Err(Failure::new(Kind::Protocol, "serve a daemon that says hello twice")),
-        // Dealt with before.
+        // Handled earlier.
         Ask::Channel => Ok(Tell::Channel),
     }
 }
@@ -269,7 +269,7 @@ struct Client {
 }
 
 impl Client {
-    /// The next question; `None` when the client has closed between two.
+    /// The next query. `None` when the client has closed between two queries.
     async fn next_ask(&mut self) -> Result<Option<Ask>, End> {
         let garbage = |why: String| {
             Failure::new(Kind::Protocol, format!("read a daemon's message: {why}"))
@@ -296,7 +296,7 @@ impl Client {
             .map_err(|error| Failure::new(Kind::Unsupported, format!("answer a daemon: {error}")))?;
         match timeout(self.patience, self.stream.write_all(&frame)).await {
             Ok(written) => Ok(written?),
-            // Part of the answer may be on its way: a reason would be taken for more of it.
+            // Part of the answer may be sent: the client would read a reason as the rest of it.
             Err(_) => Err(End::Broken),
         }
     }

@@ -1,8 +1,9 @@
-//! Storage on a node: where it goes, who owns it, and how it comes to an end.
+//! Storage on a node: its place, its owner, and its removal.
 //!
-//! An agent has one [`AppDir`] while sessions are open: a private directory below a [`StageBase`], with a lease that is locked meanwhile. In it
-//! every session has its own directories. The agent removes them in the end; when the agent was killed, the next one of the same user
-//! finds an unlocked lease and [`sweep()`]s. Nothing here waits for anything but the file system, and other agents' removals in it.
+//! An agent has one [`AppDir`] while sessions are open: a private directory below a [`StageBase`], with a lease that
+//! the agent keeps locked. In it every session has its own directories, which the agent removes at the end. If the
+//! agent was killed, the next agent of the same user finds an unlocked lease and calls [`sweep()`]. Nothing here waits
+//! except for the file system, and for other agents' removals in it.
 
 mod app_dir;
 mod base;
@@ -13,5 +14,5 @@ pub(crate) use app_dir::{AppDir, AppDirName, SessionDir};
 pub(crate) use base::StageBase;
 pub(crate) use sweep::sweep;
 
-/// Variables by name, as the agent found them: how [`StageBase::choose`] sees the environment.
+/// Looks up variables as the agent found them: the environment for [`StageBase::choose`].
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<std::ffi::OsString>;

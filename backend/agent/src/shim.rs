@@ -1,7 +1,8 @@
-//! What stands in a program's place in a launcher's command line: it checks in with its node's agent, and becomes the program.
+//! The shim: it stands in a program's place on a launcher's command line. It checks in with its node's agent, and then
+//! becomes the program.
 //!
-//! The first one on a node finds no agent and starts it. Whether it is the first is decided by the kernel: only one process can have the
-//! agent's socket, and it has it before there is an agent, so that nobody who comes early is turned away.
+//! The first shim on a node finds no agent and starts it. The kernel decides which one is first: only one process can
+//! bind the agent's socket. The first shim binds it before there is an agent, so the socket accepts early shims, too.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -40,18 +41,19 @@ use crate::process::strays::Marker;
 use crate::release::check_release;
 use crate::{failure, pmi, ranks};
 
-/// How long the agent may be silent. It answers when all ranks of the node have checked in.
+/// The timeout for the agent's messages. The agent answers when all ranks of the node have checked in.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long somebody may have the agent's socket without listening at it.
+/// How long a process may have the agent's socket without listening on it.
 const LISTENING: Duration = Duration::from_secs(10);
 
-/// As shells and launchers say it: not found, and found but not to be executed.
+/// The exit codes of shells and launchers for: not found, and found but not executable.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTED: u8 = 126;
 
-/// Checks in, waits for the word, and becomes the program. `args` are `[--by LAUNCHER] [--] PROGRAM ARGS`. Returns only when that fails, with
-/// what is to be this process's exit code.
+/// Checks in, waits for permission, and becomes the program. `args` are `[--by LAUNCHER] [--] PROGRAM ARGS`.
+///
+/// Returns only on failure, with this process's exit code.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let (by, command) = match args {
         [option, launcher, rest @ ..] if option == "--by" => (launcher.to_str(), rest),
@@ -63,25 +65,25 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
         Ok(entered) => become_program(command, by, entered),
         Err(failure) => (failure, NOT_EXECUTED),
     };
-    // The launcher passes this on to the user.
+    // The launcher forwards this to the user.
     let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     drop(writeln!(io::stderr(), "gantry: {}", ForeignText::of(&format_args!("{failure}{hint}"))));
     ExitCode::from(code)
 }
 
-/// What is known when the agent has said that we may go on.
+/// The shim's data once the agent lets it go on.
 struct Entered {
-    /// The way to the agent.
+    /// The connection to the agent.
     desk: UnixStream,
     /// The variables by which the program finds its rendezvous.
     variables: Vec<(&'static str, String)>,
-    /// What this rank has of its own.
+    /// Settings of this rank alone.
     own: Own,
-    /// Where it is served as an MPI program. Its program inherits it.
+    /// The socket to the server of MPI programs. The program inherits it.
     served: Option<OwnedFd>,
 }
 
-/// Checks in and waits for the agent's word.
+/// Checks in and waits for the agent's permission.
 fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
     let host = Machine;
     let text = host.env(GANTRY_TICKET).ok_or_else(|| {
@@ -104,7 +106,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
             FromDesk::Prepare { agent } => {
                 let service = build_service_name(ticket.agent.app, &ticket.agent.secret, agent);
                 variables = build_variables(&service, ticket.agent.subjob);
-                // Without it only what descends from the rank is found when the app ends.
+                // Without the marker the agent finds only descendants of the rank when the app ends.
                 let marker = Marker::new(ticket.agent.app, getppid().as_raw()).ok();
                 let environment = host.environment();
                 let environment =
@@ -118,7 +120,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
                     variables.extend(pmi::build_variables(socket.as_raw_fd(), numbers, here, wide));
                     served = Some(socket);
                 }
-                // Where this is not asked for (no Yama) it is not needed either.
+                // Without Yama the call fails, and is not needed.
                 drop(allow_tracer(agent.get()));
                 say(&mut desk, &ToDesk::Ready)?;
             }
@@ -131,22 +133,23 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
     }
 }
 
-/// A socket that this process's program inherits, at whose other end is the node's server of MPI programs.
+/// Connects to the node's server of MPI programs. This process's program inherits the socket.
 fn ask_for_mpi(service: &str, rank: Rank) -> Result<OwnedFd, Failure> {
     let failed = |error: io::Error| failure::from_io("reach this node's server of MPI programs", &error);
     let of = Gate { resource: Resource::Job, expected: None };
     let ask = Ask { version: VERSION, rank: Some(rank), of, what: AskWhat::Mpi };
     let bytes = frame::encode(&ask).map_err(|error| failed(io::Error::other(error)))?;
     let mut socket = connect_abstract(service, Instant::now() + LISTENING).map_err(failed)?;
-    // It is answered when the agent has its place. All of it is in the socket's buffer until then.
+    // The agent answers when it has its place. Until then the whole request fits into the socket's buffer.
     socket.write_all(&bytes).map_err(failed)?;
     fcntl(&socket, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| failed(errno.into()))?;
     Ok(socket.into())
 }
 
-/// Checks in with the node's agent; starts it when there is none.
+/// Checks in with the node's agent. Starts the agent if there is none.
 ///
-/// Whoever starts it has checked in before: an agent looks after those that have come, and would wait for one that was killed between the two.
+/// A shim that starts the agent checks in first. The agent waits for ranks that have checked in: it would wait in vain
+/// for a shim that was killed between the start and its check-in.
 fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Failure> {
     let failed = |error: io::Error| failure::from_io("reach this node's agent", &error);
     let name = build_desk_name(ticket.agent.app, &ticket.agent.secret);
@@ -160,17 +163,19 @@ fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Fa
     Ok(desk)
 }
 
-/// Takes away what the end of our own child has left for the program: some launchers start ranks with SIGCHLD blocked, and it stays pending over execve.
+/// Removes the pending signal of our own child's end. The program must not see it.
+///
+/// Some launchers start ranks with SIGCHLD blocked, and a pending signal survives execve.
 fn forget_child() {
     let mut end_of_child = SigSet::empty();
     end_of_child.add(Signal::SIGCHLD);
-    // Where it is not blocked it was never pending.
+    // If SIGCHLD is not blocked, it was never pending.
     let pending = SignalFd::with_flags(&end_of_child, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);
     let taken = pending.and_then(|pending| pending.read_signal());
     tracing::trace!(?taken, "the end of the process between");
 }
 
-/// A way to the desk, and the desk itself for whoever is the first to come.
+/// Connects to the desk. Also returns the desk itself if this shim is the first.
 fn take_or_reach(name: &str) -> io::Result<(Option<UnixListener>, UnixStream)> {
     let deadline = Instant::now() + LISTENING;
     let address = &SocketAddr::from_abstract_name(name)?;
@@ -181,7 +186,7 @@ fn take_or_reach(name: &str) -> io::Result<(Option<UnixListener>, UnixStream)> {
             Err(error) => return Err(error),
         };
         match connect(name, deadline) {
-            // Between its two calls nobody listens at a socket that somebody has. Who has been killed there leaves it to the next.
+            // Another shim may be between bind and listen. If it is killed there, the next shim binds the socket.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < deadline => {
                 #[expect(
                     clippy::disallowed_methods,
@@ -194,7 +199,7 @@ fn take_or_reach(name: &str) -> io::Result<(Option<UnixListener>, UnixStream)> {
     }
 }
 
-/// Connects to the desk. Its socket was made by another rank of ours.
+/// Connects to the desk. Another rank of the app has created its socket.
 fn connect(name: &str, until: Instant) -> io::Result<UnixStream> {
     let desk = connect_abstract(name, until)?;
     desk.set_read_timeout(Some(PATIENCE))?;
@@ -214,7 +219,9 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
     frame::decode(&body).map_err(|error| failed(error.to_string()))
 }
 
-/// Becomes the program, as the C library's execvp finds it. The way to the agent closes by that, which tells it that all went well.
+/// Becomes the program, which is found as by the C library's execvp.
+///
+/// This closes the connection to the agent, which thereby learns of the success.
 fn become_program(
     command: &[OsString],
     by: Option<&RankSide>,
@@ -233,7 +240,7 @@ fn become_program(
         becoming.env_remove(name);
     }
     if let Some(cwd) = &own.cwd {
-        // A directory that is not there would be taken for the program's fault.
+        // Otherwise a missing directory would look like an error of the program.
         if let Err(errno) = access(&Path::new(cwd).join("."), AccessFlags::X_OK) {
             let failure = failure::from_io(format_args!("enter {}", cwd.display()), &errno.into());
             drop(say(&mut desk, &ToDesk::NotStarted(failure.clone())));
@@ -269,7 +276,9 @@ mod tests {
 
     use super::*;
 
-    /// Somebody has the socket and does not listen; somebody else comes, and waits until `then` was done. Says whether that one was the first.
+    /// One process has the socket and does not listen. Another one connects, and waits until `then` is done.
+    ///
+    /// Returns whether the second one was the first to listen.
     #[track_caller]
     fn is_first_after(name: &str, then: impl FnOnce(OwnedFd) -> Option<OwnedFd>) -> bool {
         let name = format!("gantry-test-{name}-{}", std::process::id());

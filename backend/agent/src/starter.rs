@@ -1,7 +1,8 @@
-//! Whether whoever started this agent is still there, as long as nobody else could tell.
+//! Detects that the process that started this agent has ended, until a link can tell.
 //!
-//! Once an agent has its place, the end of a link tells it that it is alone. Before, it tries to reach a frontend that may be gone, and would
-//! go on trying for as long as its patience lasts. Its starter reads what it writes on standard error, so the end of that pipe, or socket, tells.
+//! Once an agent has its place, the end of a link tells it that it is alone. Before, the agent dials a frontend that
+//! may be gone, and would retry until its timeout. Its starter reads the agent's standard error, so the end of that
+//! pipe or socket shows that the starter is gone.
 
 use std::fs::File;
 use std::io::{self, stderr};
@@ -13,8 +14,10 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Sender;
 
-/// Waits until nobody reads our standard error any more; of an `attached` starter also until our standard input ends, which it keeps open. Waits for ever
-/// where that cannot be seen.
+/// Waits until our standard error has no reader any more.
+///
+/// An `attached` starter keeps our standard input open, so the end of that counts as well. Waits for ever if neither
+/// can be observed.
 pub(crate) async fn gone(attached: bool) {
     tokio::select! {
         () = unread() => {}
@@ -22,12 +25,12 @@ pub(crate) async fn gone(attached: bool) {
     }
 }
 
-/// Waits for the end of standard input. What comes there before is dropped.
+/// Waits for the end of standard input. Drops all bytes before it.
 async fn input_ended() {
     let (sender, ended) = tokio::sync::oneshot::channel();
-    // A read cannot be taken back: the thread waits on when nobody asks any more, and ends with the agent.
+    // A read cannot be cancelled: the thread waits on without a receiver, and ends with the agent.
     let reading = std::thread::Builder::new().name("input".to_owned()).spawn(move || {
-        // Whatever ends it, it has ended.
+        // An error is an end as well.
         drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
         sender.send(()).ok();
     });
@@ -38,7 +41,8 @@ async fn input_ended() {
 
 async fn unread() {
     let seen = match watch() {
-        // Nothing is written through it, so it may stay a pipe that blocks. An error is ready as soon as there is no reader.
+        // The agent writes nothing through this descriptor, so the pipe may stay blocking. An error is ready as soon as
+        // there is no reader.
         Ok(pipe) => pipe.ready(Interest::ERROR).await.map(drop),
         Err(_) => socket_closed().await,
     };
@@ -47,18 +51,19 @@ async fn unread() {
     }
 }
 
-/// As [`unread`], where standard error is a socket, as some starters on other machines have it: its other end is closed with them.
+/// As [`unread`], if standard error is a socket, as with some starters on other machines. Its other end closes with
+/// the starter.
 async fn socket_closed() -> io::Result<()> {
     let file = File::from(stderr().as_fd().try_clone_to_owned()?);
     if !file.metadata()?.file_type().is_socket() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let socket = StdUnixStream::from(OwnedFd::from(file));
-    // Standard error itself does not block from now on: the few words that go there find room.
+    // From now on standard error itself does not block. The few lines that the agent writes to it find room.
     socket.set_nonblocking(true)?;
     let socket = UnixStream::from_std(socket)?;
     while !socket.ready(Interest::READABLE).await?.is_read_closed() {
-        // Nobody writes to it; should somebody, that is not the end.
+        // No process should write to it. If one does, that is not the end.
         drop(socket.try_read(&mut [0; 64]));
     }
     Ok(())

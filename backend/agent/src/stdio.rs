@@ -1,7 +1,8 @@
 //! Standard input, output and error of the processes that the agent starts.
 //!
-//! Output is read only as far as its reader has given credit, so that a slow tool makes writers wait, as on a pipe, and nothing piles up here.
-//! Once nobody is left to read it, it is read and dropped: a program must not hang because its tool has let it go.
+//! The agent reads output only as far as the frontend has granted credit. So a slow tool makes writers wait, as on a
+//! pipe, and no output gathers here. When the frontend is gone, the agent reads output and drops it: a program must not
+//! hang because its tool has left.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::overlay::Uplink;
 
-/// Most bytes in one message.
+/// The most bytes in one message.
 const PIECE_BYTES: usize = 32 * 1024;
 
 /// The flows of output: one for each daemon, and one for all ranks.
@@ -33,19 +34,19 @@ pub(crate) struct Outputs {
 /// A flow of output, for the tasks that feed it.
 #[derive(Debug)]
 struct Group {
-    /// Closed when nobody reads.
+    /// Closed when no one reads the output.
     credit: Semaphore,
-    /// Streams that feed it. With the last one the flow ends.
+    /// The number of streams that feed the flow. The flow ends with the last one.
     open: Cell<usize>,
 }
 
 impl Outputs {
-    /// The frontend says a word of a group's flow. One whose output is through needs none.
+    /// The frontend sends a word of a group's flow. A group whose output has ended ignores it.
     pub(crate) fn hear(&mut self, group: Option<DaemonId>, word: &Word) {
         let Some(Group { credit, .. }) = self.groups.get(&group).map(Rc::as_ref) else { return };
         match word {
             Word::Credit(bytes) => {
-                // A reader that gives more than the window is wrong; more than the window is never on its way all the same.
+                // A reader must not grant more than the window. In any case the agent sends no more than that.
                 let room = (OUTPUT_WINDOW_BYTES as usize).saturating_sub(credit.available_permits());
                 credit.add_permits((*bytes as usize).min(room));
             }
@@ -54,12 +55,12 @@ impl Outputs {
         }
     }
 
-    /// Forgets daemons all of whose streams have ended.
+    /// Forgets daemons with no open stream.
     pub(crate) fn forget_ended(&mut self) {
         self.groups.retain(|_, group| group.open.get() > 0);
     }
 
-    /// Nobody reads any more: from now on everything is read and dropped.
+    /// The reader is gone: from now on the agent reads all output and drops it.
     pub(crate) fn drop_everything(&mut self) {
         self.unlimited = true;
         for group in self.groups.values() {
@@ -79,13 +80,13 @@ impl Outputs {
     }
 }
 
-/// Output of one process: how many of its two streams are open still.
+/// The output of one process: how many of its two streams are still open.
 pub(crate) type OpenStreams = watch::Receiver<usize>;
 
-/// Forwards a process's output until both streams have ended. To be called in a local set.
+/// Forwards a process's output until both streams have ended. Call it in a local set.
 ///
 /// # Errors
-/// The descriptors are no pipes.
+/// The descriptors are not pipes.
 pub(crate) fn forward(
     source: Source,
     stdout: OwnedFd,
@@ -118,7 +119,7 @@ pub(crate) fn forward(
 
 async fn forward_stream(pipe: pipe::Receiver, (flow, label): (FlowId, u64), credit: &Semaphore, up: &Uplink) {
     let mut buffer = vec![0; PIECE_BYTES];
-    // Credit is asked for when there is something to read, and never kept while waiting for that: idle streams would starve the others.
+    // The task takes credit only when there is something to read: idle streams that hold credit would starve others.
     while pipe.readable().await.is_ok() {
         let overhead = OVERHEAD_BYTES as usize;
         let wanted = credit.available_permits().clamp(overhead + 1, PIECE_BYTES);
@@ -130,7 +131,7 @@ async fn forward_stream(pipe: pipe::Receiver, (flow, label): (FlowId, u64), cred
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => break,
         };
-        // A closed credit means that nobody reads: the bytes are dropped.
+        // Closed credit means that the reader is gone: the bytes are dropped.
         let Ok(mut permit) = permit else { continue };
         if let Some(used) = permit.split(flow.cost_of(length) as usize) {
             used.forget();
@@ -143,16 +144,16 @@ async fn forward_stream(pipe: pipe::Receiver, (flow, label): (FlowId, u64), cred
 /// A rank's standard input.
 #[derive(Debug)]
 pub(crate) struct Input {
-    /// Bounded by the window.
+    /// Pieces for the rank. The window bounds them.
     pieces: mpsc::UnboundedSender<Vec<u8>>,
     inflow: Rc<RefCell<Inflow>>,
 }
 
 impl Input {
-    /// Feeds `rank` through `fd`. To be called in a local set.
+    /// Feeds `rank` through `fd`. Call it in a local set.
     ///
     /// # Errors
-    /// The descriptor is no pipe.
+    /// The descriptor is not a pipe.
     pub(crate) fn start(rank: Rank, fd: OwnedFd, up: Uplink) -> io::Result<Self> {
         let mut pipe = pipe::Sender::from_owned_fd(fd)?;
         let (pieces, mut waiting) = mpsc::unbounded_channel::<Vec<u8>>();
@@ -176,19 +177,19 @@ impl Input {
         Ok(Self { pieces, inflow })
     }
 
-    /// The frontend says a word of the flow.
+    /// The frontend sends a word of the flow.
     ///
     /// # Errors
-    /// There is no room for so many bytes.
+    /// The bytes overrun the window.
     pub(crate) fn hear(&self, word: Word) -> Result<(), Overrun> {
         let bytes = match word {
             Word::Data { bytes, .. } => bytes.0,
-            // Behind all the bytes.
+            // The end comes after all bytes.
             Word::End => Vec::new(),
             Word::Open(_) | Word::Credit(_) | Word::Drain => return Ok(()),
         };
         self.inflow.borrow_mut().arrive(bytes.len())?;
-        // A rank that reads no more has said so.
+        // If the rank no longer reads, the agent has reported that already.
         drop(self.pieces.send(bytes));
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! What the agent keeps on its node: the app's directory, there while sessions are, and the socket for daemons in it.
+//! The agent's storage on its node: the app's directory while sessions are open, and the socket for daemons in it.
 //!
-//! The agent's loop never waits for a file system. Whatever looks at files, makes or removes them runs on threads of the session that it is for
-//! ([`Jobs`]) and reports when it is done. So a file system that hangs delays its own session, and nothing else.
+//! The agent's loop never waits for a file system. Work that reads, creates or removes files runs on threads of its
+//! session ([`Jobs`]), and reports when it is done. So a file system that hangs delays only its own session.
 
 mod home;
 
@@ -27,10 +27,10 @@ use crate::receive::{Announced, Ended, Receives};
 use crate::service::View;
 use crate::session::{AppDirName, SessionDir, StageBase};
 
-/// How long files that are being provided may take once all is to be removed.
+/// How long files that are still arriving may delay a removal.
 const LAST_FILES: Duration = Duration::from_secs(5);
 
-/// How long the removal of all may take before the agent leaves without it. Less than a frontend waits for that.
+/// How long the removal of everything may take before the agent leaves without it. A frontend waits longer than this.
 const LAST_REMOVAL: Duration = Duration::from_secs(8);
 
 /// The app's storage on this node.
@@ -39,26 +39,26 @@ pub(crate) struct Storage {
     app: AppId,
     node: NodeId,
     asked: Option<OsString>,
-    /// Locked by sessions' threads, never by the loop.
+    /// Sessions' threads lock it, the loop never does.
     home: Arc<Mutex<Home>>,
-    /// Those that are open.
+    /// Directories of the open sessions.
     dirs: BTreeMap<SessionId, SessionDirs>,
-    /// Those that are open, and those that are being opened.
+    /// Sessions that are open or being opened.
     sessions: BTreeMap<SessionId, Session>,
     removals: Vec<Removal>,
     contents: ContentCache,
     receives: Receives,
 }
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Debug, Default)]
 struct Session {
     jobs: Jobs,
     /// None until it is open.
     dir: Arc<Mutex<Option<SessionDir>>>,
-    /// Locked by whoever puts files into it.
+    /// A thread that puts files into the session locks it.
     settling: Arc<Mutex<ContentCache>>,
-    /// The name of the loader through which its programs run, where the node's C library is too old for them.
+    /// If the node's C library is too old for its programs: the name of the loader that runs them.
     loader: Arc<Mutex<Option<OsString>>>,
 }
 
@@ -70,21 +70,21 @@ struct Removal {
     over: oneshot::Receiver<Infallible>,
 }
 
-/// Where a session is to be, as the frontend says.
+/// The place of a session, as the frontend says.
 #[derive(Debug)]
 pub(crate) struct Where {
     /// The name of the app's directory.
     pub(crate) name: String,
-    /// Where that is; none: where this node would have it.
+    /// Its parent directory. None: this node chooses it.
     pub(crate) base: Option<OsString>,
 }
 
-/// Chooses where storage goes: where it was asked for, or as the environment says.
+/// Chooses the base of the storage: the requested one, or else by the environment.
 pub(crate) fn choose_base(asked: Option<&Path>) -> Result<StageBase, Failure> {
     StageBase::choose(asked, &env)
 }
 
-/// As [`choose_base`], where another node has its storage.
+/// As [`choose_base`], for the base that another node has chosen.
 fn follow_base(there: &Path, asked: Option<&Path>) -> Result<StageBase, Failure> {
     StageBase::follow(there, asked, &env)
 }
@@ -98,7 +98,7 @@ fn env(name: &str) -> Option<OsString> {
 }
 
 impl Storage {
-    /// Nothing yet; `asked` is where it is to go.
+    /// No storage yet. `asked` is the requested base.
     pub(crate) fn new(app: AppId, node: NodeId, asked: Option<OsString>) -> Self {
         Self {
             app,
@@ -113,7 +113,9 @@ impl Storage {
         }
     }
 
-    /// Makes a session's directories, and before the first one the app's; `done` gets them and has [`Storage::opened`] called.
+    /// Creates a session's directories, and for the first session the app's. `done` gets the session's directories.
+    ///
+    /// The caller then passes the result to [`Storage::opened`].
     pub(crate) fn open_session(
         &mut self,
         session: SessionId,
@@ -152,10 +154,10 @@ impl Storage {
         self.sessions.insert(session, state);
     }
 
-    /// What [`Storage::open_session`] has come to.
+    /// Takes the result of [`Storage::open_session`].
     pub(crate) fn opened(&mut self, session: SessionId, opened: &Result<SessionDirs, Failure>) {
         match opened {
-            // Unless it was closed meanwhile.
+            // Unless the session was closed meanwhile.
             Ok(dirs) if self.sessions.contains_key(&session) => {
                 self.dirs.insert(session, dirs.clone());
             }
@@ -169,7 +171,7 @@ impl Storage {
         self.dirs.get(&session).cloned().ok_or_else(|| not_open(session))
     }
 
-    /// Refuses when a session is neither open nor being opened.
+    /// Fails if a session is neither open nor being opened.
     pub(crate) fn check(&self, session: SessionId) -> Result<(), Failure> {
         self.sessions.get(&session).map(drop).ok_or_else(|| not_open(session))
     }
@@ -181,20 +183,20 @@ impl Storage {
         Ok(app_dir.join(agent_socket_name(self.node)))
     }
 
-    /// All sessions that are open.
+    /// All open sessions.
     pub(crate) fn sessions(&self) -> &BTreeMap<SessionId, SessionDirs> {
         &self.dirs
     }
 
-    /// The name of the loader through which the session's programs run, where the node's C library is too old for them.
+    /// If the node's C library is too old for the session's programs: the name of the loader that runs them.
     pub(crate) fn loader(&self, session: SessionId) -> Option<OsString> {
         lock(&self.sessions.get(&session)?.loader).clone()
     }
 
-    /// Does something with a session's files, beside the loop.
+    /// Runs a job with a session's files on the session's thread.
     ///
     /// # Errors
-    /// When it is not open.
+    /// The session is not open.
     pub(crate) fn in_session(
         &self,
         session: SessionId,
@@ -205,7 +207,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Makes files available, beside the loop; `done` gets the answer.
+    /// Makes files available, on the session's thread. `done` gets the answer.
     pub(crate) fn provide(
         &self,
         session: SessionId,
@@ -229,7 +231,7 @@ impl Storage {
         });
     }
 
-    /// Unpacks an archive, beside the loop; `done` gets the answer.
+    /// Unpacks an archive, on a thread of its own. `done` gets the answer.
     pub(crate) fn receive(
         &mut self,
         announced: Announced,
@@ -248,18 +250,18 @@ impl Storage {
         self.receives.take(piece);
     }
 
-    /// Nobody sends any more: what is still to come, does not.
+    /// The sender is gone: cuts off all incomplete archives.
     pub(crate) fn nobody_sends(&mut self) {
         let why = Failure::new(Kind::Lost, "receive files: the sender has stopped");
         self.receives.cut_off(None, &why);
     }
 
-    /// A session will be closed: what still comes for it is no longer wanted.
+    /// A session is about to close: cuts off its incomplete archives.
     pub(crate) fn closing(&mut self, session: SessionId) {
         self.receives.cut_off(Some(session), &closed(session));
     }
 
-    /// Removes a session's directories, beside the loop; `done` gets the answer. Its daemons have ended.
+    /// Removes a session's directories, on its thread. `done` gets the answer. The session's daemons have ended.
     pub(crate) fn close_session(
         &mut self,
         session: SessionId,
@@ -275,7 +277,7 @@ impl Storage {
         self.removals.push(Removal { session, root, over: ended });
         jobs.push(move |turn| {
             Ended::wait_for(receives, Instant::now() + LAST_FILES);
-            // Whoever still puts files there would bring back what is being removed.
+            // Waits for a job that still puts files there: they would appear in what is being removed.
             drop(lock(&settling));
             let removed = turn.and_then(|()| Home::close_session(&home, lock(&dir).take()));
             drop(over);
@@ -283,10 +285,10 @@ impl Storage {
         });
     }
 
-    /// Removes everything. Waits until it is gone, or until a file system has had [`LAST_REMOVAL`].
+    /// Removes everything. Waits until it is gone, or for [`LAST_REMOVAL`] at most.
     ///
     /// # Errors
-    /// What could not be removed, and what was not removed in that time.
+    /// Something could not be removed, or not in that time.
     pub(crate) async fn remove(mut self) -> Result<(), Failure> {
         let leaving = Failure::new(Kind::Gone, "receive files: the app is ending on this node");
         self.receives.cut_off(None, &leaving);
@@ -298,7 +300,7 @@ impl Storage {
         let until = tokio::time::Instant::now() + LAST_REMOVAL;
         let mut stuck = Vec::new();
         for Removal { session, root, over } in self.removals {
-            // It ends with an error: that is the news.
+            // The channel only ever ends with an error, and that means that the removal is over.
             if tokio::time::timeout_at(until, over).await.is_err() {
                 let root = root.map_or_else(String::new, |root| format!(" ({})", root.display()));
                 stuck.push(format!("session {session}{root}"));

@@ -1,12 +1,14 @@
-//! What several test modules need.
+//! Shared by several test modules.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::skip::skip;
 
-/// Root may write anywhere, so tests of permissions prove nothing when root runs them. Runs the named test again as nobody, in a process of its
-/// own, and says `true`: it is done. Says `false` where the caller is not root.
+/// Runs the named test again as user nobody, in a process of its own, if this process is root. Root may write anywhere,
+/// so tests of permissions prove nothing as root.
+///
+/// Returns `true` if it ran the test, and `false` if the caller is not root.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
 pub(crate) fn rerun_without_root(test: &str) -> bool {
     if !nix::unistd::geteuid().is_root() {
@@ -28,10 +30,10 @@ pub(crate) fn rerun_without_root(test: &str) -> bool {
     true
 }
 
-/// An argument that tells a test that it runs in a mount namespace of its own. The test runner takes it for a filter that matches nothing.
+/// Tells a test that it runs in a mount namespace of its own. The test runner takes it for a filter without matches.
 pub(crate) const IN_NAMESPACE: &str = "in-a-namespace-of-its-own";
 
-/// Runs the named test again after `mount` (a shell command) in a mount namespace of its own. Prints why where that is not possible here.
+/// Runs the named test again after `mount` (a shell command) in a mount namespace of its own. Prints why if it cannot.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
 pub(crate) fn rerun_with_mount(test: &str, mount: &str) {
     let script = format!("{mount} && echo mounted && exec \"$0\" --exact {test} {IN_NAMESPACE} --nocapture");
@@ -48,7 +50,7 @@ pub(crate) fn rerun_with_mount(test: &str, mount: &str) {
     assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}{errors}");
 }
 
-/// Runs the named test again in a process of its own, and says `true`: it is done. Says `false` in that process.
+/// Runs the named test again in a process of its own and returns `true`. Returns `false` in that process.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
 pub(crate) fn rerun_alone(test: &str) -> bool {
     const ALONE: &str = "in-a-process-of-its-own";
@@ -64,7 +66,7 @@ pub(crate) fn rerun_alone(test: &str) -> bool {
     true
 }
 
-/// The most memory that this process has had at once, in KiB.
+/// The peak memory of this process, in KiB.
 pub(crate) fn peak_memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

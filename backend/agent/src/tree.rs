@@ -1,11 +1,12 @@
-//! Directories by descriptor: made, opened and removed without ever following a link.
+//! Directories by descriptor: creates, opens and removes them without ever following a link.
 //!
-//! A session's storage is writable for whatever runs in it. Whoever works there by path can be led astray by a directory that turns into a
-//! link between two calls. Here every step starts from an open directory and takes one name, so there is no path to be turned.
+//! Any process in a session can write to the session's storage. Code that works there by path can be misled: a
+//! directory may become a link between two calls. Here every step starts from an open directory and takes one name, so
+//! there is no path to redirect.
 //!
-//! Removal is our own although `std::fs::remove_dir_all` does not follow links on Linux either (it goes by `openat` with `O_NOFOLLOW`).
-//! It lacks three things: it gives up at a directory without write permission, it goes down into whatever is mounted inside, and it
-//! holds one descriptor and one stack frame a level, without a bound.
+//! Removal is our own code. `std::fs::remove_dir_all` does not follow links on Linux either (it uses `openat` with
+//! `O_NOFOLLOW`), but it lacks three things. It fails at a directory without write permission. It descends into mounts.
+//! It holds one descriptor and one stack frame for each level, without a bound.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr};
@@ -22,10 +23,10 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-/// Deeper trees are taken apart: a directory at this depth is first moved to the top.
+/// The depth limit. A directory at this depth is first moved to the top.
 const MAX_DEPTH: usize = 32;
 
-/// How often a directory is listed again because something appeared in it while it was emptied.
+/// How often a directory is listed again because an entry appeared during the removal.
 const MAX_PASSES: u32 = 3;
 
 const DIRECTORY: OFlag =
@@ -34,24 +35,24 @@ const DIRECTORY: OFlag =
 /// Opens the directory `name` in `parent`.
 ///
 /// # Errors
-/// When it is no directory, or a link to one.
+/// It is not a directory, or is a link to one.
 pub(crate) fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
 }
 
-/// Makes the directory `name` in `parent` with mode 0700, whatever the umask, and opens it.
+/// Creates the directory `name` in `parent` with mode 0700, whatever the umask, and opens it.
 ///
 /// # Errors
-/// When there is something of that name, or it cannot be made.
+/// An entry with that name exists, or the directory cannot be created.
 pub(crate) fn make_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     mkdirat(parent.as_fd(), name, Mode::S_IRWXU)?;
     own_dir(parent, name)
 }
 
-/// As [`make_dir`], but a directory that is there already will do as it is.
+/// As [`make_dir`], but accepts an existing directory as it is.
 ///
 /// # Errors
-/// When something else has that name, or it cannot be made.
+/// Something else has that name, or the directory cannot be created.
 pub(crate) fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     match make_dir(parent.as_fd(), name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_dir(parent, name),
@@ -59,11 +60,13 @@ pub(crate) fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io
     }
 }
 
-/// Opens a directory that we have just made and gives it mode 0700. A umask may have taken even our own rights: it is opened as a place
-/// first and for reading afterwards.
+/// Opens a directory that this process has just created, and gives it mode 0700.
+///
+/// A umask may have removed even the owner's permissions. So it opens the directory with `O_PATH` first, and for
+/// reading afterwards.
 ///
 /// # Errors
-/// When it is no longer a directory of ours.
+/// It is no longer a directory of ours.
 pub(crate) fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     let place = openat(parent, name, DIRECTORY | OFlag::O_PATH, Mode::empty())?;
     if fstat(&place)?.st_uid != geteuid().as_raw() {
@@ -79,9 +82,9 @@ pub(crate) fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::R
 /// The names in a directory, without `.` and `..`.
 ///
 /// # Errors
-/// When it cannot be read.
+/// It cannot be read.
 pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
-    // Opened anew: a duplicate would share its position with `dir`.
+    // Opened anew: a duplicate would share its read position with `dir`.
     let mut listing = Dir::from_fd(open_dir(dir, ".")?)?;
     let mut names = Vec::new();
     for entry in listing.iter() {
@@ -93,11 +96,12 @@ pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Removes what `parent` has under this name: a file, a link (not what it points to), or a directory with everything in it.
-/// It is fine when there is nothing.
+/// Removes the entry of `parent` with this name: a file, a link (not its target), or a directory with its content.
+///
+/// A missing entry is no error.
 ///
 /// # Errors
-/// The first thing that could not be removed; what could be removed is gone all the same.
+/// The first failure. Everything else is removed all the same.
 pub(crate) fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
     let parent = parent.as_fd();
     let removal = Removal::start(parent)?;
@@ -105,7 +109,7 @@ pub(crate) fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
     first.and(removal.finish_moved())
 }
 
-/// Removes everything in `dir` but these names.
+/// Removes everything in `dir` except these names.
 ///
 /// # Errors
 /// As [`remove`].
@@ -116,7 +120,7 @@ pub(crate) fn clear(dir: impl AsFd, except: &[&CStr]) -> io::Result<()> {
     first.and(removal.finish_moved())
 }
 
-/// One removal: where deep directories are moved to, and how many were.
+/// One removal: the directory that deep directories move to, and how many have moved.
 struct Removal<'a> {
     top: BorrowedFd<'a>,
     device: u64,
@@ -129,7 +133,7 @@ impl<'a> Removal<'a> {
         Ok(Self { top, device: fstat(top)?.st_dev, moved: Cell::new(0), finished: Cell::new(0) })
     }
 
-    /// Removes the directories that were moved to the top, which may move more there.
+    /// Removes the directories that were moved to the top. This may move more there.
     fn finish_moved(&self) -> io::Result<()> {
         let mut outcome = Ok(());
         while self.finished.get() < self.moved.get() {
@@ -142,7 +146,7 @@ impl<'a> Removal<'a> {
 
     fn entry(&self, parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> io::Result<()> {
         self.attempt(parent, name, depth).map_err(|error| {
-            // Said once, by the innermost.
+            // Only the innermost call adds the name.
             if error.get_ref().is_some() {
                 return error;
             }
@@ -154,18 +158,18 @@ impl<'a> Removal<'a> {
         for _ in 0..MAX_PASSES {
             match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
                 Ok(()) | Err(Errno::ENOENT) => return Ok(()),
-                // Linux says EISDIR of a directory; EPERM is what the standard has for it.
+                // Linux returns EISDIR for a directory. The standard has EPERM.
                 Err(Errno::EISDIR | Errno::EPERM) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Many are empty.
+            // Many directories are empty.
             if unlinkat(parent, name, UnlinkatFlags::RemoveDir).is_ok() {
                 return Ok(());
             }
             let dir = match self.open(parent, name) {
                 Ok(dir) => dir,
                 Err(Errno::ENOENT) => return Ok(()),
-                // It was a directory when unlinkat looked, and has been replaced since.
+                // It was a directory for unlinkat, and another process has replaced it since.
                 Err(Errno::ENOTDIR | Errno::ELOOP) => continue,
                 Err(Errno::EXDEV) => {
                     return Err(io::Error::new(
@@ -207,14 +211,14 @@ impl<'a> Removal<'a> {
             self.moved.set(number.checked_add(1).ok_or(Errno::EMLINK)?);
             match renameat(parent, name, self.top, &*moved_name(number)) {
                 Ok(()) | Err(Errno::ENOENT) => return Ok(()),
-                // The name is taken, perhaps by what an earlier attempt left there. It is ours to remove: finish_moved comes by.
+                // The name is taken, perhaps by an earlier attempt. finish_moved removes that as well.
                 Err(Errno::ENOTDIR | Errno::ENOTEMPTY | Errno::EEXIST) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Opens a directory that is to be emptied: never a link, never a mount, and with the permissions that emptying needs.
+    /// Opens a directory to empty it: never a link, never a mount, and with the permissions to empty it.
     fn open(&self, parent: BorrowedFd<'_>, name: &CStr) -> nix::Result<OwnedFd> {
         let dir = match self.open_as(parent, name, DIRECTORY) {
             Err(Errno::EACCES) => {
@@ -234,7 +238,7 @@ impl<'a> Removal<'a> {
         let resolve =
             ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV;
         match openat2(parent, name, OpenHow::new().flags(flags).resolve(resolve)) {
-            // Before Linux 5.6, or forbidden by a container's filter: a mount of the same file system goes unnoticed then.
+            // Before Linux 5.6, or if a container's filter forbids it. A mount of the same file system goes unnoticed.
             Err(Errno::ENOSYS | Errno::EPERM) => {
                 let dir = openat(parent, name, flags, Mode::empty())?;
                 if fstat(&dir)?.st_dev == self.device { Ok(dir) } else { Err(Errno::EXDEV) }
@@ -249,18 +253,20 @@ fn moved_name(number: u32) -> CString {
     CString::new(format!(".removing-{number}")).unwrap_or_default()
 }
 
-/// Gives mode 0700 to an open directory, also when it is open as a place only, for which `fchmod` is not allowed.
+/// Gives mode 0700 to an open directory. It may be open with `O_PATH`, which `fchmod` does not allow.
 fn open_wide(dir: &OwnedFd) -> nix::Result<()> {
     let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
     fchmodat(AT_FDCWD, path.as_str(), Mode::S_IRWXU, FchmodatFlags::FollowSymlink)
 }
 
-/// Opens a regular file for reading, and nothing else: opening a pipe waits, and opening a device does things. A link is followed.
+/// Opens a regular file for reading, and nothing else. Follows a link.
+///
+/// Opening a pipe would wait, and opening a device may have effects.
 ///
 /// # Errors
-/// When there is none, or it is something else.
+/// There is no such file, or it is not a regular one.
 pub(crate) fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
-    // Once as a place, which has no effects, and again after opening, should it have been replaced in between.
+    // First with O_PATH, which has no effects. Then again, in case the file was replaced in between.
     let place = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let read = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let open_as = |flags| {
@@ -270,10 +276,10 @@ pub(crate) fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
     open_as(place).and_then(|_| open_as(read))
 }
 
-/// What an entry of a directory is, without following it.
+/// The `stat` of a directory's entry, without following a link.
 ///
 /// # Errors
-/// When there is none, or it cannot be asked.
+/// There is no such entry, or its state cannot be read.
 pub(crate) fn lstat<N: NixPath + ?Sized>(
     parent: impl AsFd,
     name: &N,
@@ -281,7 +287,7 @@ pub(crate) fn lstat<N: NixPath + ?Sized>(
     fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)
 }
 
-/// Whether a `stat` is of this kind of file.
+/// Whether a `stat` has this file type.
 #[must_use]
 pub(crate) fn is_kind(stat: &nix::sys::stat::FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind

@@ -1,12 +1,13 @@
-//! Unpacks an archive that came from outside, whole or not at all.
+//! Unpacks an archive from outside, whole or not at all.
 //!
-//! What an archive says is believed of nothing: not its names, not its links, not its lengths. It is written into a hidden directory beside
-//! what is there already, and only when its end has come and all of it was right, everything is moved to its place. Whoever watches the session
-//! from outside never sees half of it under its name.
+//! The agent trusts nothing in an archive: not its names, not its links, not its lengths. It writes the archive into a
+//! hidden directory beside the existing files. When the archive is complete and valid, the agent moves everything to
+//! its place. So an observer of the session never sees half an archive under its final names.
 //!
-//! The tar format is read by our own code. The crate `tar`, which writes our archives, is made to read as much as it can of what others have
-//! written: it follows sparse maps, takes lengths of headers' extensions as they come, and reads whole extensions into memory. Here the
-//! question at every byte is what may be refused, and the answer is small enough to be tested to its last branch.
+//! Our own code reads the tar format. The crate `tar`, which writes our archives, is made to read as much as it can of
+//! archives by other programs: it follows sparse maps, trusts lengths of header extensions, and reads whole extensions
+//! into memory. Here the question at every byte is what may be refused. The answer is small enough to test every
+//! branch.
 
 mod name;
 mod header;
@@ -30,27 +31,28 @@ use crate::{failure, tree};
 use archive::Archive;
 use incoming::Incoming;
 
-/// What an archive was announced with. More is refused.
+/// The announced limits of an archive. The agent refuses more.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of the archive, unpacked, with its headers and padding.
     pub bytes: u64,
-    /// Files and links in it; directories count as bytes only.
+    /// Files and links in it. Directories count only as bytes.
     pub files: u32,
-    /// Bytes of files that are copied from others of the archive.
+    /// Bytes of files that are copied from others in the archive.
     pub copied_bytes: u64,
 }
 
-/// Unpacks a tar archive below `root`. `number` is no other running call's there.
+/// Unpacks a tar archive below `root`. No other call that runs there may have the same `number`.
 ///
-/// Before everything is moved to its place, `may_settle` is asked; what it returns is dropped afterwards. A file that is there already and has the same
-/// content stays as it is. A hard link stands for a file of its own with the content of an earlier file of the same archive, and of nothing else: it is copied. Files belong to their owner alone; they keep when they were changed, and of their mode
-/// whether they can be executed. Blocks while
-/// `archive` does.
+/// Calls `may_settle` before it moves everything to its place, and drops the result afterwards. An existing file with
+/// the same content stays. A hard link becomes a copy of an earlier file of the same archive, and of nothing else.
+/// Files belong to their owner alone. They keep their modification time, and of their mode only whether they are
+/// executable. Blocks while `archive` does.
 ///
 /// # Errors
-/// `Invalid` for what is not unpacked, `Protocol` for an archive that is damaged or not as announced, what `may_settle` says, and what
-/// the file system says, each with the name of the entry. Nothing of the archive is there then. An error of `archive` itself comes as `Lost`.
+/// `Invalid`: content that is never unpacked. `Protocol`: the archive is damaged or not as announced. Errors of
+/// `may_settle` and of the file system, each with the name of the entry. Nothing of the archive is there then. An error
+/// of `archive` itself becomes `Lost`.
 pub fn unpack<G>(
     archive: impl Read,
     root: &OwnedFd,
@@ -67,7 +69,7 @@ pub fn unpack<G>(
     });
     drop(dir);
     if let Err(error) = tree::remove(root, &name) {
-        // It goes with the session. Whether the files came does not hang on it.
+        // It goes with the session. The result of the unpacking does not depend on it.
         tracing::warn!(%error, "the rest of an archive stays until its session ends");
     }
     unpacked

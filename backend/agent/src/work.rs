@@ -1,7 +1,7 @@
-//! The agent at work: one loop over orders, ends of processes and timers, with all state in one place.
+//! The agent's main loop over orders, ends of processes and timers. It owns all state.
 //!
-//! Everything that happens becomes an [`Event`]; [`Agent::handle`] deals with one at a time and never waits. What takes time (starting
-//! processes, reading files) runs beside it and comes back as an event.
+//! Every input becomes an [`Event`]. [`Agent::handle`] processes one at a time and never waits. Work that takes time
+//! (starting processes, reading files) runs outside the loop and comes back as an event.
 
 mod starting;
 mod worlds;
@@ -42,96 +42,96 @@ use crate::service::{AppFacts, View};
 use crate::stdio::{Input, OpenStreams, Outputs};
 use crate::storage::{Storage, Where};
 
-/// How long a rank's or a daemon's end waits for the rest of its output before it is told: something may still hold the pipe open.
+/// How long the report of an end waits for the last output: another process may still hold the pipe open.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
 /// How long ranks may take to start.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long daemons have by themselves once the app has ended without a frontend.
+/// How long daemons may end by themselves after the app has ended without a frontend.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long they have when the launcher is about to kill everything on this node.
+/// The time between SIGTERM and SIGKILL when the launcher is about to kill everything on this node.
 const HASTY_GRACE: Duration = Duration::from_secs(2);
 
-/// How long daemons have between SIGTERM and SIGKILL when nobody says.
+/// The default time between SIGTERM and SIGKILL for daemons.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Something that happened.
+/// An input of the main loop.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// From the overlay.
+    /// An input from the overlay.
     Incoming(Incoming),
     /// A child of ours ended.
     ChildEnded(Exited),
-    /// The output of a child that ended is through, or was waited for long enough.
+    /// The output of an ended child is complete, or the wait for it has timed out.
     OutputDone(i32, ExitStatus),
     /// An adopted rank ended.
     AdoptedEnded(Rank, ExitStatus),
-    /// Ranks were started, or not.
+    /// The start of ranks has succeeded or failed.
     RanksStarted(RequestId, Vec<Rank>, Vec<OurEnds>, Result<Vec<StartedRank>, StartFailure>),
-    /// Ranks that were held are their right programs and held, or not.
+    /// Held ranks have become the right programs and are held, or have failed to.
     RanksFollowed(RequestId, Vec<Rank>, Result<Vec<(i32, HeldProof)>, Failure>),
-    /// Ranks were killed, with what they have started.
+    /// Ranks were killed, with all processes that they started.
     RanksKilled(Option<RequestId>, Result<(), Failure>),
-    /// A daemon was started, or not.
+    /// The start of a daemon has succeeded or failed.
     DaemonStarted(Option<RequestId>, SessionId, DaemonId, Result<(i32, OurEnds), Failure>),
-    /// A session's directories were made, or not.
+    /// The creation of a session's directories has succeeded or failed.
     SessionOpened(Option<RequestId>, SessionId, Result<SessionDirs, Failure>),
-    /// An order that ran beside the loop is answered.
+    /// The answer of an order that ran outside the loop.
     Answered(Option<RequestId>, Result<Answer, Failure>),
     /// A timer of an ending is due.
     Due(Scope),
-    /// A rank of a launcher has ended; when this socket closes the launcher ends what it has started on this node.
+    /// A rank of a launcher has ended. When this socket closes, the launcher ends what it has started on this node.
     RankCollected(UnixStream),
-    /// A process asks for what ranks have registered, or registers.
+    /// A process gets or puts rendezvous data.
     Rendezvous(rendezvous::Request),
-    /// The ranks' MPI world cannot go on.
+    /// The ranks' MPI world has failed.
     MpiFailed(pmi::Failed),
-    /// A rank of a launcher is to be served as an MPI program, at this socket.
+    /// A rank of a launcher asks for an MPI server, at this socket.
     MpiRank(Rank, OwnedFd),
-    /// Somebody asked the agent itself to go.
+    /// A signal asks the agent to end.
     AskedToGo,
 }
 
-/// What becomes of the app when the frontend is lost.
+/// What happens to the app if the frontend is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
     /// There are no ranks yet.
     None,
-    /// We started the ranks: they end with the frontend.
+    /// The agent has started the ranks: they end with the frontend.
     Launched,
-    /// They ran before us: they are left as they were found.
+    /// The ranks ran before the agent: they go on as they were.
     Attached,
-    /// The frontend has let go: ranks go on, and we stay until they have ended.
+    /// The frontend has detached: ranks go on, and the agent stays until they have ended.
     Detached,
 }
 
-/// What an agent begins with.
+/// The ranks that an agent begins with.
 #[derive(Debug)]
 pub(crate) enum Beginning {
-    /// No ranks: it is told of them.
+    /// None: the frontend names them later.
     Empty,
-    /// Those that a launcher has brought.
+    /// Those that a launcher has started.
     Brought {
         /// The ranks of this node.
         ranks: Ranks,
-        /// How many the app has.
+        /// The number of ranks of the app.
         size: u32,
         /// Whether they stay held.
         hold: bool,
-        /// The thread that has held them.
+        /// The thread that holds them.
         thread: RanksThread,
-        /// Where they have checked in.
+        /// The desk where they checked in.
         desk: UnixListener,
-        /// Where they exchange data; none where it could not be made.
+        /// The socket where they exchange data. None if it could not be created.
         socket: Socket,
-        /// Whether they are served as MPI programs.
+        /// Whether the agent serves them as MPI programs.
         mpi: MpiRanks,
     },
 }
 
-/// All that the agent knows.
+/// The agent's state.
 pub(crate) struct Agent {
     ticket: Ticket,
     node: NodeId,
@@ -142,9 +142,9 @@ pub(crate) struct Agent {
     nofile: Option<(u64, u64)>,
     claim: Claim,
     started_here: bool,
-    /// A launcher has started the ranks for us: what they start is not below us.
+    /// A launcher has started the ranks for us: the processes that they start are not below the agent.
     brought: bool,
-    /// Marks ranks and daemons, so that what they start is found; none where `/proc` does not tell who we are.
+    /// Marks ranks and daemons, so that the agent finds what they start. None if `/proc` does not identify the agent.
     marker: Option<Marker>,
     ranks: Ranks,
     daemons: Daemons,
@@ -152,42 +152,42 @@ pub(crate) struct Agent {
     outputs: Outputs,
     stdin: BTreeMap<Rank, Input>,
     streams: BTreeMap<i32, OpenStreams>,
-    /// Of processes that have ended: what their pipes hold is still to be taken.
+    /// Output of ended processes that is not read completely yet.
     last_output: Vec<OpenStreams>,
     bulk: BulkReceiver,
     rendezvous: Desk,
-    /// The ranks' MPI world before it is served, and then its server.
+    /// The ranks' MPI world until the agent serves it. Then `mpi` is its server.
     world: pmi::Upcoming,
-    /// All ranks are to be killed that are about to start.
+    /// Ranks that are about to start are to be killed.
     doomed: bool,
     mpi: Option<pmi::Server>,
     /// The name of the socket for ranks.
     service: String,
-    /// Who is owed an answer by it.
+    /// The rendezvous answers that are still owed.
     owed: Owed,
     endings: Vec<Ending>,
-    /// Closed when this agent has ended.
+    /// Closed at the agent's end.
     collectors: Vec<UnixStream>,
     events: mpsc::UnboundedSender<Event>,
     to_own: Vec<i32>,
-    /// What runs beside the loop and has to be through before we leave.
+    /// Work outside the loop that must finish before the agent leaves.
     starting: usize,
-    /// Ranks that are followed to their programs; they are given up when this is dropped.
+    /// Ranks that are followed to their programs. Dropping this cancels the follow.
     following: Option<Following>,
     view: watch::Sender<View>,
 }
 
-/// Ranks on their way to the programs that are meant.
+/// Ranks on the way to their intended programs.
 struct Following {
     /// Whether they stay held there.
     hold: bool,
     _until: oneshot::Sender<()>,
 }
 
-/// Serves until the app is over on this node, and leaves nothing behind. To be called in a local set.
+/// Serves until the app is over on this node, and cleans up. Call it in a local set.
 ///
 /// # Errors
-/// What the agent needs of the system is not to be had.
+/// The system refuses something that the agent needs.
 pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) -> Result<(), Failure> {
     let failed = |error: std::io::Error| crate::failure::from_io("set up the agent", &error);
     let nofile = crate::process::spawn::raise_open_files().ok();
@@ -248,7 +248,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let mut connected = true;
     while !agent.is_done() {
         let event = tokio::select! {
-            // Ends of children first: a pid that is known to have ended is never signalled.
+            // Ends of children come first, so that the agent never signals a pid that is known to have ended.
             biased;
             exited = reaper.next() => Event::ChildEnded(exited),
             Some(event) = happened.recv() => event,
@@ -261,18 +261,18 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
             },
             _ = asked_to_go.recv() => Event::AskedToGo,
         };
-        // All that have been waited for, before one of them is dealt with: what follows from it must not reach a stranger.
+        // Marks all reaped processes before it handles an event. Otherwise a signal could reach an unrelated process.
         reaper.take_collected().into_iter().for_each(|pid| agent.reaped(pid));
         agent.handle(event);
         agent.to_own.drain(..).for_each(|pid| reaper.own(pid));
     }
-    // Who asks now is told that it is too late.
+    // Later requests fail at once: the agent is leaving.
     drop(happened);
     agent.leave(inputs).await;
     Ok(())
 }
 
-/// What daemons see of an app that has neither ranks nor sessions yet.
+/// The view of daemons on an app without ranks and sessions.
 fn build_view(ticket: &Ticket, joined: &Joined) -> View {
     let facts = AppFacts {
         wlm: ticket.wlm.clone(),
@@ -287,7 +287,7 @@ fn build_view(ticket: &Ticket, joined: &Joined) -> View {
 }
 
 impl Agent {
-    /// The one place where things happen.
+    /// Handles one event. Every change of state starts here.
     fn handle(&mut self, event: Event) {
         match event {
             Event::Incoming(Incoming::Order { request, order }) => self.obey(request, order),
@@ -340,7 +340,7 @@ impl Agent {
                 Err(failure) => Err(failure),
             },
             Order::AdoptRanks(order) => match self.adopt(request, &order) {
-                // They are on their way.
+                // The ranks are being followed.
                 Ok(None) => return,
                 Ok(Some(reports)) => Ok(Answer::Ranks(reports)),
                 Err(failure) => Err(failure),
@@ -390,7 +390,8 @@ impl Agent {
             }
             Order::Leave { patience, grace } => {
                 if self.claim == Claim::Detached && self.started_here {
-                    // It was to be let go, but not every node heard of it, or its owner did not wait.
+                    // The detach did not reach every node, or the tool did not wait for it. Now the frontend ends
+                    // the app.
                     self.claim = Claim::Launched;
                 }
                 return self.end_all(request, patience, grace);
@@ -398,13 +399,13 @@ impl Agent {
             Order::Ping => Ok(Answer::Done),
             Order::Sink { stream } => return self.bulk.expect(stream, request),
             Order::Rendezvous(order) => return self.rendezvous.obey(request, order),
-            // The overlay's own.
+            // The overlay handles these.
             Order::Bulk(_) | Order::Channel(_) | Order::CutChild { .. } => return,
         };
         self.answer(request, answer);
     }
 
-    /// The frontend says a word of one of this node's flows: to whom it belongs.
+    /// Passes a word from the frontend to the owner of the flow.
     fn hear(&mut self, flow: FlowId, word: Word) {
         match flow {
             FlowId::Output(group) => self.outputs.hear(group, &word),
@@ -427,17 +428,19 @@ impl Agent {
         }
     }
 
-    /// What answers an order that runs beside the loop.
+    /// The callback that answers an order outside the loop.
     fn answer_later(
         &self,
         request: Option<RequestId>,
     ) -> impl FnOnce(Result<Answer, Failure>) + Send + 'static {
         let events = self.events.clone();
-        // Nobody listens any more when the agent has left.
+        // An agent that has left no longer receives events.
         move |answer| drop(events.send(Event::Answered(request, answer)))
     }
 
-    /// Answers when the ranks stand: a process takes waiting signals in the order of their numbers, and what is sent next must not be taken first.
+    /// Stops ranks, and answers when they have stopped.
+    ///
+    /// A process takes pending signals in the order of their numbers. A later signal must not overtake the stop.
     fn stop_ranks(&mut self, request: Option<RequestId>, wanted: Option<&RankSet>) {
         if let Err(failure) = self.ranks.signal(wanted, Signal::STOP) {
             return self.answer(request, Err(failure));
@@ -470,14 +473,14 @@ impl Agent {
         self.refuse_while_ending()?;
         let (events, served) = (self.events.clone(), (self.view.subscribe(), self.up.clone()));
         self.storage.open_session(session, place, served, move |opened| {
-            // Nobody listens any more when the agent has left.
+            // An agent that has left no longer receives events.
             drop(events.send(Event::SessionOpened(request, session, opened)));
         });
         Ok(())
     }
 
     fn child_ended(&mut self, Exited { pid, status }: Exited) {
-        // From here on nobody signals that pid: the kernel may give it to somebody else.
+        // From here on the agent must not signal that pid: the kernel may give it to another process.
         if self.ranks.of_pid(pid).is_none() && self.daemons.of_pid(pid).is_none() {
             return;
         }
@@ -493,9 +496,9 @@ impl Agent {
         self.last_output.push(streams.clone());
         let events = self.events.clone();
         tokio::task::spawn_local(async move {
-            // Through, or held open by somebody whom the process left behind.
+            // The output is complete, or a process that the child left behind holds the pipe open.
             drop(tokio::time::timeout(LAST_OUTPUT, streams.wait_for(|open| *open == 0)).await);
-            // Nobody listens any more when the agent has left.
+            // An agent that has left no longer receives events.
             drop(events.send(Event::OutputDone(pid, status)));
         });
     }
@@ -505,7 +508,7 @@ impl Agent {
         self.ranks.reaped(pid);
     }
 
-    /// Tells the frontend that a child has ended.
+    /// Reports to the frontend that a child has ended.
     fn tell_end(&mut self, pid: i32, status: ExitStatus) {
         if let Some(daemon) = self.daemons.of_pid(pid) {
             self.daemons.forget(daemon);
@@ -530,17 +533,19 @@ impl Agent {
         self.leave_with_ranks();
     }
 
-    /// With the node's last rank the launcher ends what it has started here, this agent included, and waits only a moment for it.
+    /// Leaves after the node's last rank if a launcher waits for that.
+    ///
+    /// The launcher then ends what it has started here, this agent included, and waits only a moment for it.
     fn leave_with_ranks(&mut self) {
         if !self.collectors.is_empty() && self.ranks.all_over() {
             self.end_all(None, Duration::ZERO, HASTY_GRACE);
         }
     }
 
-    /// Brings what daemons see up to date.
+    /// Updates what daemons see.
     fn show(&self) {
         let (ranks, sessions, daemons) = (&self.ranks, self.storage.sessions(), &self.daemons);
-        // Most of what happens changes nothing here, so nothing is copied to find that out.
+        // Most events change nothing here, so the check copies nothing.
         self.view.send_if_modified(|view| {
             let ranks_changed = ranks.update(&mut view.ranks);
             let as_shown =

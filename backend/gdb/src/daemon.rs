@@ -1,4 +1,4 @@
-//! The daemon: starts a gdb for a rank when somebody wants to look at it, passes commands on, and contributes what comes of them.
+//! The daemon: starts a gdb for a rank on demand, forwards commands, and contributes their results.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -27,21 +27,21 @@ use crate::process::{self, Process};
 use crate::program;
 use crate::watcher::Watcher;
 
-/// How long a contribution may wait to be collected.
+/// Timeout for the collection of a contribution.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How long a gdb may take to let go of its rank. The agent's patience with a daemon that is to end is longer.
+/// Timeout for a gdb to detach from its rank. The agent waits longer than this for a daemon that is to end.
 const FAREWELL: Duration = Duration::from_secs(6);
 
-/// How long interrupted ranks may take to stand, before others are told how they stand.
+/// Timeout for interrupted ranks to stop. After it the daemon reports the state of all ranks.
 const MOST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why the daemon ends before it is told to.
+/// Why the daemon ends early.
 #[derive(Debug)]
 pub enum Error {
     /// The agent is gone, or does not answer.
     Backend(BackendError),
-    /// There is more than a contribution has room for.
+    /// The answers exceed the room of a contribution.
     Answers(Failure),
     /// The system refused.
     System(io::Error),
@@ -71,7 +71,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// What the daemon has.
+/// State of the daemon.
 struct Daemon {
     backend: Backend,
     channel: Channel,
@@ -80,24 +80,24 @@ struct Daemon {
     desk: Arc<Desk>,
     processes: BTreeMap<Rank, Process>,
     watcher: Watcher,
-    /// Why ranks have no gdb, by the last order.
+    /// Ranks that got no gdb for the last order, with the reason.
     refused: BTreeMap<Rank, Reply>,
 }
 
-/// Carries out orders until the session ends. Then all ranks are let go.
+/// Carries out orders until the session ends. Then releases all ranks.
 ///
 /// # Errors
 /// It was not started by gantry, or its agent is gone.
 pub fn run(program: &OsStr) -> Result<(), Error> {
-    // Before there are threads, and before anything is open that it would share.
+    // Before any thread exists, and before any descriptor is open that the watcher would share.
     let watcher = Watcher::start()?;
-    // As early, so that no thread gets it.
+    // As early, so that no thread gets the signal.
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
     set.thread_block().map_err(io::Error::from)?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let ended = SignalFd::with_flags(&set, flags).map_err(io::Error::from)?;
-    #[expect(clippy::disallowed_methods, reason = "where programs are searched: nobody else here reads it")]
+    #[expect(clippy::disallowed_methods, reason = "the debugger's search path; nothing else here reads it")]
     let path = std::env::var_os("PATH").unwrap_or_default();
     let backend = Backend::connect()?;
     let channel = backend.channel()?;
@@ -121,7 +121,7 @@ impl Daemon {
         loop {
             match self.channel.receive_any(Duration::ZERO) {
                 Ok((tags::ORDER, order)) => {
-                    // What is no order has no answer.
+                    // Bytes that are not an order get no answer.
                     if let Some(order) = Order::decode(&order) {
                         self.obey(&order)?;
                     }
@@ -173,11 +173,11 @@ impl Daemon {
                 self.wait_until_standing(stopped, patience);
             }
         }
-        // Those that have ended by now are told as such.
+        // Ranks that have ended by now are reported as ended.
         self.contribute(&self.backend.ranks()?)
     }
 
-    /// Gives the gdbs of these ranks something to do. Ranks without a gdb get one first.
+    /// Gives the gdbs of these ranks a task. Ranks without a gdb get one first.
     fn tell(&mut self, ranks: &[LocalRank], told: &RankSet, give: impl Fn(&mut Gdb)) {
         self.refused.clear();
         for rank in ranks.iter().filter(|rank| told.contains(rank.rank)) {
@@ -212,14 +212,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Until these ranks have done what they were told.
+    /// Waits until these ranks have carried out their commands.
     fn wait(&self, awaited: &RankSet, patience: Duration) {
         self.desk.wait(patience, |gdbs| {
             gdbs.iter().all(|(rank, gdb)| !awaited.contains(*rank) || !gdb.dialogue.is_busy())
         });
     }
 
-    /// Until none of these ranks goes on.
+    /// Waits until none of these ranks runs.
     fn wait_until_standing(&self, awaited: &RankSet, patience: Duration) {
         self.desk.wait(patience, |gdbs| {
             gdbs.iter().all(|(rank, gdb)| !awaited.contains(*rank) || !gdb.dialogue.is_running())
@@ -234,7 +234,7 @@ impl Daemon {
                     Some(gdb) => gdb.dialogue.answer(),
                     None => Answer { state: alone(rank), reply: None },
                 };
-                // gdb knows best how it has ended; else the agent does.
+                // gdb knows best how the rank has ended; otherwise the agent does.
                 if rank.state.is_over() && !matches!(answer.state, State::Ended(_)) {
                     answer.state = alone(rank);
                 }
@@ -256,7 +256,7 @@ impl Daemon {
         Ok(self.channel.contribute(tags::ANSWER, &part, HOUR)?)
     }
 
-    /// Ends what is left of a rank's gdb.
+    /// Ends a rank's gdb, if there is one.
     fn end_one(&mut self, rank: Rank, patience: Duration) {
         if let Some(process) = self.processes.remove(&rank) {
             self.desk.change_one(rank, |gdb| gdb.close());
@@ -264,7 +264,7 @@ impl Daemon {
         }
     }
 
-    /// Lets all ranks go.
+    /// Releases all ranks.
     fn say_farewell(&mut self) {
         self.desk.change(|gdbs| {
             for gdb in gdbs.values_mut() {
@@ -278,7 +278,7 @@ impl Daemon {
     }
 }
 
-/// How a rank stands without gdb.
+/// The state of a rank without a gdb.
 fn alone(rank: &LocalRank) -> State {
     match rank.state {
         RankState::Held => State::Held,

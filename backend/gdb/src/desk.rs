@@ -1,4 +1,4 @@
-//! All gdbs of a node, as the daemon and the threads that read them share them.
+//! All gdbs of a node. The daemon shares them with the threads that read gdb's output.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::gdb::Gdb;
 /// The gdbs, by their ranks.
 pub(crate) type Gdbs = BTreeMap<Rank, Gdb>;
 
-/// Where they are.
+/// Shared access to the gdbs.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     gdbs: Mutex<Gdbs>,
@@ -23,19 +23,19 @@ impl Desk {
         self.gdbs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at them or changes them.
+    /// Reads or changes the gdbs.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Gdbs) -> T) -> T {
         let changed = change(&mut self.lock());
         self.changed.notify_all();
         changed
     }
 
-    /// The same with one of them, if it is there.
+    /// Reads or changes one gdb, if it exists.
     pub(crate) fn change_one(&self, rank: Rank, change: impl FnOnce(&mut Gdb)) {
         self.change(|gdbs| gdbs.get_mut(&rank).map(change).unwrap_or_default());
     }
 
-    /// Waits until something is so. False: it has not become so in time.
+    /// Waits until a condition holds. False: timed out.
     pub(crate) fn wait(&self, patience: Duration, mut is_so: impl FnMut(&mut Gdbs) -> bool) -> bool {
         let until = Instant::now() + patience;
         let mut gdbs = self.lock();
@@ -52,7 +52,7 @@ impl Desk {
     }
 }
 
-/// Whether a rank's gdb has nothing more to say.
+/// Whether a rank's gdb has ended.
 pub(crate) fn is_over(gdbs: &Gdbs, rank: Rank) -> bool {
     gdbs.get(&rank).is_none_or(|gdb| gdb.dialogue.has_ended())
 }

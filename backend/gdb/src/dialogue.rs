@@ -1,7 +1,7 @@
-//! What is said to one gdb, and what it says: without a process.
+//! The dialogue with one gdb: its commands and its output, without a process.
 //!
-//! First it is set up and given the rank. A command that comes before it has the rank waits for that. A command that lets the rank go on is done when the
-//! rank stands again.
+//! The dialogue first sets gdb up and attaches it to the rank. A command that arrives before that waits. A command that
+//! continues the rank is done when the rank stops again.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,13 @@ use gantry_gdb::answer::{Answer, MAX_SAID_BYTES, Reply, State, Stop, cut};
 use gantry_gdb::mi::{Fields, Record, build_console, quote};
 use gantry_types::id::Rank;
 
-/// The longest name of a function or a file that is told.
+/// The longest name of a function or a file in an answer.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
-/// What every gdb is told first. It is driven by a program, so it asks nothing. The signals that hold a rank and let it go are not the rank's affair, and
-/// nor is the one that stops it for us: see [`INTERRUPT`](crate::gdb::INTERRUPT).
+/// The first commands for every gdb.
+///
+/// A program drives it, so it must not ask for confirmation. The signals that hold and release a rank do not concern
+/// the rank. Nor does the signal with which the daemon stops it: see [`INTERRUPT`](crate::gdb::INTERRUPT).
 const SETUP: [&str; 13] = [
     "-gdb-set mi-async on",
     "-gdb-set confirm off",
@@ -30,17 +32,17 @@ const SETUP: [&str; 13] = [
     "-enable-pretty-printing",
 ];
 
-/// What gdb says whenever a program begins or goes on. `raw` shows it.
+/// gdb's routine output when a program starts or continues. `raw` shows it.
 const NOISE: [&str; 3] =
     ["Continuing.\n", "[Thread debugging using libthread_db", "Using host libthread_db library"];
 
-/// The numbers of commands: those of the setup are below that of the attaching.
+/// The number of the attach command. Commands of the setup have lower numbers.
 const ATTACH: u64 = 99;
 
 /// The number of the command that tells gdb which rank it has.
 const NAMING: u64 = 98;
 
-/// A command of somebody.
+/// A command for gdb.
 #[derive(Debug)]
 struct Command {
     token: u64,
@@ -50,35 +52,35 @@ struct Command {
     hint: Option<String>,
     /// gdb has answered.
     is_answered: bool,
-    /// It is done when the rank stands.
+    /// It is done when the rank stops.
     waits_for_stop: bool,
-    /// It asks gdb's machine interface.
+    /// It uses gdb's machine interface.
     asks: Option<Asks>,
 }
 
-/// What is asked of gdb's machine interface.
+/// Commands for gdb's machine interface.
 #[derive(Debug)]
 pub(crate) struct Asks {
-    /// Commands that gdb has not got yet.
+    /// Commands that were not sent to gdb yet.
     pub(crate) commands: VecDeque<String>,
-    /// How many bytes the answer may have yet.
+    /// Number of bytes that are left for the answer.
     pub(crate) room: usize,
     /// Names of values that are left out.
     pub(crate) without: Vec<String>,
 }
 
-/// How far it is.
+/// Phase of the dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// gdb is being told to take the rank.
+    /// gdb is attaching to the rank.
     Attaching,
-    /// It has it.
+    /// gdb is attached.
     Ready,
-    /// It will not have it any more.
+    /// gdb cannot be used any more.
     Over,
 }
 
-/// One gdb, as far as one knows from its words.
+/// State of one gdb, as known from its output.
 #[derive(Debug)]
 pub(crate) struct Dialogue {
     phase: Phase,
@@ -86,26 +88,26 @@ pub(crate) struct Dialogue {
     has_stood: bool,
     has_ended: bool,
     has_gone_on: bool,
-    /// What the rank is without gdb.
+    /// The rank's state without gdb.
     alone: State,
     state: State,
     token: u64,
     current: Option<Command>,
     queued: Option<String>,
-    /// The last command, as gdb got it.
+    /// The last command that gdb got.
     last: String,
-    /// The one that has let the rank go on.
+    /// The command that has continued the rank.
     going: String,
-    /// The rank was sent our signal, and has not stood because of it yet.
+    /// The rank was sent our signal, and has not stopped for it yet.
     is_signalled: bool,
-    /// It is to stand because of that. Else it has stood for another reason meanwhile.
+    /// The signal is still meant to stop the rank. False: the rank has stopped for another reason since.
     is_wanted: bool,
-    /// What is to be written to gdb.
+    /// Bytes to write to gdb.
     pub(crate) output: Vec<u8>,
 }
 
 impl Dialogue {
-    /// Begins with a rank of that process. gdb knows its number as `$rank`.
+    /// Starts the dialogue for a rank with that pid. gdb knows the rank's number as `$rank`.
     pub(crate) fn begin(rank: Rank, pid: i32, alone: State) -> Self {
         let mut output = Vec::new();
         for (number, command) in (1..).zip(SETUP) {
@@ -132,7 +134,7 @@ impl Dialogue {
         }
     }
 
-    /// Gives gdb a command.
+    /// Sends gdb a command.
     pub(crate) fn tell(&mut self, line: &str) {
         let was_busy = self.is_busy();
         self.token += 1;
@@ -147,7 +149,7 @@ impl Dialogue {
         }
     }
 
-    /// Asks gdb's machine interface. What is not answered yet of the command before has no answer any more.
+    /// Sends commands to gdb's machine interface. An unfinished earlier command gets no answer any more.
     pub(crate) fn ask(&mut self, asks: Asks) {
         self.current = Some(Command { asks: Some(asks), ..Command::new(self.token) });
         match self.phase {
@@ -156,7 +158,7 @@ impl Dialogue {
         }
     }
 
-    /// The next command of what is asked, if there is one.
+    /// Sends the next of these commands, if there is one.
     fn ask_next(&mut self) {
         self.token += 1;
         let token = self.token;
@@ -168,12 +170,12 @@ impl Dialogue {
         }
     }
 
-    /// Gives gdb a command, as soon as it has the rank.
+    /// Sends gdb a command, as soon as it is attached.
     fn write(&mut self, line: String) {
         match self.phase {
             Phase::Attaching => self.queued = Some(line),
             _ => {
-                // A newline would be a second command.
+                // A newline would start a second command.
                 let line = line.replace('\n', " ");
                 self.output.extend_from_slice(format!("{}{line}\n", self.token).as_bytes());
                 self.last = line;
@@ -181,7 +183,7 @@ impl Dialogue {
         }
     }
 
-    /// The rank was sent the signal that stops it for us.
+    /// Notes that the rank was sent the signal that stops it for us.
     pub(crate) fn note_signal(&mut self) {
         (self.is_signalled, self.is_wanted) = (true, true);
     }
@@ -199,33 +201,33 @@ impl Dialogue {
         self.current.as_ref().is_some_and(|command| !command.is_done())
     }
 
-    /// Whether gdb is of no more use: another one may take its place.
+    /// Whether gdb cannot be used any more, so that another one may replace it.
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// Whether the rank goes on with gdb.
+    /// Whether the rank runs under gdb.
     pub(crate) fn is_running(&self) -> bool {
         self.phase == Phase::Ready && self.state == State::Running
     }
 
-    /// How the rank stands, and what gdb has said to the last command.
+    /// The rank's state, and gdb's reply to the last command.
     pub(crate) fn answer(&self) -> Answer {
         let reply = self.current.as_ref().filter(|command| command.is_done()).map(Command::reply);
         Answer { state: self.state.clone(), reply }
     }
 
-    /// Whether somebody has let the rank go on.
+    /// Whether a command has continued the rank.
     pub(crate) fn has_gone_on(&self) -> bool {
         self.has_gone_on
     }
 
-    /// Whether gdb has said its last word.
+    /// Whether gdb has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// gdb is gone.
+    /// Notes that gdb has ended.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
         if !matches!(self.state, State::Ended(_)) {
@@ -235,7 +237,7 @@ impl Dialogue {
         self.fail("gdb has ended", Some("'raw' shows its last words; the next command starts another one"));
     }
 
-    /// Takes what gdb has said.
+    /// Takes a record of gdb.
     pub(crate) fn take(&mut self, record: Record) {
         match record {
             Record::Console(text) | Record::Log(text) | Record::Target(text) => self.hear(&text),
@@ -243,7 +245,7 @@ impl Dialogue {
             Record::Done { token, class, results } => self.take_done(token, &class, &results),
             Record::Exec { class, results } => self.take_exec(&class, &results),
             Record::Notice { class, results } => {
-                // gdb has let go of the rank.
+                // gdb has detached from the rank.
                 let is_gone = class == "thread-group-exited" && results.get("exit-code").is_none();
                 if is_gone && self.phase == Phase::Ready && !matches!(self.state, State::Ended(_)) {
                     self.state = State::Free;
@@ -285,7 +287,7 @@ impl Dialogue {
         self.advance();
     }
 
-    /// gdb has the rank when it has said so, and the rank stands.
+    /// gdb is attached when it has reported that and the rank is stopped.
     fn advance(&mut self) {
         if self.phase == Phase::Attaching && self.has_answered && self.has_stood {
             self.phase = Phase::Ready;
@@ -326,12 +328,12 @@ impl Dialogue {
 
     fn go_on(&mut self) {
         self.state = State::Running;
-        // It does not come back to where it was held.
+        // The rank never returns to the point where it was held.
         self.alone = State::Free;
         self.has_gone_on = true;
     }
 
-    /// Whether the rank stands because of a signal of ours that came too late: it has stood for another reason since.
+    /// Whether the rank stopped for a late signal of ours: it had already stopped for another reason since.
     fn is_stale(&mut self, results: &Fields) -> bool {
         let by_signal = results.text("signal-name") == Some("SIGURG");
         let was_wanted = std::mem::take(&mut self.is_wanted);
@@ -374,7 +376,7 @@ impl Command {
         }
     }
 
-    /// A line of the answer of gdb's machine interface.
+    /// Adds a line to the answer of gdb's machine interface.
     fn add_line(&mut self, class: &str, results: &Fields) {
         let Some(asks) = &mut self.asks else { return };
         let mut results = results.clone();
@@ -401,7 +403,7 @@ impl Command {
     }
 }
 
-/// Why and where a rank stands. Source: "GDB/MI Async Records" in gdb's manual.
+/// Why and where a rank is stopped. Source: "GDB/MI Async Records" in gdb's manual.
 fn parse_stop(results: &Fields) -> State {
     let name = |text: Option<&str>| cut(text.unwrap_or_default(), MAX_NAME_BYTES).0.to_owned();
     let signal = || name(results.text("signal-name"));
@@ -413,7 +415,7 @@ fn parse_stop(results: &Fields) -> State {
             return State::Ended(code.map_or("exit".to_owned(), |code| format!("exit code {code}")));
         }
         "exited-signalled" => return State::Ended(format!("killed by {}", signal())),
-        // It was we who have stopped it.
+        // Our own signal has stopped it.
         "signal-received" if ["SIGURG", "0"].contains(&signal().as_str()) => "interrupted".to_owned(),
         "signal-received" => format!("signal {}", signal()),
         why => name(Some(why)),
@@ -445,7 +447,7 @@ mod tests {
         String::from_utf8(std::mem::take(&mut dialogue.output)).unwrap()
     }
 
-    /// One that has its rank, as gdb 13.1 says it.
+    /// A dialogue with an attached gdb, with the output of gdb 13.1.
     fn ready(alone: State) -> Dialogue {
         let mut dialogue = Dialogue::begin(Rank(3), 7, alone);
         assert!(written(&mut dialogue).ends_with("99-target-attach 7\n"));
@@ -513,11 +515,11 @@ mod tests {
         hear(&mut dialogue, &["101^error,msg=\"no\""]);
         assert_eq!((written(&mut dialogue).as_str(), dialogue.is_busy()), ("102-exec-continue\n", true));
         hear(&mut dialogue, &["102^running"]);
-        // It does not wait for what goes on.
+        // It does not wait for a rank that runs.
         assert!(!dialogue.is_busy() && dialogue.is_running() && dialogue.has_gone_on());
         let lines = "^done,stack=[frame={func=\"f\"}]\n^error,msg=\"no\"\n^running\n";
         assert_eq!(said(&dialogue), Some((lines.to_owned(), None)));
-        // A rank that runs can be asked, too; gdb says what it cannot do.
+        // A rank that runs can be asked, too; gdb reports what it cannot do.
         ask(&mut dialogue, &["-break-list"], 30);
         assert_eq!(written(&mut dialogue), "104-break-list\n");
         hear(&mut dialogue, &[&format!("104^done,x=\"{}\"", "x".repeat(100))]);
@@ -539,7 +541,7 @@ mod tests {
         hear(&mut dialogue, &[urgent]);
         assert_eq!(written(&mut dialogue), "-interpreter-exec console \"continue\"\n");
         assert!(dialogue.is_running());
-        // One that was not ours does.
+        // A SIGURG that was not ours stops it.
         hear(&mut dialogue, &[urgent]);
         assert!(!dialogue.is_running());
     }

@@ -1,4 +1,4 @@
-//! One gdb: what is said to it, and what it says.
+//! One gdb: its input and its output.
 
 use std::io::Write;
 use std::process::ChildStdin;
@@ -12,11 +12,11 @@ use nix::unistd::Pid;
 use crate::dialogue::{Asks, Dialogue};
 use crate::words::Words;
 
-/// The signal by which a rank is stopped. Who has no debugger any more by then ignores it: it is the default of that signal. So a rank that is let go at
-/// that moment goes on.
+/// The signal that stops a rank. A rank without a debugger ignores it, which is the signal's default. So a rank that is
+/// released at that moment runs on.
 pub(crate) const INTERRUPT: Signal = Signal::SIGURG;
 
-/// One gdb, as the desk has it.
+/// One gdb on the desk.
 #[derive(Debug)]
 pub(crate) struct Gdb {
     pub(crate) dialogue: Dialogue,
@@ -24,13 +24,16 @@ pub(crate) struct Gdb {
     parser: Parser,
     input: Option<ChildStdin>,
     pid: i32,
-    /// The rank was stopped when it came here, and nobody has let it go on since. The kernel keeps that as long as there is no SIGCONT: gdb's own
-    /// commands let it run, and it is stopped again when gdb lets go of it.
+    /// The rank was stopped when gdb was started, and no command has continued it since.
+    ///
+    /// The kernel keeps that stop until a SIGCONT. gdb's own commands let the rank run, and it stops again when gdb
+    /// detaches.
     is_held: bool,
 }
 
 impl Gdb {
-    /// One that reads from there, for a rank of that process. `is_held`: the process was stopped when it came here.
+    /// A gdb with this standard input, for a rank with that pid. `is_held`: the process was stopped when gdb was
+    /// started.
     pub(crate) fn new(rank: Rank, pid: i32, alone: State, is_held: bool, input: Option<ChildStdin>) -> Self {
         let dialogue = Dialogue::begin(rank, pid, alone);
         let mut gdb =
@@ -39,7 +42,7 @@ impl Gdb {
         gdb
     }
 
-    /// What has come from gdb. What is to be written because of it is written.
+    /// Takes gdb's output, and writes the commands that follow from it.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.words.push(bytes);
         let dialogue = &mut self.dialogue;
@@ -52,13 +55,13 @@ impl Gdb {
         self.write();
     }
 
-    /// Gives gdb a command.
+    /// Sends gdb a command.
     pub(crate) fn tell(&mut self, line: &str) {
         self.dialogue.tell(line);
         self.write();
     }
 
-    /// Asks gdb's machine interface.
+    /// Sends commands to gdb's machine interface.
     pub(crate) fn ask(&mut self, asks: Asks) {
         self.dialogue.ask(asks);
         self.write();
@@ -68,12 +71,12 @@ impl Gdb {
         let output = std::mem::take(&mut self.dialogue.output);
         if let (Some(input), false) = (&mut self.input, output.is_empty()) {
             self.words.push(&output);
-            // Its end is seen by who reads.
+            // The reading thread detects gdb's end.
             drop(input.write_all(&output));
         }
     }
 
-    /// Stops the rank, if it goes on.
+    /// Stops the rank, if it runs.
     pub(crate) fn interrupt(&mut self) {
         if self.dialogue.is_running() {
             self.dialogue.note_signal();
@@ -82,7 +85,7 @@ impl Gdb {
         }
     }
 
-    /// There is nothing more to be said.
+    /// Closes gdb's input.
     pub(crate) fn close(&mut self) {
         self.input = None;
     }

@@ -1,17 +1,18 @@
-//! Drives a gdb for each rank of a node that somebody looks at.
+//! Drives a gdb for each rank of a node that the user looks at.
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`daemon`] | the daemon: carries out orders, and tells how its ranks stand |
+//! | [`daemon`] | the daemon: carries out orders, and reports the state of its ranks |
 //! | `desk` | all ranks of the node, each with its gdb |
-//! | `gdb` | one gdb: what is said to it, and what it says |
-//! | `process` | its process, and a thread that reads what it writes |
-//! | `dialogue` | what is said to a gdb and what it says, without a process |
-//! | `words` | all that a gdb has written, as far as there is room |
+//! | `gdb` | one gdb: its input and its output |
+//! | `process` | gdb's process, and a thread that reads its output |
+//! | `dialogue` | the commands to a gdb and its output, without a process |
+//! | `words` | all output of a gdb, as far as there is room |
 //! | `program` | finds the debugger |
-//! | `watcher` | a process that lets ranks go when the daemon is killed; `sys`: makes it |
+//! | `watcher` | a process that releases ranks when the daemon is killed; `sys`: makes it |
 //!
-//! A gdb lets its rank go when its input ends and the rank stands. So ranks that run are stopped for it by a signal that they ignore otherwise.
+//! A gdb detaches from its rank when its input ends and the rank is stopped. So the daemon stops running ranks for it,
+//! by a signal that they ignore otherwise.
 
 pub mod daemon;
 mod desk;

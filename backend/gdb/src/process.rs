@@ -1,4 +1,4 @@
-//! The process of a gdb, and the thread that reads what it writes.
+//! The process of a gdb, and the thread that reads its output.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -15,26 +15,27 @@ use crate::desk::{self, Desk, Gdbs};
 use crate::gdb::Gdb;
 use crate::watcher::Watcher;
 
-/// What marks processes of an app, which are killed at its end. A gdb ends by itself, and lets its rank go before.
+/// The variable that marks processes of an app, which are killed at its end. A gdb ends by itself, and first detaches
+/// from its rank.
 const MARK: &str = "GANTRY_MARK";
 
-/// How often a rank is stopped that is to be let go: it may have been between two words of gdb.
+/// Time between two attempts to stop a rank for its release. An attempt may come between two messages of gdb.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// How much is read at a time.
+/// The most bytes of one read.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Its process, as who waits for it has it.
+/// gdb's process; its owner waits for its end.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
     reader: Option<JoinHandle<()>>,
 }
 
-/// Starts a gdb for a rank, and has the desk take what it writes.
+/// Starts a gdb for a rank, and a thread that passes its output to the desk.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(crate) fn start(
     program: &Path,
     rank: Rank,
@@ -45,14 +46,15 @@ pub(crate) fn start(
 ) -> io::Result<Process> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this daemon exists to start debuggers, and this is the one place"
+        reason = "this daemon exists to start debuggers, and only this place starts them"
     )]
     let mut command = Command::new(program);
-    // A group of its own: what kills this daemon lets gdb end by itself, after it has let go of the rank.
+    // gdb gets its own process group. So a signal that kills this daemon's group does not reach it: gdb detaches from
+    // the rank and ends by itself.
     command.args(["-i=mi3", "-nx", "-q"]).process_group(0).env_remove(MARK);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    // Told before it has the rank, which it gets by what is written below.
+    // Tell the watcher before gdb attaches to the rank; the write below makes it attach.
     let told = i32::try_from(child.id()).map_err(io::Error::other).and_then(|gdb| watcher.tell(pid, gdb));
     if let Err(error) = told {
         drop(child.kill());
@@ -74,7 +76,7 @@ pub(crate) fn start(
             read(output, |bytes| desk.change_one(rank, |gdb| gdb.take(bytes)));
         }
         if let Some(errors) = errors {
-            // It has nothing to say but words that are kept.
+            // Its standard error is only kept.
             drop(errors.join());
         }
         desk.change_one(rank, |gdb| gdb.dialogue.end());
@@ -101,12 +103,12 @@ fn read(mut from: impl Read, mut take: impl FnMut(&[u8])) {
 }
 
 impl Process {
-    /// Waits until a gdb whose input is closed has let go of its rank and ended. Kills it when it takes too long.
+    /// Waits until a gdb whose input is closed has detached from its rank and ended. Kills it at the timeout.
     pub(crate) fn end(mut self, desk: &Desk, rank: Rank, patience: Duration) {
         let until = Instant::now() + patience;
         let is_over = |gdbs: &mut Gdbs| desk::is_over(gdbs, rank);
         loop {
-            // It reads the end of its input when the rank stands.
+            // gdb reads the end of its input once the rank is stopped.
             desk.change_one(rank, |gdb| gdb.interrupt());
             let left = until.saturating_duration_since(Instant::now());
             if desk.wait(GLANCE.min(left), is_over) {

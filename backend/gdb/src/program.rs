@@ -7,7 +7,7 @@ use gantry_gdb::answer::Reply;
 use gantry_shared::search::folders;
 use gantry_shared::trust::{Distrust, Trust};
 
-/// The program of that name, or at that path, that only trusted users can change.
+/// The program with that name or path, if only trusted users can change it.
 pub(crate) fn find(name: &OsStr, path: &OsStr, host: &str) -> Result<PathBuf, Reply> {
     let named = Path::new(name);
     let tried: Vec<PathBuf> = match named.is_absolute() {

@@ -1,17 +1,17 @@
 //! The one system call that has no safe wrapper.
 #![expect(
     unsafe_code,
-    reason = "a fork copies one thread of all, which only its caller can know to be the only one"
+    reason = "a fork copies only one thread, and only its caller knows that there is no other"
 )]
 
 use std::io;
 
 use nix::unistd::{ForkResult, fork};
 
-/// Makes a second process, which does `work` and ends. To be called before there are threads.
+/// Makes a second process, which runs `work` and ends. Call it before there are threads.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(crate) fn fork_off(work: impl FnOnce()) -> io::Result<()> {
     // SAFETY: the caller has no other thread, whose locks nobody would open in the child.
     match unsafe { fork() }? {

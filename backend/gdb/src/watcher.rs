@@ -1,7 +1,8 @@
-//! A process that outlives a killed daemon, until all its ranks are let go.
+//! A process that outlives a killed daemon until all its ranks are released.
 //!
-//! A gdb that reads the end of its input lets its rank go and ends, but it reads nothing while the rank runs. And a gdb that gets SIGTERM meanwhile may
-//! leave the rank at half of a breakpoint, which kills the rank. So the rank is stopped first, as by an interrupt of somebody, and gdb then reads the end.
+//! A gdb that reads the end of its input detaches from its rank and ends. But it reads nothing while the rank runs. And
+//! a gdb that gets SIGTERM meanwhile may leave the rank with a half-handled breakpoint, which kills the rank. So the
+//! watcher first stops the rank, as a user's interrupt does, and gdb then reads the end.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::time::{Duration, Instant};
@@ -13,13 +14,13 @@ use nix::unistd::{Pid, setpgid};
 use crate::gdb::INTERRUPT;
 use crate::sys;
 
-/// From one look at the ranks to the next.
+/// Time between two checks of the ranks, in milliseconds.
 const GLANCE: u16 = 50;
 
-/// After that long a gdb gets SIGTERM, and after twice that long it is killed.
+/// After this time a gdb gets SIGTERM, and after twice this time SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the daemon tells of a gdb: its rank's process, and its own.
+/// The daemon's message about a gdb: its rank's pid, and its own pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pair {
     rank: i32,
@@ -39,18 +40,18 @@ impl Pair {
     }
 }
 
-/// The daemon's end. When it is gone, the ranks are let go that are not yet.
+/// The daemon's end. When it closes, the watcher releases the remaining ranks.
 #[derive(Debug)]
 pub(crate) struct Watcher(PipeWriter);
 
 impl Watcher {
-    /// Begins to watch. To be called before there are threads.
+    /// Starts the watcher. Call it before there are threads.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(crate) fn start() -> io::Result<Self> {
         let (told, tell) = io::pipe()?;
-        // The copy of `tell` in the other process must go: its end is what is waited for.
+        // The other process must close its copy of `tell`: it waits for that pipe to end.
         let mut ours = Some(tell);
         sys::fork_off(|| {
             drop(ours.take());
@@ -59,17 +60,17 @@ impl Watcher {
         ours.map(Self).ok_or_else(|| io::ErrorKind::Other.into())
     }
 
-    /// A gdb is about to get a rank.
+    /// Announces that a gdb is about to attach to a rank.
     ///
     /// # Errors
-    /// Nobody watches any more.
+    /// The watcher has ended.
     pub(crate) fn tell(&mut self, rank: i32, gdb: i32) -> io::Result<()> {
         self.0.write_all(&Pair { rank, gdb }.to_bytes())
     }
 }
 
 fn watch(mut told: PipeReader) {
-    // What ends the daemon's group does not end this: it goes by the pipe.
+    // A signal to the daemon's group must not end this process: it waits for the end of the pipe.
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).unwrap_or_default();
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
@@ -91,19 +92,19 @@ fn watch(mut told: PipeReader) {
             let (whom, signal) = match begun.elapsed() {
                 waited if waited >= 2 * PATIENCE => (pair.gdb, Signal::SIGKILL),
                 waited if waited >= PATIENCE => (pair.gdb, Signal::SIGTERM),
-                // One that stands needs no signal.
+                // A stopped rank needs no signal.
                 _ if tracer_and_state(pair.rank).is_some_and(|(_, state)| state == 't') => continue,
                 _ => (pair.rank, INTERRUPT),
             };
             // It may have ended.
             kill(Pid::from_raw(whom), signal).unwrap_or_default();
         }
-        // There is no event for it: nobody here is gdb's parent.
+        // Poll: gdb is not a child of this process, so no event reports its end.
         poll(&mut [], PollTimeout::from(GLANCE)).unwrap_or_default();
     }
 }
 
-/// Who traces a process, and the letter of its state. Source: proc_pid_status(5).
+/// The tracer of a process, and the letter of its state. Source: proc_pid_status(5).
 fn tracer_and_state(pid: i32) -> Option<(i32, char)> {
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);

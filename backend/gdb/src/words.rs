@@ -1,4 +1,4 @@
-//! All that a gdb has written and was told, as far as there is room: `raw` shows it.
+//! All input and output of a gdb, as far as there is room. `raw` shows it.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use gantry_gdb::answer::{MAX_PIECE_BYTES, Words as Piece};
 /// The most bytes of one gdb that are kept.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The last of what was written.
+/// The most recent input and output.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     kept: VecDeque<u8>,
-    /// How many bytes are forgotten.
+    /// Number of bytes that were dropped.
     forgotten: u64,
 }
 
@@ -23,7 +23,7 @@ impl Words {
         self.forgotten += more as u64;
     }
 
-    /// What stands from a byte on, as far as a piece goes.
+    /// The bytes from an offset on, at most one piece.
     pub(crate) fn piece(&self, from: u64) -> Piece {
         let end = self.forgotten + self.kept.len() as u64;
         let from = from.clamp(self.forgotten, end);

@@ -20,9 +20,11 @@ const WORD: Duration = Duration::from_secs(30);
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Channel {
-    /// Announces that this daemon will serve a filter. Later messages, such as a contribution, come after the
-    /// announcement, so no later reduction begins without this daemon. Then call
-    /// [`serve_filter`](Channel::serve_filter) on any thread; parts wait for it. Does not wait for the agent.
+    /// Announces that this daemon will serve a filter.
+    ///
+    /// Later messages, such as a contribution, come after the announcement, so no later reduction begins without this
+    /// daemon. Then call [`serve_filter`](Channel::serve_filter) on any thread; parts wait for it. Does not wait for
+    /// the agent.
     ///
     /// # Errors
     /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks.
@@ -38,7 +40,8 @@ impl Channel {
     /// the end to the tool.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks. The session's orderly end is `Ok`.
+    /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks. The
+    /// session's orderly end is `Ok`.
     pub fn serve_filter(
         &self,
         name: &str,

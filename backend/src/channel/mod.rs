@@ -1,10 +1,11 @@
 //! A daemon's end of the channel to its tool: messages both ways, contributions to operations of the tool, filters.
 //!
-//! Calls block, each with a deadline. The library has no thread: a call that waits reads the connection for all others too. So several threads may use
-//! a channel, and a thread that waits does not delay one that sends.
+//! Calls block, each with a deadline. The library has no thread: a call that waits reads the connection for all others
+//! too. So several threads may use a channel, and a thread that waits does not delay one that sends.
 //!
-//! Messages of the tool wait here in order. Once 256 KiB wait, the tool sends no more. Tags separate messages of different purposes. But a message of
-//! that size that the daemon does not take blocks all later ones, whatever their tag.
+//! Messages of the tool wait here in order. Once 256 KiB wait, the tool sends no more. Tags separate messages of
+//! different purposes. But a message of that size that the daemon does not take blocks all later ones, whatever their
+//! tag.
 
 mod state;
 mod filter;
@@ -90,11 +91,12 @@ impl Channel {
         Ok(MessageReader { channel: self, number, patience: timeout, piece: Vec::new(), at: 0, over: false })
     }
 
-    /// Sends a message to the tool, of 128 KiB at most, unasked. Waits while 256 KiB of this daemon's messages wait for the tool.
+    /// Sends a message of at most 128 KiB to the tool, without a request. Waits while 256 KiB of this daemon's messages
+    /// wait for the tool.
     ///
     /// # Errors
-    /// [`Error::TooLong`]: contribute it to a gather, which takes 64 MiB, or send several. [`Error::TimedOut`]: the tool does not take messages.
-    /// [`Error::Lost`] when the agent has ended.
+    /// [`Error::TooLong`]: contribute it to a gather, which takes 64 MiB, or send several. [`Error::TimedOut`]: the
+    /// tool does not take messages. [`Error::Lost`] when the agent has ended.
     pub fn send(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         if bytes.len() > MAX_MESSAGE_BYTES {
             return Err(Error::TooLong { bytes: bytes.len() as u64, limit: MAX_MESSAGE_BYTES as u64 });
@@ -108,13 +110,15 @@ impl Channel {
         self.flush(patience)
     }
 
-    /// Contributes to the tool's next gather or reduction with this tag to which this daemon has not yet contributed, 64 MiB at most.
+    /// Contributes to the tool's next gather or reduction with this tag to which this daemon has not yet contributed,
+    /// 64 MiB at most.
     ///
-    /// A contribution of up to 64 KiB is sent at once. The rest of a larger one is sent when the tool asks for it, and this call waits for that. If the
-    /// operation ends first, the contribution is dropped, which is no error.
+    /// A contribution of up to 64 KiB is sent at once. The rest of a larger one is sent when the tool asks for it, and
+    /// this call waits for that. If the operation ends first, the contribution is dropped, which is no error.
     ///
     /// # Errors
-    /// [`Error::TooLong`]; [`Error::TimedOut`] when the tool does not ask: the contribution then counts as missing; [`Error::Lost`].
+    /// [`Error::TooLong`]; [`Error::TimedOut`] when the tool does not ask: the contribution then counts as missing;
+    /// [`Error::Lost`].
     pub fn contribute(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let total = bytes.len() as u64;
         if total > MAX_PART_BYTES {
@@ -200,15 +204,17 @@ const WRITE: &str = "write to this node's agent";
 /// The timeout for the last message of a failed operation.
 const GIVE_UP: Duration = Duration::from_secs(1);
 
-/// Readable when data has come from the agent: for programs that poll. Then call with a deadline of zero, which finds its message or
-/// [times out](Error::TimedOut). Poll only after such a call found nothing: the descriptor does not report data that another call has read.
+/// Readable when data has come from the agent: for programs that poll.
+///
+/// Then call with a timeout of zero, which finds its message or [times out](Error::TimedOut). Poll only after such a
+/// call found nothing: the descriptor does not report data that another call has read.
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.dialogue.as_fd()
     }
 }
 
-/// A message that is read as it comes. Dropping the reader drops the rest of the message.
+/// A message that is read as it arrives. Dropping the reader drops the rest of the message.
 #[derive(Debug)]
 pub struct MessageReader<'a> {
     channel: &'a Channel,

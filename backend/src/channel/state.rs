@@ -8,7 +8,7 @@ use gantry_types::error::Failure;
 use crate::Error;
 use crate::dialogue::Party;
 
-/// All that is known.
+/// The state.
 #[derive(Debug)]
 pub(super) struct State {
     messages: VecDeque<Message>,
@@ -20,7 +20,7 @@ pub(super) struct State {
     /// Credit for contributions that were not requested yet.
     room: u32,
     rounds: HashMap<u32, u64>,
-    /// Contributions that are not through.
+    /// Contributions that were not sent completely.
     parts: BTreeMap<(u32, u64), Part>,
     jobs: VecDeque<Job>,
     refused: Option<Failure>,
@@ -31,7 +31,7 @@ struct Message {
     number: u64,
     tag: u32,
     claimed: bool,
-    /// The reader has given up the rest.
+    /// The reader has dropped the rest.
     abandoned: bool,
     pieces: VecDeque<(Vec<u8>, u32)>,
     /// It is complete, or was cut off.
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// A claimed message is not taken after all; `bytes` were taken of it.
+    /// Returns a claimed message that was not read to its end; `bytes` were taken of it.
     pub(super) fn unclaim(&mut self, number: u64, bytes: Vec<u8>) {
         if let Some(message) = self.messages.iter_mut().find(|message| message.number == number) {
             message.claimed = false;
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// Gives up the rest of a message.
+    /// Drops the rest of a message.
     pub(super) fn abandon(&mut self, number: u64) {
         let Some(message) = self.messages.iter_mut().find(|message| message.number == number) else {
             return;
@@ -191,7 +191,7 @@ impl State {
         (part.granted > 0).then(|| Some(std::mem::take(&mut part.granted)))
     }
 
-    /// A contribution is through, or given up.
+    /// Forgets a contribution that was sent or cancelled.
     pub(super) fn forget(&mut self, tag: u32, round: u64) {
         if let Some(part) = self.parts.remove(&(tag, round)) {
             self.room += part.early;

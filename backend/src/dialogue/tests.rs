@@ -63,7 +63,7 @@ fn waiting_threads_read_for_others_and_wake_them() {
                 })
             })
             .collect();
-        // In one piece and cut anywhere.
+        // In one piece, and cut at any place.
         let said: Vec<u8> = (1..=8_u32).rev().flat_map(|number| encode(&number).unwrap()).collect();
         let (first, rest) = said.split_at(7);
         other.write_all(first).unwrap();
@@ -84,7 +84,7 @@ fn a_call_without_time_finds_only_received_data() {
 #[test]
 fn a_message_that_was_not_taken_in_time_is_sent_later_and_whole() {
     let (dialogue, mut other) = begin();
-    // More than the socket and the room here take.
+    // More than the socket and the room here hold.
     let mut said = 0_u32;
     while dialogue.say(said, patience(Duration::ZERO)).is_ok() {
         said += 1;

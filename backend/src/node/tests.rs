@@ -24,7 +24,7 @@ fn address(socket: &Path) -> Address {
     Address { socket: socket.to_owned(), session: SessionId(1), daemon: DaemonId(1), token: "t".to_owned() }
 }
 
-/// An agent that answers each question with the next of these bytes, then closes when the client does.
+/// An agent that answers each request with the next of these bytes, then closes when the client does.
 fn scripted(socket: &Path, answers: Vec<Vec<u8>>) -> JoinHandle<()> {
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || {
@@ -150,7 +150,7 @@ fn foreign_listener(socket: &Path) -> std::process::Child {
     child
 }
 
-/// Does nothing but for `foreign_listener`.
+/// Does nothing, except for `foreign_listener`.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test started itself again")]
 fn listens_for_another_test() {

@@ -118,7 +118,7 @@ impl Runtime {
     }
 }
 
-/// Each with its length before it.
+/// Packs items, each with its length before it.
 fn pack(items: &[Vec<u8>]) -> Vec<u8> {
     let mut packed = Vec::new();
     for item in items {

@@ -49,7 +49,7 @@ use crate::Error;
 use crate::dialogue::{Dialogue, Patience};
 use crate::rendezvous::Rendezvous;
 
-/// This process's way to its job. It may be used from many threads; a forked child has none.
+/// This process's connection to its job. Many threads may use it; a forked child has none.
 #[derive(Debug)]
 pub struct Runtime {
     dialogue: Dialogue<State>,
@@ -62,7 +62,8 @@ impl Runtime {
     /// Connects to this node's agent. A rank has one connection at a time.
     ///
     /// # Errors
-    /// [`Error::NotStartedByGantry`]; [`Error::Refused`]: another process of this rank is connected; [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Lost`].
+    /// [`Error::NotStartedByGantry`]; [`Error::Refused`]: another process of this rank is connected;
+    /// [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Lost`].
     pub fn connect(timeout: Duration) -> Result<Self, Error> {
         let patience = Patience::new("connect to the job", timeout);
         let dialogue = Dialogue::new(Rendezvous::of_job()?.open_link(timeout)?, State::default());
@@ -115,10 +116,12 @@ impl Runtime {
         Ok(())
     }
 
-    /// Which subjobs exchange messages, and which of them this is. Waits until the job is released and all of them are there.
+    /// The subjobs that exchange messages, and this process's own. Waits until the job is released and all of them are
+    /// there.
     ///
     /// # Errors
-    /// [`Error::Refused`]: this subjob takes no part in that (`subjobCommsType=independent`), or there is no job any more; as [`Runtime::barrier`].
+    /// [`Error::Refused`]: this subjob exchanges none (`subjobCommsType=independent`), or the job has ended; as
+    /// [`Runtime::barrier`].
     pub fn structure(&self, timeout: Duration) -> Result<Subjobs, Error> {
         let patience = Patience::new("wait for all subjobs", timeout);
         self.job()?.until(patience, |state| match &state.structure {
@@ -131,10 +134,11 @@ impl Runtime {
         })
     }
 
-    /// Sends a message to rank 0 of a subjob. Waits until it is on its way, which it stays.
+    /// Sends a message to rank 0 of a subjob. Waits until it is sent. It is delivered even if this process ends.
     ///
     /// # Errors
-    /// [`Error::Refused`]: no such subjob, it has ended, or a tag of more than [`MAX_TAG_BYTES`]; [`Error::TimedOut`]: it may still arrive, whole; as [`Runtime::structure`].
+    /// [`Error::Refused`]: no such subjob, it has ended, or a tag of more than [`MAX_TAG_BYTES`]; [`Error::TimedOut`]:
+    /// it may still arrive, whole; as [`Runtime::structure`].
     pub fn send_to_subjob(
         &self,
         subjob: u32,
@@ -168,7 +172,8 @@ impl Runtime {
     /// is one.
     ///
     /// # Errors
-    /// [`Error::Refused`]: all other subjobs have ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
+    /// [`Error::Refused`]: all other subjobs have ended, and there is none; [`Error::TimedOut`]; as
+    /// [`Runtime::structure`].
     pub fn receive_from_subjobs(&self, tag: &str, timeout: Duration) -> Result<Message, Error> {
         let structure = self.structure(timeout)?;
         self.receive(Scope::Job, tag, None, timeout, |state| {
@@ -180,7 +185,8 @@ impl Runtime {
     /// Takes the next message with this tag from one process of the job to this one. Waits until there is one.
     ///
     /// # Errors
-    /// [`Error::Refused`] names that process: it has ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
+    /// [`Error::Refused`] names that process: it has ended, and there is none; [`Error::TimedOut`]; as
+    /// [`Runtime::structure`].
     pub fn receive_from(&self, from: Peer, tag: &str, timeout: Duration) -> Result<Message, Error> {
         self.structure(timeout)?;
         self.receive(Scope::Job, tag, Some(from), timeout, |state| {
@@ -189,7 +195,7 @@ impl Runtime {
         })
     }
 
-    /// Sends a message to a rank of this subjob. Waits until it is on its way, which it stays.
+    /// Sends a message to a rank of this subjob. Waits until it is sent. It is delivered even if this process ends.
     ///
     /// # Errors
     /// [`Error::Refused`]: no such rank, or a tag of more than [`MAX_TAG_BYTES`]; [`Error::TimedOut`], [`Error::Lost`].

@@ -24,13 +24,13 @@ pub(super) struct State {
     gone_here: BTreeSet<Rank>,
     /// Processes of the job that have ended.
     gone: BTreeSet<Peer>,
-    /// It was subscribed to.
+    /// The subscription to ended ranks is active.
     watching: bool,
     /// The subscription must still be sent.
     watch_due: bool,
     aborted: Option<String>,
     messages: HashMap<(Scope, String), VecDeque<Message>>,
-    /// Messages of which more is to come.
+    /// Messages that are not complete yet.
     parts: BTreeMap<(Scope, Peer, u64), Vec<u8>>,
     pub(super) gathered: BTreeMap<&'static str, u64>,
     next: u64,
@@ -64,12 +64,12 @@ impl State {
         message
     }
 
-    /// Asks for the ranks that have ended, and will.
+    /// Subscribes to ranks that have ended or will end.
     pub(super) fn watch(&mut self) {
         self.watch_due |= !std::mem::replace(&mut self.watching, true);
     }
 
-    /// Whether nothing comes from that process any more.
+    /// Whether that process sends nothing more.
     pub(super) fn is_gone(&self, scope: Scope, peer: Peer) -> bool {
         match scope {
             Scope::Job => self.gone.contains(&peer) || self.ended.contains(&peer.subjob),
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// How many ranks of this subjob have ended.
+    /// The ranks of this subjob that have ended.
     pub(super) fn gone_here(&self) -> &BTreeSet<Rank> {
         &self.gone_here
     }

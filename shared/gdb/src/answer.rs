@@ -1,51 +1,51 @@
-//! How a rank stands, and what its gdb has said: the key under which ranks with the same answer travel together.
+//! The state of a rank, and its gdb's reply. This is the key that groups ranks with the same answer.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of what gdb says to one command. The rest is in its [`Words`].
+/// The most bytes of gdb's reply to one command. The rest is in its [`Words`].
 pub const MAX_SAID_BYTES: usize = 48 << 10;
 
-/// The most bytes of one piece of what a gdb has written.
+/// The most bytes of one piece of a gdb's output.
 pub const MAX_PIECE_BYTES: usize = 48 << 10;
 
-/// What is told of a rank.
+/// A daemon's answer for a rank.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Answer {
-    /// How it stands.
+    /// Its state.
     pub state: State,
-    /// What its gdb has said to the order. None: it was not asked, or is not done yet.
+    /// Its gdb's reply to the order. `None`: the order does not ask it, or it is not done yet.
     pub reply: Option<Reply>,
 }
 
-/// How a rank stands.
+/// The state of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
-    /// No gdb is there, and the rank is held before its first instruction.
+    /// It has no gdb, and is held before its first instruction.
     Held,
-    /// No gdb is there, and the rank does what it does.
+    /// It has no gdb, and runs freely.
     Free,
     /// Its gdb is being started.
     Coming,
-    /// Its gdb has it, and it goes on.
+    /// Its gdb is attached, and the rank runs.
     Running,
-    /// Its gdb has it, and it stands.
+    /// Its gdb is attached, and the rank is stopped.
     Stopped(Stop),
-    /// It has ended, in these words.
+    /// It has ended, with this description.
     Ended(String),
 }
 
-/// Where a rank stands, and why.
+/// Where a rank is stopped, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stop {
-    /// Why, in gdb's words: `breakpoint-hit`, `signal SIGSEGV`. Empty: it was taken there.
+    /// The reason in gdb's words: `breakpoint-hit`, `signal SIGSEGV`. Empty: gdb attached there.
     pub why: String,
-    /// The function; empty where gdb knows none.
+    /// The function; empty if gdb knows none.
     pub function: String,
-    /// The source file; empty where gdb knows none.
+    /// The source file; empty if gdb knows none.
     pub file: String,
-    /// Its line; 0 where gdb knows none.
+    /// The source line; 0 if gdb knows none.
     pub line: u32,
     /// The number of the breakpoint that it has hit; 0: none.
     pub breakpoint: u32,
@@ -63,14 +63,14 @@ impl fmt::Display for Stop {
     }
 }
 
-/// What a gdb has said to one command.
+/// A gdb's reply to one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Reply {
-    /// Its words, lines and all. Of [`What::Ask`](crate::order::What::Ask): a line for each command.
+    /// The text of the reply, with all its lines. For [`What::Ask`](crate::order::What::Ask): one line per command.
     pub said: String,
-    /// Why it could not do it.
+    /// Why the command failed, if it did.
     pub error: Option<String>,
-    /// What can be done about that.
+    /// A remedy for the failure.
     pub hint: Option<String>,
 }
 
@@ -78,44 +78,44 @@ impl Answer {
     /// The key of ranks with this answer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // It has no part that can fail.
+        // No part of it can fail to encode.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// None: it is no such key.
+    /// Decodes a key. `None`: it is not a key of this type.
     #[must_use]
     pub fn decode(key: &[u8]) -> Option<Self> {
         postcard::from_bytes(key).ok()
     }
 }
 
-/// A piece of what a gdb has written and was told.
+/// A piece of a gdb's input and output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Words {
-    /// The first byte of the piece. Later than what was asked for: the beginning is forgotten.
+    /// Offset of the piece's first byte. It is later than requested if the beginning was dropped.
     pub from: u64,
-    /// Where all of it ends.
+    /// Offset of the end of all output.
     pub end: u64,
     /// The piece.
     pub text: Vec<u8>,
 }
 
 impl Words {
-    /// The key under which it travels.
+    /// The piece as a key.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // It has no part that can fail.
+        // No part of it can fail to encode.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// None: it is no such key.
+    /// Decodes a key. `None`: it is not a key of this type.
     #[must_use]
     pub fn decode(key: &[u8]) -> Option<Self> {
         postcard::from_bytes(key).ok()
     }
 }
 
-/// The beginning of a text that has no more than so many bytes, and how many bytes are missing.
+/// The beginning of a text, of at most `most` bytes, and the number of omitted bytes.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> (&str, usize) {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();

@@ -1,12 +1,13 @@
-//! What `gantry gdb` and its daemons on the nodes have in common: orders, answers, and the words of gdb.
+//! The parts that `gantry gdb` and its daemons on the nodes share: orders, answers, and gdb's output format.
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`order`] | what daemons are to do |
-//! | [`answer`] | how a rank stands, and what its gdb has said |
-//! | [`mi`] | what gdb writes to a program that drives it |
+//! | [`order`] | orders for daemons |
+//! | [`answer`] | the state of a rank, and its gdb's reply |
+//! | [`mi`] | gdb's output for a program that drives it |
 //!
-//! Each order has one contribution of each daemon: ranks by their [`answer::Answer`]. Ranks with the same answer travel as one.
+//! Each daemon makes one contribution per order: its ranks, grouped by their [`answer::Answer`]. Ranks with the same
+//! answer are sent as one group.
 
 pub mod answer;
 pub mod mi;

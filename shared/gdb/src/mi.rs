@@ -1,7 +1,7 @@
-//! What gdb writes to a program that drives it (GDB/MI, version 3): a state machine without input and output.
+//! Parses gdb's output for a program that drives it (GDB/MI, version 3). A state machine without input and output.
 //!
-//! It is fed bytes and gives records. A line has a bound, and so has the depth of its values: what gdb prints comes from programs that anybody may have
-//! made. Source: "GDB/MI Output Syntax" in gdb's manual.
+//! It takes bytes and returns records. The length of a line and the depth of its values are bounded, because gdb prints
+//! data of programs that may be hostile. Source: "GDB/MI Output Syntax" in gdb's manual.
 
 use std::fmt;
 
@@ -14,38 +14,38 @@ const MAX_DEPTH: u32 = 32;
 /// One line of gdb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// `1^done,...`: what has come of a command.
+    /// `1^done,...`: the result of a command.
     Done {
-        /// The number that the command had.
+        /// The command's number.
         token: Option<u64>,
         /// `done`, `running`, `error` or another.
         class: String,
-        /// More of it.
+        /// Its values.
         results: Fields,
     },
     /// `*stopped,...`: the program has changed its state.
     Exec {
         /// `stopped` or `running`.
         class: String,
-        /// More of it.
+        /// Its values.
         results: Fields,
     },
-    /// `=thread-created,...` and `+download,...`: something else has changed.
+    /// `=thread-created,...` and `+download,...`: another change.
     Notice {
-        /// What.
+        /// The kind of change.
         class: String,
-        /// More of it.
+        /// Its values.
         results: Fields,
     },
-    /// `~"..."`: what somebody at a terminal would see.
+    /// `~"..."`: output for a user at a terminal.
     Console(String),
-    /// `&"..."`: what gdb notes, errors for example.
+    /// `&"..."`: gdb's log, for example errors.
     Log(String),
-    /// `@"..."`: what the program has written.
+    /// `@"..."`: output of the program.
     Target(String),
     /// `(gdb)`: gdb waits for a command.
     Prompt,
-    /// Whatever else.
+    /// Any other line.
     Other(String),
 }
 
@@ -100,7 +100,7 @@ impl Fields {
         }
     }
 
-    /// Leaves out values of these names, at any depth.
+    /// Removes values of these names, at any depth.
     pub fn leave_out(&mut self, names: &[String]) {
         self.0.retain(|(name, _)| !names.contains(name));
         for (_, value) in &mut self.0 {
@@ -113,7 +113,7 @@ impl Fields {
 }
 
 impl fmt::Display for Fields {
-    /// As gdb writes them.
+    /// In gdb's format.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (name, value)) in self.0.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -125,7 +125,7 @@ impl fmt::Display for Fields {
 }
 
 impl fmt::Display for Value {
-    /// As gdb writes it.
+    /// In gdb's format.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(&quote(text)),
@@ -135,7 +135,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// A text as an argument of a command, quotes and all.
+/// A text as a quoted argument of a command.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
@@ -154,14 +154,14 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// Makes records of bytes.
+/// Splits bytes into records.
 #[derive(Debug, Default)]
 pub struct Parser {
     line: Vec<u8>,
 }
 
 impl Parser {
-    /// Takes the next bytes, and gives each record that is complete.
+    /// Takes the next bytes, and passes each complete record to `take`.
     pub fn push(&mut self, mut bytes: &[u8], mut take: impl FnMut(Record)) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             self.keep(&bytes[..end]);
@@ -205,7 +205,7 @@ pub fn parse_line(line: &[u8]) -> Record {
     parsed.unwrap_or_else(other)
 }
 
-/// What is not read yet.
+/// The rest of the line.
 struct Cursor<'l> {
     rest: &'l [u8],
 }
@@ -229,7 +229,7 @@ impl Cursor<'_> {
         let class = self.name()?;
         let mut fields = Fields::default();
         while self.eat(b',') {
-            // What cannot be read ends it: the beginning is worth having.
+            // A field that cannot be parsed ends the list: the fields before it are still useful.
             let Some(field) = self.field(0) else { break };
             fields.0.push(field);
         }
@@ -273,7 +273,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A string of C, quotes and all.
+    /// A quoted C string.
     fn text(&mut self) -> Option<String> {
         self.eat(b'"').then_some(())?;
         let mut bytes = Vec::new();
@@ -288,14 +288,14 @@ impl Cursor<'_> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// The character after a backslash.
     fn escaped(&mut self) -> Option<u8> {
         let (byte, rest) = self.rest.split_first()?;
         let octal = self.rest.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(*byte)).count();
         if octal > 0 {
             let (digits, rest) = self.rest.split_at(octal);
             self.rest = rest;
-            // Three digits may be more than a byte has.
+            // Three digits may exceed a byte.
             return Some(
                 digits.iter().fold(0_u8, |sum, digit| sum.wrapping_mul(8).wrapping_add(digit - b'0')),
             );
@@ -315,7 +315,7 @@ impl Cursor<'_> {
     }
 }
 
-/// A command of the console as gdb's machine interface takes it.
+/// A console command in the format of gdb's machine interface.
 #[must_use]
 pub fn build_console(line: &str) -> String {
     format!("-interpreter-exec console {}", quote(line))

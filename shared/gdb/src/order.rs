@@ -1,4 +1,4 @@
-//! What daemons are to do. Each order is answered once, in time.
+//! Orders for daemons. A daemon answers each order once, within its timeout.
 
 use std::time::Duration;
 
@@ -12,59 +12,62 @@ pub const MAX_LINE_BYTES: usize = 16 << 10;
 /// An order to all daemons of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Orders are numbered, so that a late answer is known.
+    /// The order's number, which identifies a late answer.
     pub number: u64,
-    /// How long daemons wait for what they are to wait for. Then they answer with what there is.
+    /// The timeout of the order. After it daemons answer with what they have.
     pub patience_ms: u32,
-    /// What is to be done.
+    /// The action.
     pub what: What,
 }
 
-/// What is to be done.
+/// The action of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
-    /// Each of these ranks gets a command of gdb. A rank without a gdb gets one first.
+    /// Give each of these ranks a gdb command. A rank without a gdb gets one first.
     Tell {
-        /// Who.
+        /// The ranks.
         ranks: RankSet,
-        /// The command, as somebody types it.
+        /// The command, as a user types it.
         line: String,
     },
-    /// Each of these ranks gets commands of gdb's machine interface, one after the other, whether it stands or runs. A rank without a gdb gets one first.
-    /// What they are told does not wait for a rank that they let go on.
+    /// Give each of these ranks commands of gdb's machine interface, one after the other, whether it is stopped or
+    /// runs.
+    ///
+    /// A rank without a gdb gets one first. If a command continues the rank, its result does not wait for the next
+    /// stop.
     Ask {
-        /// Who.
+        /// The ranks.
         ranks: RankSet,
-        /// The commands, without numbers. Each has a line of the answer: `^done,...` or `^error,...`.
+        /// The commands, without numbers. Each gets one line of the answer: `^done,...` or `^error,...`.
         commands: Vec<String>,
-        /// The most bytes of a rank's answer. A command whose line has no room has failed.
+        /// The most bytes of a rank's answer. A command whose line exceeds it has failed.
         room_bytes: u32,
-        /// Names of values that are left out, such as `addr`: ranks that differ in those alone have the same answer.
+        /// Names of values that are left out, such as `addr`. Ranks that differ only in those have the same answer.
         without: Vec<String>,
     },
-    /// Wait until none of these ranks goes on.
+    /// Wait until none of these ranks runs.
     Stand {
-        /// Who.
+        /// The ranks.
         ranks: RankSet,
     },
-    /// Wait until these ranks have done what they were told.
+    /// Wait until these ranks have carried out their commands.
     Wait {
-        /// Who.
+        /// The ranks.
         ranks: RankSet,
     },
-    /// Stop these ranks where they are, as far as they have a gdb.
+    /// Stop these ranks where they are, if they have a gdb.
     Interrupt {
-        /// Who.
+        /// The ranks.
         ranks: RankSet,
     },
-    /// Give what a rank's gdb has written.
+    /// Return the output of a rank's gdb.
     Words {
-        /// Whose.
+        /// The rank.
         rank: Rank,
-        /// From this byte on.
+        /// Offset of the first byte.
         from: u64,
     },
-    /// Let all ranks go, as they are to be left.
+    /// Release all ranks, in the state in which they are to be left.
     Leave,
 }
 
@@ -78,11 +81,11 @@ impl Order {
     /// The bytes of a message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // It has no part that can fail.
+        // No part of it can fail to encode.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// None: the bytes are no order.
+    /// Decodes an order. `None`: the bytes are not an order.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()

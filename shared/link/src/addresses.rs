@@ -7,14 +7,15 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 
-/// Most addresses that others are told.
+/// Most addresses that peers are told.
 const MAX_ADDRESSES: usize = 16;
 
-/// Every address of this machine at which a listener on all of them can be dialled, those of networks first: agents try them side by side, and the
-/// one that answers first is taken. No name is looked up, here or there.
+/// Every address at which peers can dial a listener that listens on all of them. Addresses of networks come first.
+///
+/// Agents try the addresses side by side, and take the first that answers. Neither side looks up a name.
 ///
 /// # Errors
-/// The system does not tell its interfaces.
+/// The system does not list its interfaces.
 pub fn find_addresses(bound: SocketAddr) -> io::Result<Vec<SocketAddr>> {
     let mut found: Vec<(u8, IpAddr)> = Vec::new();
     for interface in getifaddrs()? {
@@ -36,7 +37,8 @@ fn to_ip(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
 }
 
-/// Which addresses are told first. None: it cannot be dialled from elsewhere, or not without naming an interface.
+/// Rank of an address, lowest first. `None`: it cannot be dialled from elsewhere, or only with the name of an
+/// interface.
 fn order_of(ip: IpAddr, both_families: bool) -> Option<u8> {
     match ip {
         IpAddr::V4(ip) if ip.is_loopback() => Some(2),

@@ -44,9 +44,9 @@ const DRAIN_BYTES: u64 = 16 * 1024;
 /// error, and when the future is dropped.
 ///
 /// # Errors
-/// [`LinkError::TimedOut`] and [`LinkError::Cut`] with the phase; [`LinkError::Version`], [`LinkError::Refused`] (an acceptor
-/// with another secret or app says so), [`LinkError::HandshakeFailed`], [`LinkError::Malformed`] where the peer is
-/// not gantry, [`LinkError::Io`].
+/// [`LinkError::TimedOut`] and [`LinkError::Cut`] with the phase; [`LinkError::Version`], [`LinkError::Refused`] (an
+/// acceptor with another secret or app says so), [`LinkError::HandshakeFailed`], [`LinkError::Malformed`] where the
+/// peer is not gantry, [`LinkError::Io`].
 pub async fn connect<S: Stream>(
     stream: S,
     secret: &Secret,

@@ -57,7 +57,8 @@ const READ_BYTES: usize = 64 * 1024;
 /// A writer keeps this much memory between batches.
 const KEPT_BYTES: usize = 2 * BATCH_BYTES;
 
-/// Any byte stream that a link can be made of: a TCP stream, a remote shell's channel, `tokio::io::join(stdin, stdout)`.
+/// Any byte stream that a link can be made of: a TCP stream, a remote shell's channel,
+/// `tokio::io::join(stdin, stdout)`.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
@@ -141,7 +142,8 @@ enum ReaderState {
 }
 
 impl LinkReader {
-    /// The next message or chunk, in the order in which the peer sent them; `None` after the peer's goodbye, and then always.
+    /// The next message or chunk, in the order in which the peer sent them; `None` after the peer's goodbye, and then
+    /// always.
     ///
     /// Waits while the peer sends nothing. It is *cancel-safe*: it waits only in a read that adds to bytes kept in
     /// `self`. So it can be used in a `select!` and dropped at any time without loss.

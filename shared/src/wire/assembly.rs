@@ -1,9 +1,9 @@
-//! A large part of an operation on a channel, as it comes: whoever needs it asks for it, half a window at a time or more.
+//! Assembles a large part of a channel operation. Its consumer requests the rest, half a window at a time or more.
 
 use super::channel::{MemberSet, PART_WINDOW_BYTES};
 use super::window::Overrun;
 
-/// A part of which not all has come.
+/// A part that is not complete yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembly {
     of: MemberSet,
@@ -13,22 +13,22 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// A part of `total` bytes whose first have come unasked.
+    /// A part of `total` bytes whose first chunk arrived without a request.
     #[must_use]
     pub fn begin(of: MemberSet, total: u64, bytes: Vec<u8>) -> Self {
         Self { of, total, granted: bytes.len() as u64, bytes }
     }
 
-    /// Whose contributions it has.
+    /// The members whose contributions it has.
     #[must_use]
     pub fn members(&self) -> &MemberSet {
         &self.of
     }
 
-    /// The next bytes. Whether it is whole.
+    /// Takes the next bytes. Returns whether the part is complete.
     ///
     /// # Errors
-    /// They were not asked for. They are not taken.
+    /// They were not requested. They are not taken.
     pub fn take(&mut self, bytes: &[u8]) -> Result<bool, Overrun> {
         let (came, more) = (self.bytes.len() as u64, bytes.len() as u64);
         let room = self.granted.min(self.total).saturating_sub(came);
@@ -39,7 +39,7 @@ impl Assembly {
         Ok(came + more == self.total)
     }
 
-    /// How many bytes more are to be asked for now, if any.
+    /// How many more bytes to request now, if any.
     #[must_use]
     pub fn ask(&mut self) -> Option<u32> {
         let ahead = self.granted - self.bytes.len() as u64;
@@ -51,7 +51,7 @@ impl Assembly {
         Some(more)
     }
 
-    /// The part as far as it has come, and whose it is.
+    /// The part as far as it has arrived, and the members whose it is.
     #[must_use]
     pub fn finish(self) -> (MemberSet, Vec<u8>) {
         (self.of, self.bytes)
@@ -75,7 +75,8 @@ mod tests {
     }
 
     proptest! {
-        /// A sender that sends what it is asked for, in whatever pieces, comes to its end; never more than a window is on its way.
+        /// A sender that sends what is requested, in pieces of any size, completes the part. Never more than a window
+        /// is in flight.
         #[test]
         fn every_part_comes_whole(total in 1_u64..3_000_000, first in 1_usize..65_536, pieces in proptest::collection::vec(1_usize..65_536, 1..20)) {
             let first = first.min(usize::try_from(total).unwrap());

@@ -1,6 +1,7 @@
-//! What a tool daemon and its node's agent say to each other over the agent's private socket.
+//! The protocol between a tool daemon and its node's agent, on the agent's private socket.
 //!
-//! Same frames as everywhere, without the encryption: a Unix socket in a directory of mode 0700, and both ends check the other's user id.
+//! It uses the same frames as the rest of the wire, without the encryption: a Unix socket in a directory of mode 0700,
+//! and both ends check the other's user id.
 
 use gantry_types::error::Failure;
 use gantry_types::id::{AppId, DaemonId, NodeId, SessionId};
@@ -10,11 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
-/// Version of this dialogue; the first thing that a daemon says.
+/// Version of this protocol, the first field that a daemon sends.
 pub const VERSION: u16 = 3;
 
-/// The token that a daemon is given and says with its hello. Ranks, which are the same user's processes, are not given it. They could take it from a
-/// daemon's environment all the same: the system keeps processes of one user apart by nothing.
+/// Makes the token that a daemon gets and sends with its hello.
+///
+/// Ranks, which are processes of the same user, do not get it. They could still take it from a daemon's environment:
+/// the system does not separate processes of one user.
 #[must_use]
 pub fn build_token(secret: &Secret, session: SessionId, daemon: DaemonId) -> String {
     secret.derive(&format!("daemon {daemon} of session {session}"))
@@ -23,28 +26,28 @@ pub fn build_token(secret: &Secret, session: SessionId, daemon: DaemonId) -> Str
 /// A daemon's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// First of all: who asks. Answered by [`Tell::Node`].
+    /// The first request: identifies the daemon. Answered by [`Tell::Node`].
     Hello {
-        /// The version that the daemon's library speaks.
+        /// The protocol version of the daemon's library.
         version: u16,
         /// From the daemon's environment.
         session: SessionId,
         /// From the daemon's environment.
         daemon: DaemonId,
-        /// From the daemon's environment: what [`build_token`] has made.
+        /// From the daemon's environment: the token that [`build_token`] has made.
         token: String,
     },
     /// The ranks of this node as they are now. Answered by [`Tell::Ranks`].
     Ranks,
-    /// From here on this connection is the daemon's end of its session's channel. Answered by [`Tell::Channel`]; what follows is said in the
-    /// language of [`channel`](super::channel).
+    /// From here on this connection is the daemon's end of its session's channel. Answered by [`Tell::Channel`]; after
+    /// that it carries the messages of [`channel`](super::channel).
     Channel,
 }
 
 /// The agent's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tell {
-    /// Where the daemon is.
+    /// The daemon's place.
     Node(NodeFacts),
     /// The node's ranks.
     Ranks(Vec<LocalRank>),
@@ -54,7 +57,7 @@ pub enum Tell {
     Refused(Failure),
 }
 
-/// Where a daemon is.
+/// The place of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
     /// The workload manager's name.

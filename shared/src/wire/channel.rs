@@ -1,10 +1,12 @@
-//! What a tool's frontend and its daemons say to each other: on the overlay, and between a daemon and its node's agent.
+//! The channel protocol between a tool's frontend and its daemons: on the overlay, and between a daemon and its node's
+//! agent.
 //!
-//! A *channel* joins the frontend and all tool daemons of one session. Downwards go messages, each answered by the node when its daemons have taken it
-//! in. Upwards go *parts*: what a daemon contributes to an operation, or what an agent has made of several contributions. A part's first chunk goes
-//! without being asked for; the rest on credit that its next consumer gives: the agent that merges it, or the frontend.
+//! A *channel* connects the frontend and all tool daemons of one session. Messages go down. The node acknowledges each
+//! one when its daemons have taken it. *Parts* go up: the contribution of a daemon to an operation, or the result that
+//! an agent has made of several contributions. A part's first chunk goes without a request. The rest needs credit from
+//! its next consumer: the agent that merges it, or the frontend.
 //!
-//! Nothing here bounds how many tags a tool uses, but every tag costs some bytes on each side for as long as the session lives.
+//! The number of tags is not bounded here, but every tag costs some bytes on each side for the lifetime of the session.
 
 use std::collections::BTreeMap;
 
@@ -20,25 +22,26 @@ pub use gantry_types::filter::concatenate::Member;
 
 use super::blob::Blob;
 
-/// How many bytes of messages may be on their way to one daemon, or unasked from it, before the other side has taken them.
+/// The most unacknowledged bytes of messages to one daemon, or of unrequested messages from it.
 pub const CHANNEL_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// The most bytes of a part or of a message in one frame.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The most bytes of an unasked message of a daemon, and of one from the frontend that is sent as it is; what the frontend sends and is larger goes as bulk data.
+/// The most bytes of an unrequested message of a daemon, and of a frontend's message in one frame. The frontend sends
+/// larger messages as bulk data.
 pub const MAX_MESSAGE_BYTES: usize = 128 * 1024;
 
-/// The most bytes of one contribution, and of what a filter makes of many.
+/// The most bytes of one contribution, and of a filter's result.
 pub const MAX_PART_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How much of a part is asked for at a time.
+/// How much of a part is requested at a time.
 pub const PART_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Numbers of parts from here up are not those of daemons: an agent has made them.
+/// Part numbers from here up belong to parts that agents have made. Lower ones are daemons' numbers.
 pub const FIRST_MADE: u32 = u32::MAX - 0xffff;
 
-/// Members of a channel; one daemon on ten thousand nodes costs as much as on one.
+/// Members of a channel. One daemon on ten thousand nodes costs as much as on one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberSet(BTreeMap<DaemonId, NodeSet>);
 
@@ -57,22 +60,22 @@ impl MemberSet {
         }
     }
 
-    /// Whether it has this member.
+    /// Whether the set contains this member.
     #[must_use]
     pub fn contains(&self, member: Member) -> bool {
         self.0.get(&member.daemon).is_some_and(|nodes| nodes.contains(member.node))
     }
 
-    /// How many there are.
+    /// Number of members.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.values().map(NodeSet::len).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        // From the wire an empty set of nodes may come.
+        // A peer may send an empty set of nodes.
         self.0.values().all(NodeSet::is_empty)
     }
 
@@ -114,7 +117,7 @@ impl MemberSet {
         })
     }
 
-    /// The members of either.
+    /// The members of both sets together.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
@@ -140,33 +143,34 @@ impl FromIterator<Member> for MemberSet {
     }
 }
 
-/// What the frontend orders on a channel.
+/// An order of the frontend on a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChannelOrder {
-    /// A message for members. A node answers when those on it have taken it in: [`Answer::Done`](super::message::Answer), or
-    /// [`Answer::Undelivered`](super::message::Answer) where some never will.
+    /// A message for members. A node answers when its members have taken it: [`Answer::Done`](super::message::Answer),
+    /// or [`Answer::Undelivered`](super::message::Answer) if some never will.
     Message {
         /// The channel's session.
         session: SessionId,
-        /// Whom it is for.
+        /// The members that get it.
         to: MemberSet,
         /// The tag.
         tag: u32,
         /// The message, of [`MAX_MESSAGE_BYTES`] at most.
         bytes: Blob,
     },
-    /// As a message; its bytes are a bulk stream.
+    /// As a message, with its bytes in a bulk stream.
     Stream {
         /// The channel's session.
         session: SessionId,
-        /// Whom it is for.
+        /// The members that get it.
         to: MemberSet,
         /// The tag.
         tag: u32,
         /// The bulk stream's number.
         stream: u64,
     },
-    /// A contribution of each of these members is wanted. Answered by no answer but by parts, and by who is missing.
+    /// Requests a contribution of each of these members. The reply is parts and reports of missing members, not an
+    /// answer.
     Collect {
         /// The channel's session.
         session: SessionId,
@@ -174,68 +178,70 @@ pub enum ChannelOrder {
         operation: u64,
         /// The tag.
         tag: u32,
-        /// Who is to contribute.
+        /// The members that are to contribute.
         of: MemberSet,
-        /// What agents make of the parts on their way up; none: they pass them on.
+        /// The filter that agents apply to the parts on their way up. `None`: agents forward them unchanged.
         filter: Option<Filter>,
     },
-    /// Time is running out: who has not contributed is missing, and what there is comes up.
+    /// The timeout is near: members that have not contributed are missing, and the available parts go up.
     Hurry {
         /// The operation's number.
         operation: u64,
-        /// How long an agent waits for those below it, in milliseconds for every level that there is.
+        /// How long an agent waits for the nodes below it, in milliseconds for each level below it.
         patience_ms: u32,
     },
-    /// Nobody waits for the operation any more.
+    /// Cancels the operation: it has no receiver any more.
     End {
         /// The operation's number.
         operation: u64,
     },
-    /// So many bytes more of a part may be sent.
+    /// Credit for more bytes of a part.
     More {
         /// The operation's number.
         operation: u64,
-        /// Where the part comes from.
+        /// The node that sends the part.
         node: NodeId,
         /// The part's number there.
         part: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
     },
 }
 
-/// What comes up on a channel without being an answer, but for a daemon's unasked messages, which are a [flow](super::flow::FlowId::Messages). Where it
-/// comes from says the notice that it is in.
+/// A notice on a channel, other than an answer.
+///
+/// The enclosing notice names its node. A daemon's unrequested messages are not among these; they are a
+/// [flow](super::flow::FlowId::Messages).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChannelNotice {
     /// A chunk of a part.
     Part {
         /// The operation's number.
         operation: u64,
-        /// The part's number on its node: the daemon's whose contribution it is, or one from [`FIRST_MADE`].
+        /// The part's number on its node: the number of the contributing daemon, or one from [`FIRST_MADE`].
         part: u32,
-        /// Whose contributions are in it; with its first chunk only.
+        /// The members whose contributions are in it; only with its first chunk.
         of: MemberSet,
-        /// How many bytes all of it has.
+        /// Size of the whole part in bytes.
         total: u64,
-        /// The next of them, [`CHUNK_BYTES`] at most.
+        /// The next bytes, [`CHUNK_BYTES`] at most.
         bytes: Blob,
     },
-    /// Nothing comes from these members.
+    /// These members contribute nothing.
     Missing {
         /// The operation's number.
         operation: u64,
-        /// Who.
+        /// The members.
         of: MemberSet,
-        /// Why.
+        /// The reason.
         why: Failure,
     },
 }
 
-/// What a daemon says on its connection once it has opened the channel.
+/// A daemon's message on its connection after it has opened the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromDaemon {
-    /// An unasked message for the frontend.
+    /// An unrequested message for the frontend.
     Message {
         /// The tag.
         tag: u32,
@@ -246,33 +252,33 @@ pub enum FromDaemon {
     Part {
         /// The tag.
         tag: u32,
-        /// How many contributions with this tag came before.
+        /// Number of earlier contributions with this tag.
         round: u64,
-        /// How many bytes all of it has.
+        /// Size of the whole contribution in bytes.
         total: u64,
-        /// The next of them.
+        /// The next bytes.
         bytes: Blob,
     },
-    /// The rest of a contribution does not come.
+    /// Cancels the rest of a contribution.
     GiveUp {
         /// The tag.
         tag: u32,
         /// Which contribution.
         round: u64,
     },
-    /// The program has taken so much of its messages.
+    /// The program has taken messages of this cost.
     Taken {
-        /// What they cost.
+        /// Their cost.
         cost: u32,
     },
-    /// This daemon merges what is for the filter of this name.
+    /// This daemon merges parts for the filter of this name.
     Serve {
         /// The filter's name.
         filter: String,
     },
-    /// What the daemon has made of parts; in chunks.
+    /// The result of a merge, in chunks.
     Merged {
-        /// The number that the parts bore.
+        /// The job number of the merged parts.
         job: u64,
         /// The next bytes, or why there are none.
         bytes: Result<Blob, Failure>,
@@ -281,10 +287,10 @@ pub enum FromDaemon {
     },
 }
 
-/// What an agent says to a daemon that has opened the channel.
+/// An agent's message to a daemon that has opened the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToDaemon {
-    /// The next bytes of a message. One message comes after the other.
+    /// The next bytes of a message. Messages do not interleave.
     Message {
         /// The tag.
         tag: u32,
@@ -293,33 +299,33 @@ pub enum ToDaemon {
         /// Whether the message ends with them.
         last: bool,
     },
-    /// The message whose first bytes have come does not come to its end.
+    /// The rest of a message that has begun will not arrive.
     Cut {
         /// Why.
         why: Failure,
     },
-    /// The daemon may send so many bytes more of unasked messages.
+    /// Credit for more bytes of unrequested messages.
     Credit {
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
     },
-    /// A contribution's first chunk no longer counts against the window of those that wait to be asked for.
+    /// The first chunk of a contribution no longer counts against the window of unrequested chunks.
     Begun {
         /// The tag.
         tag: u32,
         /// Which contribution.
         round: u64,
     },
-    /// So many bytes more of a contribution may be sent.
+    /// Credit for more bytes of a contribution.
     More {
         /// The tag.
         tag: u32,
         /// Which contribution.
         round: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
     },
-    /// Nobody waits for a contribution any more.
+    /// A contribution has no receiver any more.
     Over {
         /// The tag.
         tag: u32,
@@ -330,7 +336,7 @@ pub enum ToDaemon {
     Merge {
         /// The filter's name; a daemon may serve several.
         filter: String,
-        /// The number that the answer bears.
+        /// The number that the answer must have.
         job: u64,
         /// The bytes.
         bytes: Blob,
@@ -339,7 +345,7 @@ pub enum ToDaemon {
         /// Whether it was the last part.
         last: bool,
     },
-    /// The connection is closed, and why.
+    /// The agent closes the connection, for this reason.
     Refused(Failure),
 }
 

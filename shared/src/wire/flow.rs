@@ -1,17 +1,19 @@
-//! Flows: what is streamed between the frontend and one node, each with a window that its receiver enforces.
+//! Flows: streams of bytes between the frontend and one node, each with a window that its receiver enforces.
 //!
-//! A flow has a name on its node. Its sender says [`Word::Data`] as far as it has room, and [`Word::End`] behind that. Its receiver says [`Word::Credit`]
-//! as it takes what came, and [`Word::End`] when it wants no more. A link keeps the order of words, so the end comes behind the data.
+//! A flow has a name on its node. Its sender sends [`Word::Data`] as long as it has room, and then [`Word::End`]. Its
+//! receiver sends [`Word::Credit`] as it takes the data, and [`Word::End`] to stop the sender. A link keeps the order
+//! of words, so the end arrives after the data.
 //!
-//! | flow | begins with | window of the sender | what a message costs |
+//! | flow | begins with | window of the sender | cost of a message |
 //! | --- | --- | --- | --- |
-//! | [`Output`](FlowId::Output), up | the order that starts the processes | [`OUTPUT_WINDOW_BYTES`] | its bytes and [`OVERHEAD_BYTES`] |
-//! | [`Input`](FlowId::Input), down | the order that starts the rank | [`OUTPUT_WINDOW_BYTES`] | its bytes |
-//! | [`Messages`](FlowId::Messages), up | the order that starts the daemon | [`CHANNEL_WINDOW_BYTES`] | its bytes and [`OVERHEAD_BYTES`] |
-//! | [`Items`](FlowId::Items), up | the node itself | [`ITEM_WINDOW_BYTES`] | its bytes |
-//! | [`Link`](FlowId::Link), both ways | [`Word::Open`] | down [`LINK_WINDOW_BYTES`]; up the first credit | its bytes |
+//! | [`Output`](FlowId::Output), up | start of the processes | [`OUTPUT_WINDOW_BYTES`] | bytes + [`OVERHEAD_BYTES`] |
+//! | [`Input`](FlowId::Input), down | start of the rank | [`OUTPUT_WINDOW_BYTES`] | bytes |
+//! | [`Messages`](FlowId::Messages), up | start of the daemon | [`CHANNEL_WINDOW_BYTES`] | bytes + [`OVERHEAD_BYTES`] |
+//! | [`Items`](FlowId::Items), up | the node itself | [`ITEM_WINDOW_BYTES`] | bytes |
+//! | [`Link`](FlowId::Link), both ways | [`Word::Open`] | down [`LINK_WINDOW_BYTES`]; up the first credit | bytes |
 //!
-//! [`Outflow`] and [`Inflow`] are the two ends. They hold numbers only, so there is nothing concurrent in them: their owner calls them from one place.
+//! [`Outflow`] and [`Inflow`] are the two ends. They hold only numbers, and their owner calls them from one place. So
+//! they need no lock.
 
 use std::fmt;
 
@@ -26,56 +28,60 @@ use super::rendezvous::ITEM_WINDOW_BYTES;
 use super::runtime::LINK_WINDOW_BYTES;
 use super::window::{OVERHEAD_BYTES, Overrun, Receiver};
 
-/// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
-/// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe.
+/// The most unacknowledged bytes of output of one daemon, or of all ranks of a node.
+///
+/// The same limit holds for a rank's standard input, in the other direction. It bounds the memory of both sides and
+/// makes the writer wait, as on a pipe.
 pub const OUTPUT_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Whose output it is.
+/// The process that an output belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// A rank's.
+    /// A rank.
     Rank(Rank),
-    /// A tool daemon's, on the node of the flow.
+    /// A tool daemon on the node of the flow.
     Daemon(DaemonId),
 }
 
 /// A flow of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FlowId {
-    /// What a daemon writes; none: what all ranks of the node write. A message's label is an [`output_label`].
+    /// Output of a daemon, or of all ranks of the node for `None`. A message's label is an [`output_label`].
     Output(Option<DaemonId>),
     /// A rank's standard input.
     Input(Rank),
-    /// What a daemon sends to the tool unasked. A message's label is a [`message_label`].
+    /// A daemon's unrequested messages to the tool. A message's label is a [`message_label`].
     Messages(DaemonId),
-    /// What the node's ranks register. A message's label is the item's number.
+    /// Items that the node's ranks register. A message's label is the item's number.
     Items,
-    /// A rank's link to its job, by the agent's count.
+    /// A rank's link to its job, with the agent's number for it.
     Link(u32),
 }
 
-/// What is said of a flow.
+/// A word on a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    /// Up, of a link: it is there, and whose it is. Answered by credit or by the end.
+    /// Up, on a link: opens it for this rank. Answered by credit or by the end.
     Open(Rank),
     /// The next bytes.
     Data {
-        /// Which of those that share the flow they belong to.
+        /// Tells apart the sources that share the flow.
         label: u64,
         /// The bytes.
         bytes: Blob,
     },
-    /// So many bytes more may come.
+    /// Credit for this many more bytes.
     Credit(u32),
-    /// From a link's receiver: what is there comes now, as far as [`LAST_WORDS_WINDOW_BYTES`](super::runtime::LAST_WORDS_WINDOW_BYTES) go, and then the end.
+    /// From a link's receiver: send the available data now, up to
+    /// [`LAST_WORDS_WINDOW_BYTES`](super::runtime::LAST_WORDS_WINDOW_BYTES), and then the end.
     Drain,
-    /// From the sender: nothing more comes. From the receiver: nothing more is taken, and what the source still has is dropped.
+    /// From the sender: no more data follows. From the receiver: it takes no more data, and the source's remaining data
+    /// is dropped.
     End,
 }
 
 impl Word {
-    /// Bytes of a flow that has one source.
+    /// Bytes of a flow with one source.
     #[must_use]
     pub fn data(bytes: Vec<u8>) -> Self {
         Self::Data { label: 0, bytes: Blob(bytes) }
@@ -83,7 +89,7 @@ impl Word {
 }
 
 impl FlowId {
-    /// What a node may send before it has any credit.
+    /// A node's window before it gets any credit.
     #[must_use]
     pub const fn window_up(self) -> u32 {
         match self {
@@ -94,7 +100,7 @@ impl FlowId {
         }
     }
 
-    /// What the frontend may send before it has any credit.
+    /// The frontend's window before it gets any credit.
     #[must_use]
     pub const fn window_down(self) -> u32 {
         match self {
@@ -104,14 +110,16 @@ impl FlowId {
         }
     }
 
-    /// What a message of so many bytes costs.
+    /// The cost of a message of that many bytes.
     #[must_use]
     pub fn cost_of(self, bytes: usize) -> u32 {
         u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.overhead())
     }
 
-    /// What a message costs beside its bytes. Output and messages stay apart until the tool takes them; bytes of the others are put together, and an
-    /// empty message says nothing there.
+    /// The cost of a message besides its bytes.
+    ///
+    /// Output and messages stay separate until the tool takes them. Bytes of the other flows are joined, and an empty
+    /// message means nothing there.
     #[must_use]
     pub const fn overhead(self) -> u32 {
         match self {
@@ -134,7 +142,7 @@ impl fmt::Display for FlowId {
     }
 }
 
-/// The flow in which a process's output comes.
+/// The flow that carries a process's output.
 #[must_use]
 pub fn output_of(source: Source) -> FlowId {
     match source {
@@ -153,7 +161,7 @@ pub fn output_label(source: Source, stream: Stream) -> u64 {
     (u64::from(rank) << 1) | u64::from(stream == Stream::Stderr)
 }
 
-/// Whose output it is, by its flow and its label. None for a label that stands for no process.
+/// The process of an output, from its flow and its label. `None` for a label that means no process.
 #[must_use]
 pub fn parse_output_label(group: Option<DaemonId>, label: u64) -> Option<(Source, Stream)> {
     let stream = if label & 1 == 0 { Stream::Stdout } else { Stream::Stderr };
@@ -173,7 +181,7 @@ pub fn message_label(session: SessionId, tag: u32) -> u64 {
 
 /// The session and the tag of a daemon's message.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "each half is taken by itself")]
+#[expect(clippy::cast_possible_truncation, reason = "each half of the label is one number")]
 pub fn parse_message_label(label: u64) -> (SessionId, u32) {
     (SessionId((label >> 32) as u32), label as u32)
 }
@@ -186,31 +194,31 @@ pub struct Outflow {
 }
 
 impl Outflow {
-    /// Of a node's end.
+    /// The sender's end on a node.
     #[must_use]
     pub const fn up(flow: FlowId) -> Self {
         Self { room: flow.window_up(), overhead: flow.overhead() }
     }
 
-    /// How many of so many bytes can go in the next message.
+    /// How many of these bytes fit into the next message.
     #[must_use]
     pub fn fits(&self, bytes: usize) -> usize {
         usize::try_from(self.room.saturating_sub(self.overhead)).unwrap_or(usize::MAX).min(bytes)
     }
 
-    /// A message is sent.
+    /// Counts a message that is sent.
     pub fn send(&mut self, bytes: usize) {
         let cost = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.overhead);
         self.room = self.room.saturating_sub(cost);
     }
 
-    /// The receiver has taken so much.
+    /// Counts credit from the receiver.
     pub fn earn(&mut self, bytes: u32) {
         self.room = self.room.saturating_add(bytes);
     }
 }
 
-/// The receiver's end of a flow: how much may come, and when the sender is told that there is room again.
+/// The receiver's end of a flow: how much may arrive, and when the sender gets new credit.
 #[derive(Debug, Clone, Copy)]
 pub struct Inflow {
     window: Receiver,
@@ -218,13 +226,13 @@ pub struct Inflow {
 }
 
 impl Inflow {
-    /// Of a node's end.
+    /// The receiver's end for a flow from a node.
     #[must_use]
     pub fn down(flow: FlowId) -> Self {
         Self { window: Receiver::new(flow.window_down()), owed: Owed::of(flow.window_down()) }
     }
 
-    /// Bytes came.
+    /// Counts bytes that have arrived.
     ///
     /// # Errors
     /// There was no room for them.
@@ -232,7 +240,7 @@ impl Inflow {
         self.window.take(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// Bytes that came were taken. Gives the credit that the sender is to get now, if any.
+    /// Counts bytes that the receiver has taken. Returns the credit to send now, if any.
     #[must_use]
     pub fn take(&mut self, bytes: usize) -> Option<u32> {
         let due = self.owed.take(u32::try_from(bytes).unwrap_or(u32::MAX))?;

@@ -1,11 +1,11 @@
 //! Messages on a byte stream: a 32-bit big-endian length, then that many bytes of postcard.
 //!
-//! Everything here is free of input and output but the two helpers at the end, so links, the guard's socketpair and
-//! the daemons' local sockets cut their streams the same way. A length prefix is a claim of the peer: memory is taken for
-//! bytes that have come, never for bytes that were announced.
+//! Everything here is free of input and output but the two helpers at the end. So links, the guard's socketpair and the
+//! daemons' local sockets cut their streams the same way. A length prefix is a claim of the peer: memory grows with the
+//! bytes that have arrived, never with the announced length.
 //!
-//! Wire types must not hold sequences of zero-sized values (`Vec<()>`): their length costs the sender nothing
-//! and the receiver a loop.
+//! Wire types must not hold sequences of zero-sized values (`Vec<()>`): their length costs the sender nothing and the
+//! receiver a loop.
 
 use std::io::{self, Read, Write};
 
@@ -13,35 +13,35 @@ use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most bytes a frame's body may have: 1 MiB.
+/// The most bytes of a frame's body: 1 MiB.
 ///
 /// The largest control message is one node's share of an answer: a proctable slice or a report of some ten thousand
-/// ranks at less than 100 bytes each. What is larger is data, and data goes as bulk chunks. An agent with
-/// 64 children that all stop inside their largest frame holds 64 MiB, which a node can bear.
+/// ranks at less than 100 bytes each. Larger messages are data, and data goes as bulk chunks. An agent with 64 children
+/// that all stop inside their largest frame holds 64 MiB, which a node can bear.
 pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
 
 /// Bytes in the length prefix.
 pub const PREFIX_BYTES: usize = 4;
 
-/// The most a [`FrameBuffer`] holds: one whole frame and as much again of what came with it.
+/// The most bytes of a [`FrameBuffer`]: one whole frame, and as much again of the bytes that arrived with it.
 pub const MAX_BUFFERED_BYTES: usize = 2 * (PREFIX_BYTES + MAX_FRAME_BYTES);
 
-/// An empty buffer keeps this much memory for the next frames and gives back the rest.
+/// An empty buffer keeps this much memory for the next frames and frees the rest.
 const KEPT_BYTES: usize = 128 * 1024;
 
-/// Why a frame could not be made, cut out or understood.
+/// Why a frame could not be made, cut out or decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The frame is, or claims to be, larger than the limit. `bytes` is known where a prefix claimed it.
+    /// The frame is, or claims to be, larger than the limit. `bytes` is known if a prefix claimed it.
     #[error("handle a frame of more than {limit} bytes{}", .bytes.map(|n| format!(": {n}")).unwrap_or_default())]
     Oversized {
-        /// What the prefix claimed, in bytes.
+        /// The size that the prefix claimed, in bytes.
         bytes: Option<u64>,
         /// The limit, in bytes.
         limit: usize,
     },
-    /// More was pushed than a [`FrameBuffer`] holds before the complete frames were popped.
+    /// More bytes were pushed than a [`FrameBuffer`] holds before its complete frames were popped.
     #[error("buffer more than {limit} bytes of frames")]
     Overfull {
         /// The limit, in bytes.
@@ -77,7 +77,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
     Ok(frame)
 }
 
-/// The body alone, without its prefix: what is encoded once and sent on many links.
+/// The body alone, without its prefix, to encode it once and send it on many links.
 ///
 /// # Errors
 /// As [`encode`].
@@ -87,7 +87,7 @@ pub fn encode_body<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameErr
     Ok(body)
 }
 
-/// How many bytes the body of `value` has, also where that is more than a frame may have. Nothing is written; 0 for what cannot be encoded.
+/// The size of the body of `value`, even above the limit of a frame. Writes nothing; 0 if it cannot be encoded.
 #[must_use]
 pub fn count_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
     postcard::experimental::serialized_size(value).unwrap_or(0)
@@ -115,14 +115,15 @@ pub fn encode_onto<T: Serialize + ?Sized>(value: &T, onto: &mut Vec<u8>) -> Resu
 /// The value of a frame's body (as [`FrameBuffer::pop`] and [`read_frame`] give it: without the prefix).
 ///
 /// # Errors
-/// [`FrameError::Decode`], [`FrameError::Oversized`], and [`FrameError::Trailing`] when the value does not fill the body.
+/// [`FrameError::Decode`], [`FrameError::Oversized`], and [`FrameError::Trailing`] when the value does not fill the
+/// body.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     build_prefix(body.len())?;
     let (value, rest) = postcard::take_from_bytes(body).map_err(FrameError::Decode)?;
     if rest.is_empty() { Ok(value) } else { Err(FrameError::Trailing { bytes: rest.len() }) }
 }
 
-/// What a frame's body begins with. None where it does not.
+/// Decodes the beginning of a frame's body. `None` if it is not of that type.
 #[must_use]
 pub fn peek<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     postcard::take_from_bytes(body).ok().map(|(head, _)| head)
@@ -155,7 +156,7 @@ fn write_postcard<T: Serialize + ?Sized>(value: &T, onto: &mut Vec<u8>) -> Resul
     })
 }
 
-/// Where postcard writes: it says "full" at the limit, so that a huge value is not first built and then refused.
+/// The target of postcard. It reports "full" at the limit, so that a huge value is not built first and refused later.
 struct Bounded<'a> {
     onto: &'a mut Vec<u8>,
     room: usize,
@@ -179,10 +180,10 @@ impl Flavor for Bounded<'_> {
     }
 }
 
-/// Cuts frames out of bytes that come in pieces of any size.
+/// Cuts frames out of bytes that arrive in pieces of any size.
 ///
-/// Use it in turns: push what was read, pop until there is nothing, read again. Then it never holds more than one
-/// unfinished frame and one read.
+/// Use it in turns: push the bytes of a read, pop until there is no frame, read again. Then it never holds more than
+/// one unfinished frame and one read.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -190,13 +191,13 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// An empty buffer that has taken no memory.
+    /// An empty buffer that has allocated no memory.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds bytes as they came.
+    /// Adds bytes as they arrived.
     ///
     /// # Errors
     /// [`FrameError::Overfull`] when it would hold more than [`MAX_BUFFERED_BYTES`]; nothing was added then.
@@ -215,8 +216,8 @@ impl FrameBuffer {
     /// The body of the next complete frame; `None` until more bytes are pushed.
     ///
     /// # Errors
-    /// [`FrameError::Oversized`] when the prefix claims more than the limit, from then on at every call: where the
-    /// next frame would begin is not known any more.
+    /// [`FrameError::Oversized`] when the prefix claims more than the limit. Every later call fails as well: the start
+    /// of the next frame is lost.
     pub fn pop(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let Some((prefix, rest)) = self.bytes[self.start..].split_first_chunk() else { return Ok(None) };
         let Some(body) = rest.get(..parse_prefix(*prefix)?) else { return Ok(None) };
@@ -238,14 +239,14 @@ impl FrameBuffer {
         self.pop()?.map(|body| decode(&body)).transpose()
     }
 
-    /// Whether [`FrameBuffer::pop`] has something to say: a frame, or an error.
+    /// Whether [`FrameBuffer::pop`] would return a frame or an error.
     #[must_use]
     pub fn has_frame(&self) -> bool {
         let Some((prefix, rest)) = self.bytes[self.start..].split_first_chunk() else { return false };
         parse_prefix(*prefix).map_or(true, |length| rest.len() >= length)
     }
 
-    /// Whether nothing is held: a stream that ends now ends between two frames.
+    /// Whether the buffer is empty: a stream that ends now ends between two frames.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pending_bytes() == 0
@@ -258,10 +259,10 @@ impl FrameBuffer {
     }
 }
 
-/// The body of the next frame of a blocking stream, `None` where the stream ends between two frames.
+/// The body of the next frame of a blocking stream, `None` if the stream ends between two frames.
 ///
-/// Waits as long as `reader` does; a limit is the socket's own read timeout. After any error the place in the stream is
-/// lost: drop it.
+/// Waits as long as `reader` does; use the socket's own read timeout as a limit. After any error the place in the
+/// stream is lost: drop it.
 ///
 /// # Errors
 /// [`FrameError::Cut`], [`FrameError::Oversized`], [`FrameError::Io`].
@@ -269,7 +270,7 @@ pub fn read_frame(reader: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError>
     let Some(prefix) = read_prefix(reader)? else { return Ok(None) };
     let length = parse_prefix(prefix)?;
     let mut body = Vec::new();
-    // `read_to_end` grows with what comes.
+    // `read_to_end` grows its buffer with the bytes that arrive.
     reader.by_ref().take(length as u64).read_to_end(&mut body).map_err(FrameError::Io)?;
     if body.len() == length { Ok(Some(body)) } else { Err(FrameError::Cut) }
 }

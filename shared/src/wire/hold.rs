@@ -1,9 +1,10 @@
-//! How a launcher's ranks come to be ours: what the program that stands in a rank's place is told, and what it and its node's
-//! agent say to each other.
+//! How an agent takes over a launcher's ranks: the ticket of the shim that runs in a rank's place, and the protocol
+//! between shim and agent.
 //!
-//! The launcher starts `gantry-agent hold PROGRAM ARGS` where it would have started the program. The first one on a node starts the node's
-//! agent; all check in there, and become their programs when the agent says so. They talk over a socket in the abstract name space: it
-//! belongs to the node and leaves nothing behind. Both sides check the other's user id.
+//! The launcher starts the shim `gantry-agent hold PROGRAM ARGS` in place of the program. The first shim on a node
+//! starts the node's agent. All shims check in there, and execute their programs when the agent tells them to. They use
+//! a socket in the abstract name space, which belongs to the node and leaves nothing behind. Both sides check the
+//! other's user id.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,37 +20,40 @@ use gantry_types::error::Failure;
 use gantry_types::id::{AppId, Pid, Rank};
 use gantry_types::rank_set::RankSet;
 
-/// The variable by which ranks get their [`HoldTicket`], as a launcher passes on nothing but arguments and variables. It is taken out of the
-/// environment before the rank becomes its program.
+/// The variable that gives ranks their [`HoldTicket`]; a launcher passes on only arguments and variables.
+///
+/// The shim removes it from the environment before it executes the program.
 pub const GANTRY_TICKET: &str = "GANTRY_TICKET";
 
-/// The variable with the path at which the launcher has put the agent on the node, for it to be removed.
+/// The variable with the path of the agent's file, if the launcher has put it on the node. The file is to be removed.
 pub const GANTRY_SENT_AGENT: &str = "GANTRY_SENT_AGENT";
 
 /// Most ranks of an app on one node.
 pub const MAX_LOCAL_RANKS: u32 = 1 << 16;
 
-/// What stands in a rank's place is told.
+/// The ticket of a shim.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HoldTicket {
     /// For the node's agent. Its `host` is empty: every node knows its own name.
     pub agent: Ticket,
     /// Whether ranks are held at their first instruction.
     pub hold: bool,
-    /// Hold not the program that the launcher starts but the first one of it, or of its descendants, whose path matches this pattern.
+    /// Instead of the launcher's program, hold the first program of it, or of its descendants, whose path matches this
+    /// pattern.
     pub hold_at: Option<String>,
-    /// The name of a program that may stand around each rank: then the rank is the first child of it that becomes a program.
+    /// The name of a program that may wrap each rank: then the rank is its first child that executes a program.
     pub wrapper: Option<String>,
-    /// What ranks have of their own, where a launcher gives all of them the same.
+    /// Settings of single ranks, for launchers that give all ranks the same.
     pub own: Vec<Own>,
-    /// What the agent does that the launcher runs after each rank. None: the launcher runs none.
+    /// The work of the agent that the launcher runs after each rank. `None`: the launcher runs none.
     pub after_rank: Option<AfterRank>,
-    /// Whether they are served as MPI programs.
+    /// Whether agents serve them as MPI programs.
     pub mpi: MpiRanks,
 }
 
-/// What is done after a rank has ended, by the agent that its launcher runs then on its node. It also waits until the node's agent has cleaned
-/// up, where the launcher would kill that one.
+/// The work after a rank has ended. The launcher runs an agent on the rank's node for it.
+///
+/// That agent also waits until the node's agent has cleaned up, if the launcher would kill the node's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AfterRank {
     /// The program that the launcher would run without gantry. It has no arguments.
@@ -58,25 +62,25 @@ pub struct AfterRank {
     pub within: Duration,
 }
 
-/// What some ranks have of their own. Nobody but the user sees it, as it would be seen in arguments.
+/// Settings of some ranks. Only the user can see them, unlike arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Own {
     /// Which ranks.
     pub ranks: RankSet,
-    /// Variables beside those of all.
+    /// Variables in addition to those of all ranks.
     pub env: Vec<(OsString, OsString)>,
-    /// Their directory; none: the launcher's choice.
+    /// Their working directory; `None`: the launcher's choice.
     pub cwd: Option<OsString>,
 }
 
-/// Why a text is no ticket.
+/// Why a text is not a ticket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TicketError {
-    /// It is not hexadecimal digits. The text is not shown: it holds a secret.
+    /// It is not made of hexadecimal digits. The text is not shown: it holds a secret.
     #[error("read {GANTRY_TICKET}: it is not hexadecimal digits")]
     NotHex,
-    /// They are no ticket of this version.
+    /// The digits are not a ticket of this version.
     #[error("read {GANTRY_TICKET}")]
     Malformed(#[from] FrameError),
 }
@@ -85,7 +89,7 @@ impl HoldTicket {
     /// The ticket as hexadecimal digits. Wiped when dropped.
     ///
     /// # Errors
-    /// It is too large to be a frame.
+    /// It is too large for a frame.
     pub fn to_text(&self) -> Result<Zeroizing<String>, FrameError> {
         let bytes = Zeroizing::new(frame::encode_body(self)?);
         Ok(to_hex(&bytes))
@@ -124,48 +128,50 @@ pub fn from_hex(text: &str) -> Result<Zeroizing<Vec<u8>>, TicketError> {
     bytes.map(Zeroizing::new).ok_or(TicketError::NotHex)
 }
 
-/// The name of the socket at which an app's ranks of a node check in, in the abstract name space. It follows from the app's secret, so that no other user can
-/// take it first.
+/// The name of the socket where an app's ranks of a node check in, in the abstract name space.
+///
+/// It is derived from the app's secret, so that no other user can take it first.
 #[must_use]
 pub fn build_desk_name(app: AppId, secret: &Secret) -> String {
     format!("gantry-desk-{app}-{}", secret.derive("desk of the node"))
 }
 
-/// From a rank-to-be to its node's agent.
+/// From a shim to its node's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToDesk {
-    /// Here is a rank. Its pid is the socket's peer's.
+    /// A rank checks in. Its pid is the pid of the socket's peer.
     CheckIn(CheckIn),
-    /// The agent may trace it now.
+    /// The agent may trace this process now.
     Ready,
-    /// It could not become its program, and ends.
+    /// The shim could not execute its program, and ends.
     NotStarted(Failure),
-    /// A rank has ended, and what its launcher started is killed when this process ends. The agent closes the socket when it has cleaned up.
+    /// A rank has ended. The launcher kills what it started when this process ends. The agent closes the socket when it
+    /// has cleaned up.
     RankEnded,
 }
 
-/// What a rank knows of itself from its launcher.
+/// A rank's facts from its launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckIn {
-    /// Which rank.
+    /// Its rank.
     pub rank: Rank,
-    /// How many ranks the app has.
+    /// Number of ranks of the app.
     pub size: u32,
-    /// How many of them are on this node.
+    /// Number of them on this node.
     pub local_size: u32,
 }
 
-/// From the agent to a rank-to-be.
+/// From the agent to a shim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromDesk {
-    /// Let this process, the agent, trace you, and say when it may.
+    /// Allow the agent to trace this process, and report when it may.
     Prepare {
         /// The agent's pid on this node.
         agent: Pid,
     },
-    /// Become your program.
+    /// Execute your program.
     Go,
-    /// It will not be; end.
+    /// The rank is refused: end.
     Refused(Failure),
 }
 

@@ -1,8 +1,8 @@
-//! What the frontend orders, what agents answer, and what agents report on their own.
+//! Orders of the frontend, answers of agents, and notices that agents send on their own.
 //!
-//! These types are the whole language of the overlay. They are types of their own, apart from the public API, so that either side can
-//! change its API without changing the wire. Whoever changes them raises [`PROTOCOL_VERSION`], which is exchanged before anything else is
-//! understood.
+//! These types are the whole protocol of the overlay. They are separate from the public API, so that either side can
+//! change its API without changing the wire. A change of these types must raise [`PROTOCOL_VERSION`], which peers
+//! exchange before anything else.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -30,29 +30,30 @@ use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
-/// The version of everything that is said on a link.
+/// The version of all messages on a link.
 pub const PROTOCOL_VERSION: u16 = 12;
 
-/// What an agent is told on its standard input, once, before it does anything: one frame. It is never in argv.
+/// An agent's ticket: one frame on its standard input, read before anything else. It is never in argv.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ticket {
-    /// Version of the program that wrote the ticket; the agent refuses another than its own.
+    /// Version of the program that wrote the ticket; the agent refuses any version but its own.
     pub release: String,
     /// The app that the agent serves.
     pub app: AppId,
     /// The app's secret; every link proves that it knows it.
     pub secret: Secret,
-    /// Addresses at which the frontend listens, best first. All are tried side by side.
+    /// Addresses of the frontend, best first. The agent tries all of them side by side.
     pub frontend: Vec<SocketAddr>,
-    /// The name under which the WLM knows this node.
+    /// The WLM's name for this node.
     pub host: String,
     /// The WLM's name, for daemons that ask.
     pub wlm: String,
-    /// Where session storage goes when the user asked for a place.
+    /// Directory for session storage, if the user asked for one.
     pub stage_base: Option<OsString>,
-    /// Beginnings of names of variables that the agent's own environment says for all processes of its node, over what the frontend's says.
+    /// Prefixes of variables that the agent takes from its own environment for all processes of its node. They override
+    /// the frontend's.
     pub node_variables: Vec<String>,
-    /// How long to try to reach the frontend, or a parent, before giving up.
+    /// Timeout for reaching the frontend or a parent.
     pub patience: Duration,
     /// The app's place in a multijob.
     pub subjob: Option<Subjob>,
@@ -68,7 +69,7 @@ pub enum Dial {
         /// The child's number.
         node: NodeId,
     },
-    /// An agent wants to be fed with a stream of bulk data. Answered by [`Attached`].
+    /// An agent asks for a stream of bulk data. Answered by [`Attached`].
     Bulk {
         /// The agent's number.
         node: NodeId,
@@ -77,16 +78,16 @@ pub enum Dial {
     },
 }
 
-/// An agent's word about itself.
+/// An agent's facts about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
-    /// The ticket's host name, by which the frontend finds the agent's number.
+    /// The ticket's host name, from which the frontend finds the agent's number.
     pub host: String,
     /// The agent's own pid on its node.
     pub pid: Pid,
-    /// Where children can dial this agent.
+    /// Addresses at which children can dial this agent.
     pub listen: Vec<SocketAddr>,
-    /// The ranks that a launcher has brought here, where it was the launcher that brought the agent too.
+    /// The ranks that a launcher has brought here, if the launcher brought the agent too.
     pub brought: Option<Brought>,
 }
 
@@ -97,29 +98,29 @@ pub enum Seat {
     Taken {
         /// The agent's number.
         node: NodeId,
-        /// How many agents there are.
+        /// Number of agents.
         nodes: u32,
         /// Most children of one parent.
         radix: u32,
-        /// The parent's addresses; none: the frontend itself is the parent and this link stays.
+        /// The parent's addresses. `None`: the frontend is the parent, and this link stays.
         parent: Option<Vec<SocketAddr>>,
     },
-    /// The agent is not wanted.
+    /// The agent is refused.
     Refused(Failure),
 }
 
 /// A frame on its way from the frontend to agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Down {
-    /// Answers bear this number; none: no answer is wanted.
+    /// Number of the answers; `None`: no answer is wanted.
     pub request: Option<RequestId>,
-    /// Whom it is for.
+    /// The agents that it is for.
     pub to: To,
-    /// What to do.
+    /// The order.
     pub order: Order,
 }
 
-/// Whom an order is for.
+/// The agents that an order is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum To {
     /// Every agent.
@@ -146,26 +147,26 @@ pub enum Up {
     Answers {
         /// The order's number.
         request: RequestId,
-        /// Who answers what. Those who answer the same stand together.
+        /// The answers. Nodes with the same answer are grouped.
         answers: Vec<(NodeSet, Result<Answer, Failure>)>,
     },
     /// Something happened at a node.
     Notice {
-        /// Where.
+        /// The node.
         node: NodeId,
-        /// What.
+        /// The event.
         notice: Notice,
     },
 }
 
-/// The first variant of [`Order`] and of [`Notice`], and nothing of what is in it.
+/// Decodes only the tag of the first variant of [`Order`] and of [`Notice`], not its content.
 #[derive(Deserialize)]
 enum First {
     Flow,
 }
 
 impl Down {
-    /// Whom a word of a flow is for, by the beginning of the frame. None for all other orders.
+    /// The receivers of a flow's word, from the beginning of the frame. `None` for all other orders.
     #[must_use]
     pub fn peek_flow(body: &[u8]) -> Option<To> {
         let (_, to, First::Flow) = frame::peek::<(Option<RequestId>, To, First)>(body)?;
@@ -174,7 +175,7 @@ impl Down {
 }
 
 impl Up {
-    /// Which node says a word of a flow, by the beginning of the frame. None for all else.
+    /// The sender of a flow's word, from the beginning of the frame. `None` for all other frames.
     #[must_use]
     pub fn peek_flow(body: &[u8]) -> Option<NodeId> {
         #[derive(Deserialize)]
@@ -189,43 +190,45 @@ impl Up {
     }
 }
 
-/// What an agent can be told to do.
+/// An order for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// A word of one of the node's flows. Not answered. Agents on the way do not decode it, so it stays the first variant.
+    /// A word of one of the node's flows. Not answered. Agents on the way do not decode it, so it stays the first
+    /// variant.
     Flow {
         /// Which flow.
         flow: FlowId,
-        /// What is said.
+        /// The word.
         word: Word,
     },
     /// Start this node's ranks. Answered by [`Answer::Ranks`], all or none.
     StartRanks(StartRanks),
-    /// Look after processes that run already. Answered by [`Answer::Ranks`], all or none.
+    /// Take over processes that run already. Answered by [`Answer::Ranks`], all or none.
     AdoptRanks(AdoptRanks),
-    /// Find processes that run already, and look after them. Answered by [`Answer::Ranks`], all or none.
+    /// Find processes that run already, and take them over. Answered by [`Answer::Ranks`], all or none.
     SeekRanks(SeekRanks),
-    /// The ranks are part of this MPI world. Held ranks get their numbers by it.
+    /// The ranks are part of this MPI world. It gives held ranks their numbers.
     JoinWorld(JoinWorld),
-    /// Accept connections from the nodes of other apps for a while, to try the way. Answered by [`Answer::Listens`].
+    /// Accept connections from the nodes of other apps for a while, to test the network. Answered by
+    /// [`Answer::Listens`].
     Listen {
         /// How long.
         within: Duration,
     },
-    /// Try to connect to others that listen, each at any of its addresses. Answered by [`Answer::Unreached`].
+    /// Try to connect to other nodes that listen, each at any of its addresses. Answered by [`Answer::Unreached`].
     Reach {
         /// Their addresses.
         others: Vec<Vec<SocketAddr>>,
         /// How long.
         within: Duration,
     },
-    /// Let held ranks go.
+    /// Release held ranks.
     Release,
     /// Send a signal to ranks, or kill them: a held rank gets no other signal than SIGKILL.
     Signal {
         /// Which signal.
         signal: Signal,
-        /// Which ranks; none: all.
+        /// The ranks; `None`: all.
         ranks: Option<RankSet>,
     },
     /// Make a session's storage. Answered by [`Answer::Session`].
@@ -234,27 +237,28 @@ pub enum Order {
         session: SessionId,
         /// The name of the app's directory, as [`choose_app_dir_name`](crate::storage::choose_app_dir_name) gives it.
         app_dir: String,
-        /// Where the app's directory is to be; none: where this node would have it.
+        /// Parent directory of the app's directory; `None`: this node's own choice.
         base: Option<OsString>,
     },
-    /// End a session: its daemons by SIGTERM, after `grace` by SIGKILL, then its storage.
+    /// End a session: SIGTERM to its daemons, SIGKILL after `grace`, then remove its storage.
     CloseSession {
         /// The session's number.
         session: SessionId,
-        /// How long its daemons have.
+        /// Time for its daemons to end.
         grace: Duration,
     },
     /// Make files available in a session. Answered by [`Answer::Missing`].
     Provide {
         /// The session's number.
         session: SessionId,
-        /// What is wanted.
+        /// The wanted files.
         entries: Vec<Entry>,
-        /// What its programs need of the node's C library, if they need one.
+        /// The manifest's needs of the node's C library, if there are any.
         libc: Option<LibcNeeds>,
     },
-    /// Unpack a bulk stream in a session: a tar archive of files that some nodes do not have. What a node has already it leaves
-    /// as it is. All of it is there when this is answered, or nothing of it.
+    /// Unpack a bulk stream in a session: a tar archive of files that some nodes lack.
+    ///
+    /// A node leaves files that it has already as they are. When this is answered, either all of it is there or none.
     Receive {
         /// The session's number.
         session: SessionId,
@@ -264,7 +268,8 @@ pub enum Order {
         bytes: u64,
         /// Files in the archive; more are refused.
         files: u32,
-        /// Bytes of files that have the content of one before them in the archive, by its name, and are copied from it; more are refused.
+        /// Bytes that are copied from earlier files of the archive, because a file names one with the same content;
+        /// more are refused.
         copied_bytes: u64,
         /// The stream is the archive compressed with zstd.
         compressed: bool,
@@ -280,28 +285,29 @@ pub enum Order {
     },
     /// From now on the app outlives the frontend: the agent cleans up when its ranks have ended.
     Detach,
-    /// The end: ranks are killed unless they were adopted; daemons and sessions go; then the agent answers and leaves.
+    /// End everything: the agent kills ranks unless they were adopted, ends daemons and sessions, answers and leaves.
     Leave {
-        /// How long daemons have to end by themselves before they are asked to.
+        /// Time for daemons to end by themselves before they get SIGTERM.
         patience: Duration,
-        /// How long they have between SIGTERM and SIGKILL.
+        /// Time between SIGTERM and SIGKILL.
         grace: Duration,
     },
-    /// Answer at once. For measuring and for knowing that a node is there.
+    /// Answer at once. For measurements and to check that a node is alive.
     Ping,
-    /// Receive a bulk stream and answer with its length and hash. For measuring.
+    /// Receive a bulk stream and answer with its length and hash. For measurements.
     Sink {
         /// The bulk stream's number.
         stream: u64,
     },
-    /// A child of this node breaks the rules: its link is to be closed with that reason. For the overlay in the agent; not answered.
+    /// A child of this node violates the protocol: close its link with that reason. For the overlay in the agent; not
+    /// answered.
     CutChild {
-        /// Which child.
+        /// The child.
         child: NodeId,
-        /// What it did.
+        /// The violation.
         reason: String,
     },
-    /// About bulk data's way itself.
+    /// About the path of bulk data itself.
     Bulk(BulkOrder),
     /// About data that ranks exchange.
     Rendezvous(RendezvousOrder),
@@ -310,7 +316,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The stream of bulk data that this announces, and the part of the agent that takes it.
+    /// The bulk stream that this order announces, and the part of the agent that takes it.
     #[must_use]
     pub fn announces(&self) -> Option<(u64, Consumer)> {
         match self {
@@ -323,7 +329,7 @@ impl Order {
     }
 }
 
-/// The part of an agent that takes a stream of bulk data. The order that announces the stream decides it.
+/// The part of an agent that takes a bulk stream, as decided by the order that announces the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consumer {
     /// A session's storage: [`Order::Receive`].
@@ -336,7 +342,7 @@ pub enum Consumer {
     Channel,
 }
 
-/// A program and its surroundings.
+/// A program and its environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// A path, or a name that is looked up in `env`'s PATH on the node.
@@ -352,11 +358,11 @@ pub struct Program {
 /// Ranks to start. Every agent gets the whole order and takes its own slice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRanks {
-    /// What ranks run: every rank is in one of the sets.
+    /// The programs: every rank is in one of the sets.
     pub programs: Vec<(RankSet, Program)>,
     /// Number of ranks in the app.
     pub size: u32,
-    /// Which ranks each node has, by node number.
+    /// The ranks of each node, by node number.
     pub layout: Vec<RankSet>,
     /// Hold every rank before its first instruction.
     pub hold: bool,
@@ -364,63 +370,65 @@ pub struct StartRanks {
     pub stdin: Option<Rank>,
     /// Forward standard output and error as a flow; otherwise they go to /dev/null.
     pub output: bool,
-    /// To what each rank is bound.
+    /// What each rank is bound to.
     pub bind: Bind,
-    /// The ranks are part of an MPI world that is told by [`Order::JoinWorld`]; otherwise they are one by themselves.
+    /// The ranks are part of an MPI world that [`Order::JoinWorld`] announces; otherwise they are a world of their own.
     pub joins: bool,
 }
 
-/// Processes to look after. Every agent gets the whole order and takes its own slice.
+/// Processes to take over. Every agent gets the whole order and takes its own slice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdoptRanks {
     /// Number of ranks in the app.
     pub size: u32,
     /// Ranks and pids of each node, by node number.
     pub layout: Vec<Vec<(Rank, Pid)>>,
-    /// In what state their launcher has left them.
+    /// The state in which their launcher has left them.
     pub found: Found,
-    /// The name of a program that may stand around a rank, which is then its first child.
+    /// The name of a program that may wrap a rank. Then the rank is its first child.
     pub wrapper: Option<String>,
-    /// Of held ranks: a pattern for the path of the program that is meant. Ranks that are another one are let go on, and held when one of theirs fits.
+    /// For held ranks: a pattern for the path of the wanted program. A rank that runs another program goes on, and is
+    /// held when a program of it matches.
     pub hold_at: Option<String>,
 }
 
-/// In what state processes are that an agent is to look after.
+/// The state of processes that an agent is to take over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Found {
-    /// They ran before anybody asked, and are left as they are found.
+    /// They ran before this order, and stay as they are.
     Running,
-    /// They were launched for us and are stopped at their first instruction, which the agent checks.
+    /// They were launched for gantry and are stopped at their first instruction. The agent checks this.
     Held,
-    /// As [`Found::Held`]; let go as soon as the agent knows them.
+    /// As [`Found::Held`]; the agent releases them as soon as it knows them.
     HeldToRun,
-    /// They were launched for us and wait for their launcher somewhere after their first instruction: the agent stops them there, so that the launcher can go on.
+    /// They were launched for gantry and wait for their launcher somewhere after their first instruction. The agent
+    /// stops them there, so that the launcher can go on.
     Waiting,
     /// As [`Found::Waiting`], but not stopped.
     WaitingToRun,
 }
 
-/// Processes to find and to look after, where only their nodes are known.
+/// Processes to find and to take over, of which only the nodes are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeekRanks {
     /// Number of ranks in the app.
     pub size: u32,
     /// Ranks of each node, by node number.
     pub layout: Vec<RankSet>,
-    /// What they are known by.
+    /// The marks that identify them.
     pub marks: RankMarks,
     /// As [`AdoptRanks::wrapper`].
     pub wrapper: Option<String>,
 }
 
-/// What the ranks of an app have in the environment that they were started with, and other processes have not.
+/// Marks of an app's ranks in the environment that they were started with. Other processes lack them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankMarks {
     /// Variables and values that every rank has.
     pub variables: Vec<(OsString, OsString)>,
-    /// The variable that says which rank a process is.
+    /// The variable with a process's rank.
     pub rank: OsString,
-    /// The variable with the rank's own pid: the rank's children have the same environment.
+    /// The variable with the rank's own pid. It tells the rank from its children, which have the same environment.
     pub pid: OsString,
 }
 
@@ -431,17 +439,18 @@ pub struct StartDaemon {
     pub daemon: DaemonId,
     /// The session it belongs to.
     pub session: SessionId,
-    /// What it runs. A name without a slash is first looked for in the session's `bin`.
+    /// Its program. A name without a slash is first searched in the session's `bin`.
     pub program: Program,
-    /// Where its output goes.
+    /// The target of its output.
     pub output: DaemonOutput,
-    /// Directories below the session's `lib`, for libraries of one name and different content: they come before it in LD_LIBRARY_PATH.
+    /// Directories below the session's `lib`, for libraries with one name and different content. They precede `lib` in
+    /// LD_LIBRARY_PATH.
     pub lib_dirs: Vec<OsString>,
-    /// The container instance, by its URI, in which it is started; none: on the node itself.
+    /// The URI of the container instance in which it starts; `None`: on the node itself.
     pub container: Option<OsString>,
 }
 
-/// What an agent answers to an order that it carried out.
+/// An agent's answer to an order that it carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Done, nothing to add.
@@ -454,20 +463,20 @@ pub enum Answer {
     Missing(EntrySet),
     /// The daemon runs.
     Daemon(Pid),
-    /// A bulk stream came through.
+    /// A bulk stream has arrived.
     Received {
         /// Its length in bytes.
         bytes: u64,
         /// BLAKE3 of the content.
         hash: [u8; 32],
     },
-    /// How much bulk data went through.
+    /// The amount of bulk data that went through.
     Bulk(BulkCount),
-    /// A message is delivered, but for these daemons of the node: they have ended, or will not take it.
+    /// A message is delivered, except to these daemons of the node: they have ended, or will not take it.
     Undelivered(Vec<(DaemonId, Failure)>),
-    /// Where the node accepts connections.
+    /// Addresses at which the node accepts connections.
     Listens(Vec<SocketAddr>),
-    /// Which of the others could not be reached, by their places in [`Order::Reach`].
+    /// The nodes that could not be reached, as indices into [`Order::Reach`].
     Unreached(Vec<u32>),
 }
 
@@ -480,16 +489,16 @@ pub struct RankReport {
     pub pid: Pid,
     /// The executable that the process runs (for a script: its interpreter).
     pub exe: OsString,
-    /// Present when the rank is held: the proof.
+    /// The proof, if the rank is held.
     pub held: Option<HeldProof>,
 }
 
-/// What a launcher has brought to a node.
+/// The ranks that a launcher has brought to a node.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brought {
-    /// How many ranks the app has, by what the launcher told them.
+    /// Number of ranks of the app, as the launcher told them.
     pub size: u32,
-    /// The ranks of this node, or why they could not be held; then none of them is left.
+    /// The ranks of this node, or why they could not be held. In that case none of them is left.
     pub ranks: Result<Vec<RankReport>, Failure>,
 }
 
@@ -500,7 +509,7 @@ impl fmt::Debug for Brought {
     }
 }
 
-/// Why we say that a rank is held: what the kernel said of it after the hold was complete.
+/// Proof that a rank is held: the kernel's state of it after the hold was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldProof {
     /// Program counter; it equals the address at which the kernel starts the program.
@@ -509,14 +518,14 @@ pub struct HeldProof {
     pub state: char,
 }
 
-/// What happens at a node without being asked for.
+/// A node's notice, which no order asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notice {
     /// A word of one of the node's flows. Agents on the way do not decode it, so it stays the first variant.
     Flow {
         /// Which flow.
         flow: FlowId,
-        /// What is said.
+        /// The word.
         word: Word,
     },
     /// A child agent has joined its parent in the tree.
@@ -526,47 +535,48 @@ pub enum Notice {
     },
     /// Agents can no longer be reached.
     NodesLost {
-        /// Which.
+        /// The nodes.
         nodes: NodeSet,
-        /// What was seen.
+        /// The observed cause.
         reason: String,
     },
-    /// The node is still there: said now and then over a way that does not show its end by itself.
+    /// Heartbeat of the node, sent at intervals over a transport that does not show the end of a connection.
     Alive,
-    /// A node that is fed by the one that says this hangs: it has given no sign for the stall time, and gets no more of the stream.
+    /// A node is stalled: it has given no sign to its feeder, the sender of this notice, for the stall time. It gets no
+    /// more of the stream.
     BulkStalled {
         /// The stream's number.
         stream: u64,
-        /// Which node.
+        /// The stalled node.
         fed: NodeId,
     },
     /// A rank ended.
     RankExited {
-        /// Which.
+        /// The rank.
         rank: Rank,
-        /// How.
+        /// How it ended.
         status: ExitStatus,
     },
     /// A daemon ended.
     DaemonExited {
-        /// Which.
+        /// The daemon.
         daemon: DaemonId,
-        /// How.
+        /// How it ended.
         status: ExitStatus,
     },
     /// Data that ranks exchange.
     Rendezvous(RendezvousNotice),
     /// From the tool's daemons.
     Channel(ChannelNotice),
-    /// The ranks' MPI world cannot go on: all ranks are to be killed.
+    /// The ranks' MPI world cannot go on: the frontend must kill all ranks.
     MpiFailed {
-        /// Whose fault it is, or who has noticed it.
+        /// The rank that caused it, or that has noticed it.
         rank: Rank,
-        /// The exit code that the app is to have.
+        /// The exit code for the app.
         code: i32,
         /// The reason.
         why: String,
-        /// What has ended it.
+        /// The kind of its end.
         end: MpiEnd,
     },
 }
@@ -575,7 +585,7 @@ pub enum Notice {
 mod tests {
     use super::*;
 
-    /// Agents pass on what they have read the beginning of; so the beginning must say what the whole says.
+    /// Agents forward a frame after reading its beginning. So the beginning must agree with the whole.
     #[test]
     fn the_beginning_of_a_frame_tells_a_flow_and_its_node() {
         let (flow, word) = (FlowId::Items, Word::data(vec![7; 300]));

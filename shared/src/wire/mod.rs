@@ -1,18 +1,18 @@
-//! What gantry's parts say to each other, as data. The links that carry it are in `gantry-link`.
+//! The protocols between gantry's parts, as data. The links that carry them are in `gantry-link`.
 //!
-//! | module | who speaks |
+//! | module | content |
 //! | --- | --- |
 //! | [`frame`] | cuts a byte stream into messages |
-//! | [`window`], [`owed`] | how much may come before more is allowed; when more is |
-//! | [`flow`] | what is streamed between the frontend and a node |
-//! | [`tree`], [`stream`] | who is linked to whom; the tree of bulk data |
-//! | [`message`], [`staging`] | frontend and agents; the files that this is about |
+//! | [`window`], [`owed`] | how much a peer may send; when it gets new room |
+//! | [`flow`] | streams between the frontend and a node |
+//! | [`tree`], [`stream`] | which nodes are linked; the tree of bulk data |
+//! | [`message`], [`staging`] | frontend and agents; the files in their messages |
 //! | [`hold`] | an agent and the ranks that a launcher brings |
 //! | [`backend`] | an agent and its node's daemons |
-//! | [`channel`], [`assembly`] | a tool's frontend and its daemons; how large parts come |
+//! | [`channel`], [`assembly`] | a tool's frontend and its daemons; assembly of large parts |
 //! | [`rendezvous`] | ranks that exchange data |
 //! | [`runtime`] | the ranks of a co-allocated job and its frontend |
-//! | [`starter`] | the program that has MPIR's symbols and the command that works for it |
+//! | [`starter`] | the program with MPIR's symbols and the command that works for it |
 
 pub mod frame;
 pub mod window;

@@ -1,8 +1,9 @@
-//! Room that is given back to a sender: not for each message, but in portions.
+//! Room that a receiver returns to a sender in portions, not for each message.
 
-/// What a receiver has taken of a window and has not told the sender yet.
+/// Room of a window that a receiver has freed and not returned yet.
 ///
-/// A portion is a quarter of the window. So a sender whose messages are taken never waits for room, and small messages share one answer.
+/// A portion is a quarter of the window. So a sender whose messages are taken never waits for room, and small messages
+/// share one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owed {
     bytes: u32,
@@ -10,13 +11,13 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Nothing is owed yet of a window of that many bytes.
+    /// A window of that many bytes of which nothing is owed yet.
     #[must_use]
     pub const fn of(window: u32) -> Self {
         Self { bytes: 0, portion: window / 4 }
     }
 
-    /// So many bytes were taken. Gives what the sender is to be told now, if anything.
+    /// Counts bytes that were taken. Returns the credit to send now, if any.
     #[must_use]
     pub fn take(&mut self, bytes: u32) -> Option<u32> {
         self.bytes = self.bytes.saturating_add(bytes);
@@ -38,7 +39,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever sends what it has room for, in messages of a quarter at most, is never stuck while all is taken, and never overruns.
+        /// A sender that uses its room, in messages of at most a quarter, is never stuck while all is taken, and never
+        /// overruns.
         #[test]
         fn a_sender_is_never_stuck(window in 4_u32..10_000, sizes in proptest::collection::vec(1_u32..10_000, 1..200)) {
             let (mut receiver, mut owed, mut room) = (Receiver::new(window), Owed::of(window), window);

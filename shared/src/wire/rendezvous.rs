@@ -1,11 +1,13 @@
-//! Rendezvous on its way: what a process and its node's agent say to each other, and what agents and the frontend do.
+//! The rendezvous protocols: between a process and its node's agent, and between agents and the frontend.
 //!
-//! A process asks one thing on one connection to its agent's socket ([`build_service_name`](crate::rendezvous::handle::build_service_name)): a frame with its
-//! [`Ask`]; an item's bytes follow as they are. The answer is a frame with a [`Tell`]; data's bytes follow as they are. Nothing is said twice and nothing is
-//! copied into frames. Both ends check the other's user.
+//! A process makes one request on one connection to its agent's socket
+//! ([`build_service_name`](crate::rendezvous::handle::build_service_name)): a frame with its [`Ask`]. The raw bytes of
+//! an item follow. The answer is a frame with a [`Tell`], and raw bytes of data follow. Nothing is sent twice, and no
+//! data is copied into frames. Both ends check the other's user.
 //!
-//! Agents announce an item by a notice, which costs little and keeps its place among all else that they report; its bytes follow in pieces, as far as the
-//! frontend has given credit. Down the tree goes only what somebody there waits for: small things in orders, large ones as bulk data.
+//! Agents announce an item by a notice, which is small and keeps its order among their other notices. The item's bytes
+//! follow in pieces, as far as the frontend has given credit. Only data that a process waits for goes down the tree:
+//! small data in orders, large data as bulk data.
 
 use gantry_types::error::Failure;
 use gantry_types::id::Rank;
@@ -14,71 +16,72 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
 
-/// Version of the dialogue of a process and its agent.
+/// Version of the protocol between a process and its agent.
 pub const VERSION: u16 = 2;
 
-/// The most bytes of a process's question, and of an answer's frame without the data that follows.
+/// The most bytes of a process's request, and of an answer's frame without the data that follows.
 pub const MAX_ASK_BYTES: u32 = 4096;
 
-/// How many bytes of items an agent may have on their way before the frontend has taken them.
+/// The most unacknowledged bytes of items from one agent to the frontend.
 pub const ITEM_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// The most bytes of an item in one notice.
 pub const PIECE_BYTES: usize = 128 * 1024;
 
-/// What is larger goes down as bulk data.
+/// Larger data goes down as bulk data.
 pub const MAX_SMALL_BYTES: u64 = 64 * 1024;
 
-/// The question of a process.
+/// A process's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The version that the process's library speaks.
+    /// The protocol version of the process's library.
     pub version: u16,
-    /// Which rank it says that it is. The agent finds that out itself; a wrong claim is refused.
+    /// The rank that the process claims to be. The agent finds the rank itself, and refuses a wrong claim.
     pub rank: Option<Rank>,
     /// Which rendezvous.
     pub of: Gate,
-    /// What about it.
+    /// The request about it.
     pub what: AskWhat,
 }
 
-/// A rendezvous, to be made where it does not exist.
+/// A rendezvous. It is made if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Gate {
-    /// Which.
+    /// Its resource.
     pub resource: Resource,
-    /// How many are expected: one with a name is made for that many. None: it must be there.
+    /// The number of expected members, with which a named one is made. `None`: it must exist.
     pub expected: Option<u32>,
 }
 
-/// What a process asks.
+/// The kind of a process's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AskWhat {
-    /// To register an item of that many bytes, which follow. Answered by [`Tell::Done`].
+    /// To register an item of that many bytes. The bytes follow. Answered by [`Tell::Done`].
     Put {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// To get this as soon as it is there. Answered by [`Tell::Data`].
+    /// To get this data once it is complete. Answered by [`Tell::Data`].
     Get(Want),
-    /// How it stands. Answered by [`Tell::Status`].
+    /// The status of the rendezvous. Answered by [`Tell::Status`].
     Status,
-    /// How all that there are stand. Answered by [`Tell::List`].
+    /// The status of all rendezvous. Answered by [`Tell::List`].
     List,
-    /// A link to the job's frontend. Answered by [`Tell::Done`]; from then on both sides say what [`runtime`](super::runtime) has.
+    /// A link to the job's frontend. Answered by [`Tell::Done`]; after that both sides send the frames of
+    /// [`runtime`](super::runtime).
     Link,
-    /// To be served as an MPI program. Not answered: what follows is PMI.
+    /// To be served as an MPI program. Not answered: PMI follows.
     Mpi,
 }
 
-/// What somebody waits for.
+/// The data that a process waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Want {
     /// The aggregate.
     All,
-    /// That it is complete, and no data.
+    /// Completion alone, without data.
     Complete,
-    /// One member's item. It is there as soon as that member has registered.
+    /// One member's item. It is available as soon as that member has registered.
     Item(u32),
 }
 
@@ -89,21 +92,21 @@ pub enum Tell {
     Done,
     /// That many bytes follow.
     Data {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// How it stands.
+    /// The status.
     Status(Status),
     /// That many frames with a [`Tell::Status`] follow.
     List {
-        /// How many.
+        /// Number of frames.
         count: u32,
     },
-    /// It cannot be.
+    /// The request is refused.
     Refused(Refusal),
 }
 
-/// Why something cannot be.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The rendezvous is broken.
@@ -114,65 +117,66 @@ pub enum Refusal {
     Failed(#[from] Failure),
 }
 
-/// What is waited for on a node, by one process there or by many.
+/// Data that one or more processes of a node wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// Of which rendezvous.
+    /// The rendezvous.
     pub of: Gate,
-    /// What.
+    /// The kind of data.
     pub want: Want,
 }
 
-/// What an agent reports.
+/// An agent's notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RendezvousNotice {
-    /// A rank of the node has an item of that many bytes, which follow in the flow [`Items`](super::flow::FlowId::Items). Answered by
-    /// [`RendezvousOrder::Registered`].
+    /// A rank of the node registers an item. Its bytes follow in the flow [`Items`](super::flow::FlowId::Items).
+    /// Answered by [`RendezvousOrder::Registered`].
     Put {
-        /// The item's number, by the agent's count.
+        /// The item's number on this agent.
         item: u64,
-        /// Where.
+        /// The rendezvous.
         of: Gate,
-        /// Whose.
+        /// The rank.
         rank: Rank,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// Somebody waits for this. Answered once, by [`RendezvousOrder::Got`] or [`RendezvousOrder::Stream`], when it is there.
+    /// A process waits for this. Answered once, by [`RendezvousOrder::Got`] or [`RendezvousOrder::Stream`], when the
+    /// data is available.
     Get(Key),
-    /// Somebody asks how it stands; without a rendezvous: how all do. Answered by [`RendezvousOrder::Stands`].
+    /// A process asks for the status of a rendezvous, or of all for `None`. Answered by [`RendezvousOrder::Stands`].
     Status(Option<Gate>),
 }
 
-/// What the frontend tells agents. No order but [`RendezvousOrder::Stream`] is answered.
+/// An order of the frontend. Agents answer only [`RendezvousOrder::Stream`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RendezvousOrder {
-    /// What became of an item.
+    /// The result for an item.
     Registered {
-        /// Its number.
+        /// The item's number.
         item: u64,
         /// Whether it is registered.
         outcome: Result<(), Refusal>,
     },
-    /// What was waited for.
+    /// The requested data.
     Got {
-        /// What that was.
+        /// The request.
         key: Key,
         /// The bytes, or why there are none.
         outcome: Result<Blob, Refusal>,
     },
-    /// What was waited for comes as bulk data.
+    /// The requested data follows as bulk data.
     Stream {
-        /// What that was.
+        /// The request.
         key: Key,
         /// The stream's number.
         stream: u64,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// How it stands.
+    /// The requested status.
     Stands {
-        /// What was asked.
+        /// The rendezvous, or `None` for all.
         of: Option<Gate>,
         /// The answer.
         outcome: Result<Vec<Status>, Refusal>,

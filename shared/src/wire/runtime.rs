@@ -1,8 +1,10 @@
-//! What the ranks of a co-allocated job and its frontend say to each other: the barrier, who takes part in the job, messages.
+//! The protocol between the ranks of a co-allocated job and its frontend: the barrier, the members of the job,
+//! messages.
 //!
-//! A rank has one connection, to its node's agent ([`AskWhat::Link`](super::rendezvous::AskWhat::Link)). The agent sees which rank that is and carries bytes in both directions,
-//! as far as there is credit; it understands nothing of them. So what is said here is between a rank and its job's frontend alone: frames, one after the other, cut
-//! into pieces wherever they happen to be cut. The frontend passes messages on, between ranks of one app and of several.
+//! A rank has one connection, to its node's agent ([`AskWhat::Link`](super::rendezvous::AskWhat::Link)). The agent
+//! finds out the rank and carries bytes in both directions, as far as there is credit. It does not interpret them. So
+//! this protocol is between a rank and its job's frontend alone: frames, one after the other, cut into pieces at any
+//! place. The frontend forwards messages between ranks of one app and of several.
 
 use gantry_types::id::Rank;
 use gantry_types::runtime::{Peer, Subjobs};
@@ -10,19 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
 
-/// How many bytes may be on their way on a link, in each direction, before the other end has taken them.
+/// The most unacknowledged bytes on a link, in each direction.
 pub const LINK_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// How much of what a rank has written is still read when it has ended.
+/// How much of a rank's output on its link is still read after the rank has ended.
 pub const LAST_WORDS_BYTES: u32 = 4 * 1024 * 1024;
 
-/// How much of a rank's messages may come when it has ended, whether there is room or not: what is still read of it, and what its agent had before.
+/// The most bytes of a rank's messages after it has ended, regardless of credit: the bytes still read of it, and those
+/// that its agent had before.
 pub const LAST_WORDS_WINDOW_BYTES: u32 = 4 * LAST_WORDS_BYTES;
 
 /// The most bytes of a message in one piece.
 pub const MESSAGE_PIECE_BYTES: usize = 64 * 1024;
 
-/// Whose messages they are: each kind has tags of its own.
+/// The scope of messages. Each scope has its own tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Scope {
     /// Between subjobs.
@@ -31,18 +34,18 @@ pub enum Scope {
     Subjob,
 }
 
-/// A part of a message.
+/// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// Whose messages.
+    /// The scope of the message.
     pub scope: Scope,
-    /// On the way up whom it is for, on the way down whom it is from.
+    /// On the way up the receiver, on the way down the sender.
     pub peer: Peer,
-    /// Tells apart messages of one sender whose pieces come between each other.
+    /// Tells apart messages of one sender whose pieces interleave.
     pub message: u64,
     /// The message's tag.
     pub tag: String,
-    /// How it goes on.
+    /// What follows the piece.
     pub then: Then,
     /// The bytes.
     pub bytes: Blob,
@@ -55,55 +58,56 @@ pub enum Then {
     More,
     /// The message is complete.
     Complete,
-    /// The sender has given it up: there is no such message.
+    /// The sender has cancelled the message.
     GivenUp,
 }
 
-/// What a rank says.
+/// A rank's frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Say {
-    /// It has come to the barrier.
+    /// It has reached the barrier.
     CheckIn,
     /// It has passed the barrier.
     Passed,
-    /// It sends something.
+    /// It sends a piece of a message.
     Piece(Piece),
-    /// It waits for messages, and wants to hear of ranks that have ended: of all that it has not heard of yet, then or once there is one.
+    /// It waits for messages, and asks for the ranks that have ended: all that it was not told of yet, now or as soon
+    /// as there is one.
     Watch,
 }
 
-/// What a rank hears.
+/// A frame for a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hear {
-    /// Before all else: who it is.
+    /// The first frame: the rank's identity.
     Welcome {
         /// Its rank.
         rank: Rank,
-        /// How many there are in its subjob.
+        /// Number of ranks in its subjob.
         size: u32,
     },
     /// It may pass the barrier.
     Released,
-    /// Who takes part in messages between subjobs. Those that do all are there.
+    /// The members of messages between subjobs. All of them are there.
     Joined(Subjobs),
-    /// It takes no part in them, and why.
+    /// It is not a member of them, for this reason.
     Alone(String),
-    /// The job has ended before the barrier, and why.
+    /// The job has ended before the barrier, for this reason.
     Aborted(String),
-    /// Somebody sends something.
+    /// A piece of a message.
     Piece(Piece),
-    /// A subjob has ended: nothing more comes from it.
+    /// A subjob has ended: it sends nothing more.
     Ended {
         /// Its number.
         subjob: u32,
     },
-    /// A rank has ended: nothing more comes from it. Told to those that [watch](Say::Watch).
+    /// A rank has ended: it sends nothing more. Sent to ranks that [watch](Say::Watch).
     RankEnded {
-        /// It is one of the hearer's own subjob.
+        /// Whether it belongs to the receiver's own subjob.
         own: bool,
-        /// Which one. The subjob is 0 where it exchanges no messages with others.
+        /// The rank that has ended. The subjob is 0 if it exchanges no messages with others.
         peer: Peer,
     },
-    /// All that has ended was told: who still waits watches again.
+    /// All ended ranks were reported. A rank that still waits must watch again.
     Watched,
 }

@@ -1,7 +1,8 @@
-//! What is staged: the files of a manifest as the frontend names them and as nodes compare them with what they have.
+//! The files of a manifest: as the frontend names them, and as nodes compare them with their own files.
 //!
-//! Content decides whether two files are the same, never that there is a file of that path. For an ELF file with a build id, size and build id
-//! tell its content: neither side has to read a large library to find out that both have it. For everything else size and BLAKE3 do.
+//! Two files are the same if their content is the same, never because their paths are. Size and build id identify the
+//! content of an ELF file with a build id. So neither side has to read a large library to find out that both have it.
+//! Size and BLAKE3 identify all other content.
 
 use std::ffi::OsString;
 
@@ -16,14 +17,14 @@ pub const MAX_BUILD_ID_BYTES: usize = 64;
 /// Some of the entries of an order, by their place in it.
 pub type EntrySet = IdSet<EntryIndex>;
 
-/// Where in a session's storage something is put.
+/// A place in a session's storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
     /// `bin/`: executable, first in PATH.
     Bin,
     /// `lib/`: first in LD_LIBRARY_PATH.
     Lib,
-    /// `loader/`: the C library's own family, with its loader. For nodes whose own is too old; in no search path.
+    /// `loader/`: the files of the C library, with its loader. For nodes whose own is too old; in no search path.
     Loader,
     /// The session's root.
     Root,
@@ -32,41 +33,41 @@ pub enum Place {
 /// One file of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Where it goes.
+    /// The place of the file.
     pub place: Place,
     /// Path below that place: relative, without `..`.
     pub name: OsString,
-    /// The file's path on the login side. A node that has the same content there links it.
+    /// The file's path on the login side. A node with the same content at that path links it.
     pub source: OsString,
-    /// What is in it.
+    /// Its content.
     pub content: Content,
-    /// Where the session has that already. A node that finds it there makes a file of its own with it.
+    /// Where the session has this content already. A node that finds it there copies it into a separate file.
     pub known: Option<Known>,
 }
 
-/// A file that a session has, and what another one with its content is to be like.
+/// A file that a session has, and the properties of its copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
-    /// Where it is.
+    /// The file's place.
     pub place: Place,
     /// Path below that place.
     pub name: OsString,
-    /// Whether the other one is executable.
+    /// Whether the copy is executable.
     pub executable: bool,
-    /// When that was modified, in seconds since 1970.
+    /// The copy's time of change, in seconds since 1970.
     pub modified: u64,
 }
 
-/// What tells one content from another.
+/// Identifies a content.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Content {
     /// Length in bytes.
     pub size: u64,
-    /// What else two files of that length must have in common to be the same.
+    /// The mark that files of that length must share to be the same.
     pub mark: Mark,
 }
 
-/// What two files of one length must have in common to be the same.
+/// The mark that two files of one length must share to be the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mark {
     /// The build id of an ELF file: the descriptor of its NT_GNU_BUILD_ID note, of 1 to [`MAX_BUILD_ID_BYTES`] bytes.
@@ -75,14 +76,17 @@ pub enum Mark {
     Blake3([u8; 32]),
 }
 
-/// What the programs of a manifest need of the node's C library. A node that has it ignores all entries of [`Place::Loader`]; one
-/// that has not wants them as it wants others, and runs the manifest's programs through the loader among them.
+/// The needs of a manifest's programs of the node's C library.
+///
+/// A node that meets them ignores all entries of [`Place::Loader`]. Any other node requests those like other entries,
+/// and runs the manifest's programs through the loader among them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibcNeeds {
     /// The loader that the programs name (PT_INTERP), such as `/lib64/ld-linux-x86-64.so.2`.
     pub interpreter: OsString,
-    /// Where the C library is on the login side, such as `/lib/x86_64-linux-gnu/libc.so.6`; nodes look there, and where else it usually is.
+    /// The path of the C library on the login side, such as `/lib/x86_64-linux-gnu/libc.so.6`. Nodes search there, and
+    /// in the usual places.
     pub library: OsString,
-    /// The newest version of it that is needed, such as `GLIBC_2.36`.
+    /// The newest version that is needed, such as `GLIBC_2.36`.
     pub version: String,
 }

@@ -1,40 +1,41 @@
-//! `gantry-mpir`, which has the symbols of MPIR, and the command that does its work: over a socket pair, on one machine.
+//! The protocol between `gantry-mpir`, which has the symbols of MPIR, and the command that does its work. It uses a
+//! socket pair on one machine.
 //!
-//! The table comes in pieces, as a million ranks do not fit into one frame.
+//! The table is sent in pieces, as a million ranks do not fit into one frame.
 
 use serde::{Deserialize, Serialize};
 
-/// So many ranks are in one message at most: with the longest paths and names they fit into a frame.
+/// The most ranks in one message. With the longest paths and names they fit into a frame.
 pub const RANKS_AT_ONCE: usize = 128;
 
-/// What the command tells the starter.
+/// A message of the command to the starter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToStarter {
     /// The next ranks, in the order of their numbers.
     Ranks(Vec<Process>),
-    /// Those were all ranks of the app with that id.
+    /// All ranks of the app with that id were sent.
     Complete(String),
     /// The app has failed, for this reason.
     Aborted(String),
 }
 
-/// What the starter tells the command.
+/// A message of the starter to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromStarter {
-    /// The debugger has let the starter go on: the ranks may run.
+    /// The debugger has continued the starter: the ranks may run.
     Release,
-    /// The starter was sent the signal of that number.
+    /// The starter received the signal of that number.
     Signal(i32),
 }
 
-/// A rank, as MPIR tells it.
+/// A rank in MPIR's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its host.
     pub host: String,
     /// Its program.
     pub exe: String,
-    /// Its process there; 0 where it is not known.
+    /// Its pid there; 0 if unknown.
     pub pid: i32,
 }
 

@@ -1,8 +1,9 @@
-//! The arithmetic of the overlay's tree, which nobody has to be told twice: everyone who knows how many nodes there are
-//! and the radix knows who is linked to whom.
+//! The arithmetic of the overlay's tree. The number of nodes and the radix determine all links, so no peer has to send
+//! them.
 //!
 //! The tree is numbered as a heap. The frontend has position 0, node `n` has position `n + 1`, and the parent of
-//! position `p` is `(p - 1) / radix`. So children of a position are one range of nodes, and so is every level of a subtree.
+//! position `p` is `(p - 1) / radix`. So the children of a position are one range of nodes, and so is every level of a
+//! subtree.
 
 use std::iter;
 use std::num::NonZeroU32;
@@ -10,10 +11,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// The shape of a tree: how many nodes, and how many children each of them and the frontend has at most.
+/// The shape of a tree: the number of nodes, and the most children of each node and of the frontend.
 ///
-/// Node numbers are `0..nodes`. A number that came from a peer is checked with [`Tree::contains`] first; here a
-/// node that is not in the tree has no children and is below nobody.
+/// Node numbers are `0..nodes`. Check a number from a peer with [`Tree::contains`] first. A node outside the tree has
+/// no children here, and is below no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tree {
     nodes: u32,
@@ -27,13 +28,13 @@ impl Tree {
         Self { nodes, radix }
     }
 
-    /// How many nodes there are, the frontend not counted.
+    /// Number of nodes, without the frontend.
     #[must_use]
     pub fn nodes(self) -> u32 {
         self.nodes
     }
 
-    /// The most children that anyone has.
+    /// The most children of a node or the frontend.
     #[must_use]
     pub fn radix(self) -> NonZeroU32 {
         self.radix
@@ -45,7 +46,7 @@ impl Tree {
         node < self.nodes
     }
 
-    /// The node that `node` dials; `None` is the frontend.
+    /// The parent that `node` dials; `None` is the frontend.
     #[must_use]
     pub fn parent(self, node: u32) -> Option<u32> {
         // Position (node + 1) has the parent position node / radix.
@@ -64,7 +65,7 @@ impl Tree {
         self.range(self.children_of_position(position(node)))
     }
 
-    /// The direct child of `from` (`None`: the frontend) by which `to` is reached; `to` itself where it is that child.
+    /// The direct child of `from` (`None`: the frontend) on the way to `to`; `to` itself if it is that child.
     ///
     /// `None` when `to` is not below `from`.
     #[must_use]
@@ -73,7 +74,7 @@ impl Tree {
             return None;
         }
         if self.radix.get() == 1 {
-            // Walking up a chain would take as many steps as it has nodes.
+            // A walk up a chain would take as many steps as it has nodes.
             return Some(from.map_or(0, |from| from + 1));
         }
         let mut hop = to;
@@ -82,13 +83,15 @@ impl Tree {
             if parent == from {
                 return Some(hop);
             }
-            // Parents have smaller numbers: past `from`, it cannot come any more.
+            // Parents have smaller numbers: past `from`, the walk cannot meet it any more.
             hop = parent.filter(|parent| from.is_none_or(|from| *parent > from))?;
         }
     }
 
-    /// `node` and all nodes below it, those that are lost with its link: one range of node numbers for each level, or
-    /// one for all levels of a chain. No range is empty, and they come in rising order.
+    /// `node` and all nodes below it, which are lost with its link: one range of node numbers for each level, or one
+    /// for all levels of a chain.
+    ///
+    /// No range is empty, and they rise.
     pub fn subtree(self, node: u32) -> impl Iterator<Item = Range<u32>> + use<> {
         let chain = self.radix.get() == 1;
         let first = position(node)..position(if chain { u32::MAX } else { node }) + 1;
@@ -100,7 +103,7 @@ impl Tree {
         levels.map(move |level| self.range(level)).take_while(|range| !range.is_empty())
     }
 
-    /// How many links are between the frontend and `node`: 1 for its own children.
+    /// Number of links between the frontend and `node`: 1 for the frontend's own children.
     #[must_use]
     pub fn depth_of(self, node: u32) -> u32 {
         if self.radix.get() == 1 {
@@ -110,21 +113,22 @@ impl Tree {
         upwards.fold(0, |depth, _| depth + 1)
     }
 
-    /// How many links are between the frontend and the farthest node; 0 without nodes.
+    /// Number of links between the frontend and the farthest node; 0 without nodes.
     #[must_use]
     pub fn depth(self) -> u32 {
         self.nodes.checked_sub(1).map_or(0, |last| self.depth_of(last))
     }
 
-    /// Positions of the children of `position`, whether there are so many nodes or not.
+    /// Positions of the children of `position`, even beyond the number of nodes.
     fn children_of_position(self, position: u64) -> Range<u64> {
-        // The largest position is 2^32 and the largest radix 2^32 - 1: their product has room, a level's end may not.
+        // The largest position is 2^32 and the largest radix 2^32 - 1. Their product fits, but the end of a level may
+        // not.
         let radix = u64::from(self.radix.get());
         let first = radix.saturating_mul(position).saturating_add(1);
         first..first.saturating_add(radix)
     }
 
-    /// The node numbers of a range of positions, as far as there are nodes. Positions start at 1 here.
+    /// The node numbers of a range of positions, without those beyond the last node. Positions start at 1 here.
     fn range(self, positions: Range<u64>) -> Range<u32> {
         let node =
             |position: u64| u32::try_from(position.saturating_sub(1)).unwrap_or(u32::MAX).min(self.nodes);
@@ -146,11 +150,11 @@ mod tests {
         Tree::new(nodes, NonZeroU32::new(radix).unwrap())
     }
 
-    /// The same tree as a table: for each position, its parent.
+    /// The same tree as a table: each position's parent.
     struct Naive(Vec<Option<usize>>);
 
     impl Naive {
-        /// Fills the tree level by level: each new position goes below the first that has room.
+        /// Fills the tree level by level: each new position goes below the first one with room.
         fn new(nodes: u32, radix: u32) -> Self {
             let mut parents = vec![None];
             let mut room = vec![radix];
@@ -242,7 +246,7 @@ mod tests {
         let flat = tree(u32::MAX, u32::MAX);
         assert_eq!((flat.depth(), flat.parent(last), flat.root_children()), (1, None, 0..u32::MAX));
         assert!(flat.children(last).is_empty() && flat.children(u32::MAX).is_empty());
-        // One node more than fills all levels but the last: the first child has it.
+        // One node more than all levels but the last hold: it belongs to the first child.
         let pairs = tree(u32::MAX, 2);
         assert_eq!(pairs.subtree(0).map(|level| u64::from(level.end - level.start)).sum::<u64>(), 1 << 31);
     }

@@ -1,28 +1,28 @@
-//! Windows: how much a peer may send before what it has sent is taken.
+//! Windows: how many unacknowledged bytes a peer may send.
 //!
-//! A receiver counts what comes with [`Receiver`] and closes the link of a peer that overruns it. A sender that is given room back counts
-//! with [`Outstanding`], so that a peer cannot give back what it never had.
+//! A receiver counts the arriving bytes with [`Receiver`] and closes the link of a peer that overruns it. A sender
+//! counts its unacknowledged bytes with [`Outstanding`], so that a peer cannot acknowledge more than it was sent.
 
-/// What every message costs beside its bytes, so that many small ones are bounded too.
+/// The cost of every message besides its bytes, so that many small ones are bounded too.
 pub const OVERHEAD_BYTES: u32 = 64;
 
-/// What a message of that many bytes counts against a window.
+/// The cost of a message of that many bytes, counted against a window.
 #[must_use]
 pub fn cost_of(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX - OVERHEAD_BYTES).saturating_add(OVERHEAD_BYTES)
 }
 
-/// A peer sent more than it had room for, or gave back more than it was sent.
+/// A peer sent more than it had room for, or acknowledged more than it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes where {room} were left")]
 pub struct Overrun {
-    /// How many bytes it sent or gave back.
+    /// The bytes that it sent or acknowledged.
     pub bytes: u64,
-    /// How many it could have.
+    /// The bytes that it was allowed.
     pub room: u64,
 }
 
-/// What a peer may still send, as the receiver counts it.
+/// The receiver's count of what a peer may still send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receiver {
     room: u64,
@@ -35,35 +35,35 @@ impl Receiver {
         Self { room: window.into() }
     }
 
-    /// Something came.
+    /// Counts bytes that have arrived.
     ///
     /// # Errors
-    /// There was no room for it. The room stays as it is.
+    /// There was no room for them. The room stays as it is.
     pub fn take(&mut self, bytes: u32) -> Result<(), Overrun> {
         let bytes = u64::from(bytes);
         self.room = self.room.checked_sub(bytes).ok_or(Overrun { bytes, room: self.room })?;
         Ok(())
     }
 
-    /// The peer is told that it may send more.
+    /// Gives the peer room for more bytes.
     pub fn grant(&mut self, bytes: u32) {
         self.room = self.room.saturating_add(bytes.into());
     }
 }
 
-/// What was sent to a peer that has not said yet that it has taken it.
+/// Bytes that were sent to a peer and that it has not acknowledged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outstanding {
     bytes: u64,
 }
 
 impl Outstanding {
-    /// Something is sent.
+    /// Counts bytes that are sent.
     pub fn send(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
     }
 
-    /// The peer says that it has taken so much.
+    /// Counts bytes that the peer acknowledges.
     ///
     /// # Errors
     /// It was not sent that much.

@@ -1,6 +1,7 @@
-//! One operation on a node: who has still to contribute, and what becomes of what comes.
+//! One operation on a node: which members still owe a contribution, and what goes up.
 //!
-//! Where there is nothing to merge, chunks are passed on as they come, and the frontend, or an agent on the way that does merge, gives the credit for more.
+//! If this node merges nothing, it passes chunks on as they arrive. Then the frontend, or a parent node that merges,
+//! grants the credit for more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ pub(super) struct Collection {
     pub(super) session: SessionId,
     tag: u32,
     node: NodeId,
-    /// Daemons of this node that have not been accounted for, and which of their contributions is wanted.
+    /// Daemons of this node that still owe their contribution, and the round that the operation wants.
     local: BTreeMap<DaemonId, u64>,
-    /// Members of the whole subtree that have not been accounted for; kept up to date where parts are merged.
+    /// Members of the whole subtree that still owe their contribution. Up to date only if this node merges.
     owed: MemberSet,
     merging: Option<Merging>,
-    /// How much of a contribution of this node has been passed on.
+    /// How many bytes of a local contribution this node has passed on.
     passed: BTreeMap<DaemonId, u64>,
-    /// Parts made here of which there is more to send.
+    /// Parts made here that are not yet sent in full.
     outgoing: BTreeMap<u32, Outgoing>,
     made: u32,
 }
@@ -40,7 +41,7 @@ struct Outgoing {
 }
 
 impl Collection {
-    /// An operation that merges by `filter`, where that is possible here; `server` is a daemon that serves it.
+    /// Starts an operation that merges by `filter`, if this node can. `server` is a daemon that serves the filter.
     pub(super) fn new(
         session: SessionId,
         tag: u32,
@@ -70,33 +71,33 @@ impl Collection {
         self.owed = owed;
     }
 
-    /// Whether parts from below end here.
+    /// Whether this node merges the parts from below.
     pub(super) fn merges(&self) -> bool {
         self.merging.is_some()
     }
 
-    /// Whether this contribution is what it waits for.
+    /// Whether the operation waits for this contribution.
     pub(super) fn waits_for(&self, daemon: DaemonId, tag: u32, round: u64) -> bool {
         self.tag == tag && self.local.get(&daemon) == Some(&round)
     }
 
-    /// Those of its members on `nodes` that are not accounted for, as far as is known here.
+    /// The members on `nodes` that still owe their contribution, as far as this node knows.
     pub(super) fn owed_on(&self, nodes: &NodeSet) -> MemberSet {
         self.owed.on(nodes)
     }
 
-    /// Daemons of this node that have not contributed.
+    /// Daemons of this node that still owe their contribution.
     pub(super) fn late(&self) -> Vec<DaemonId> {
         self.local.keys().copied().collect()
     }
 
-    /// A chunk of a part.
+    /// Takes a chunk of a part.
     pub(super) fn feed(&mut self, key: PartKey, of: MemberSet, total: u64, bytes: Vec<u8>, out: &mut Out) {
         let Some(merging) = &mut self.merging else {
-            // Only parts of this node's own daemons come here.
+            // Without merging, only parts of this node's own daemons arrive here.
             let daemon = DaemonId(key.part);
             let passed = self.passed.entry(daemon).or_default();
-            // A contribution's first chunk says whose it is.
+            // A contribution's first chunk names its members.
             let of = if *passed == 0 { of } else { MemberSet::default() };
             *passed += bytes.len() as u64;
             if *passed >= total {
@@ -120,7 +121,7 @@ impl Collection {
         }
     }
 
-    /// Merges, or sends what is merged, as far as it can.
+    /// Merges, or sends the result, as far as possible.
     pub(super) fn go_on(&mut self, out: &mut Out) {
         let Some(merging) = &mut self.merging else { return };
         for (of, bytes) in merging.go_on(self.owed.is_empty(), out) {
@@ -138,7 +139,7 @@ impl Collection {
         }
     }
 
-    /// More of a part that was made here may go up.
+    /// The receiver grants more bytes of a part that was made here.
     pub(super) fn more(&mut self, part: u32, bytes: u32, out: &mut Out) {
         let Some(outgoing) = self.outgoing.get_mut(&part) else { return };
         let end = outgoing.bytes.len().min(outgoing.sent.saturating_add(bytes as usize));
@@ -168,7 +169,7 @@ impl Collection {
         self.go_on(out);
     }
 
-    /// Somebody further down has said that nothing comes from these.
+    /// An agent further down reports that nothing comes from these members.
     pub(super) fn missing(&mut self, of: &MemberSet, out: &mut Out) {
         self.owed = self.owed.difference(of);
         self.go_on(out);
@@ -183,7 +184,7 @@ impl Collection {
         self.go_on(out);
     }
 
-    /// Who has not been accounted for is missing.
+    /// The timeout has passed: every member that still owes its contribution is missing.
     pub(super) fn expire(&mut self, out: &mut Out) {
         let owed = std::mem::take(&mut self.owed);
         if !owed.is_empty() {
@@ -208,7 +209,7 @@ impl Collection {
         }
     }
 
-    /// What was too much to be merged at once is merged.
+    /// Takes the result of a [`Batch`](super::filtering::Batch).
     pub(super) fn batch_merged(&mut self, merged: Merged, out: &mut Out) {
         let Some(merging) = &mut self.merging else { return };
         if let Some((of, bytes)) = merging.batch_merged(merged, out) {
@@ -217,7 +218,7 @@ impl Collection {
         self.go_on(out);
     }
 
-    /// A daemon has merged what it was given, or not.
+    /// A daemon has merged its parts, or has failed to.
     pub(super) fn merged(&mut self, job: u64, bytes: Result<Vec<u8>, Failure>, last: bool, out: &mut Out) {
         if let Some(merging) = &mut self.merging
             && merging.merged(job, bytes, last)

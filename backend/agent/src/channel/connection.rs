@@ -1,6 +1,6 @@
-//! A daemon's connection once it has opened its channel: what it says is heard at once, what is for it is written as it takes it.
+//! A daemon's connection once it has opened its channel: the agent reads its messages and writes those for it.
 //!
-//! The hub bounds what waits for the daemon; the reader bounds what a daemon may send before it makes sense.
+//! The hub bounds the messages that wait for the daemon. The reader bounds the bytes of an incomplete message.
 
 use gantry_shared::wire::channel::{FromDaemon, MAX_MESSAGE_BYTES, ToDaemon};
 use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
@@ -14,16 +14,16 @@ use tokio::time::{Duration, timeout};
 
 use crate::overlay::Uplink;
 
-/// The longest frame is a message; the rest is room for what stands around it.
+/// The longest frame is a message. The rest is room for the fields around it.
 const MAX_FRAME: usize = MAX_MESSAGE_BYTES + 1024;
 
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long a daemon has to read why it is cut off.
+/// How long a daemon has to read why the agent closes its channel.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Serves a connection to its end. `rest` is what has come already.
+/// Serves a connection until it ends. `rest` holds the bytes that have already arrived.
 pub(crate) async fn attend(stream: UnixStream, rest: FrameBuffer, daemon: DaemonId, up: Uplink) {
     let opened = up.channel(|hub| hub.open(daemon));
     let (reader, mut writer) = stream.into_split();
@@ -48,7 +48,7 @@ async fn refuse(writer: &mut OwnedWriteHalf, why: Failure) {
     }
 }
 
-/// Reads until the daemon closes, or does what it must not do.
+/// Reads until the daemon closes its end or violates the protocol.
 async fn read(
     mut reader: OwnedReadHalf,
     mut buffer: FrameBuffer,
@@ -86,7 +86,7 @@ async fn read(
     }
 }
 
-/// Writes what is for the daemon, until the hub has no more for it.
+/// Writes the messages for the daemon until the hub ends their queue.
 async fn write(writer: &mut OwnedWriteHalf, mut from: mpsc::UnboundedReceiver<ToDaemon>) -> Option<Failure> {
     while let Some(what) = from.recv().await {
         match encode(&what) {

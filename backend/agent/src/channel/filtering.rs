@@ -1,21 +1,22 @@
-//! Merging by the filters that come along: little where everything else waits for it, much on a thread of its own.
+//! Merging by the built-in filters: a small amount on the relay's own thread, a large amount on a separate thread.
 //!
-//! A tree of many megabytes takes longer to merge than orders and answers may wait. So once an operation has come to [`AT_ONCE_BYTES`], what came of it is a [`Batch`], which somebody
-//! who may block [merges](Batch::merge) and brings back. There is one batch of an operation at a time; what comes meanwhile waits in the order in which it came, and is the next.
+//! A tree of many megabytes takes longer to merge than orders and answers may wait. So once the parts of an operation
+//! exceed [`AT_ONCE_BYTES`], they become a [`Batch`]. A thread that may block [merges](Batch::merge) it and returns it.
+//! An operation has one batch at a time. Parts that arrive meanwhile wait in order and form the next batch.
 
 use gantry_shared::wire::channel::{MemberSet, PART_WINDOW_BYTES};
 use gantry_types::error::Failure;
 use gantry_types::filter::Reduce;
 
-/// What all parts of an operation may have to be merged as they come.
+/// The limit on an operation's parts, in total, for merging as they arrive.
 const AT_ONCE_BYTES: usize = 256 * 1024;
 
-/// What a filter has made of an operation's parts on this node.
+/// The merge state of an operation on this node.
 #[derive(Debug)]
 pub(super) struct Filtering {
     state: State,
     waiting: Vec<(MemberSet, Vec<u8>)>,
-    /// What of all parts is neither merged nor on its way here.
+    /// Bytes of whole parts that are not merged yet.
     pending_bytes: usize,
 }
 
@@ -24,28 +25,28 @@ enum State {
     Here(Kept),
     /// In a batch.
     Away,
-    /// It has given its result.
+    /// It has returned its result.
     Given,
 }
 
-/// What is merged, and whose contributions are in it.
+/// The merged result so far, and the members in it.
 struct Kept {
     reduce: Box<dyn Reduce>,
     of: MemberSet,
-    /// What all parts had that are in it.
+    /// Total bytes of the parts in it.
     bytes: usize,
 }
 
-/// Parts that are too much to be merged where everything else waits.
+/// Parts that are too large to merge on the relay's thread.
 #[derive(Debug)]
 pub(crate) struct Batch {
     kept: Kept,
     parts: Vec<(MemberSet, Vec<u8>)>,
-    /// Nothing more is to come.
+    /// No more parts will arrive.
     complete: bool,
 }
 
-/// What became of a [`Batch`].
+/// The result of merging a [`Batch`].
 #[derive(Debug)]
 pub(crate) struct Merged {
     refused: Vec<(MemberSet, Failure)>,
@@ -58,14 +59,14 @@ enum Outcome {
     Given(Option<(MemberSet, Vec<u8>)>),
 }
 
-/// What is to be done next.
+/// The next step of an operation.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Nothing for now.
     Wait,
-    /// The result goes up; none when there were no parts, or it cannot be given.
+    /// The result goes up. None when there were no parts, or the filter failed.
     Give(Option<(MemberSet, Vec<u8>)>),
-    /// These are to be merged.
+    /// The caller merges these.
     Merge(Batch),
 }
 
@@ -81,12 +82,12 @@ impl Filtering {
         Self { state: State::Here(kept), waiting: Vec::new(), pending_bytes: 0 }
     }
 
-    /// Whether so much waits to be merged that no more should come.
+    /// Whether so many bytes wait to be merged that no more should arrive.
     pub(super) fn is_full(&self) -> bool {
         self.pending_bytes > PART_WINDOW_BYTES as usize
     }
 
-    /// A whole part.
+    /// Takes a complete part.
     pub(super) fn take(&mut self, of: MemberSet, part: Vec<u8>, refused: &mut Vec<(MemberSet, Failure)>) {
         match &mut self.state {
             State::Here(kept) if self.waiting.is_empty() && kept.bytes + part.len() <= AT_ONCE_BYTES => {
@@ -96,12 +97,12 @@ impl Filtering {
                 self.pending_bytes += part.len();
                 self.waiting.push((of, part));
             }
-            // What comes now, nobody has asked for.
+            // No operation has requested this part.
             State::Given => {}
         }
     }
 
-    /// Goes on as far as it can; `complete`: nothing more is to come.
+    /// Goes on as far as possible. `complete`: no more parts will arrive.
     pub(super) fn go_on(&mut self, complete: bool, refused: &mut Vec<(MemberSet, Failure)>) -> Step {
         match std::mem::replace(&mut self.state, State::Given) {
             State::Here(kept) if !self.waiting.is_empty() || (complete && kept.bytes > AT_ONCE_BYTES) => {
@@ -116,7 +117,7 @@ impl Filtering {
         }
     }
 
-    /// A batch has come back; gives what is to go up.
+    /// Takes the result of a batch. Returns what goes up.
     pub(super) fn back(
         &mut self,
         merged: Merged,

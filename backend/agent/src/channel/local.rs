@@ -1,4 +1,4 @@
-//! One daemon's end of its channel, as its agent keeps it: what waits to be taken, and contributions that nobody has asked for yet.
+//! One daemon's end of its channel, as its agent keeps it: queued messages, and contributions not yet requested.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 
 use crate::overlay::Piece;
 
-/// Filters that one daemon may serve.
+/// The limit on filters that one daemon may serve.
 const MAX_FILTERS: usize = 16;
 
-/// Tags that one daemon may contribute with: each costs some bytes for as long as its session lives.
+/// The limit on tags of one daemon's contributions. Each tag costs some bytes for as long as its session lives.
 const MAX_TAGS: usize = 65_536;
 
 pub(super) fn ended(daemon: DaemonId) -> Failure {
@@ -33,16 +33,16 @@ pub(super) struct Local {
     session: SessionId,
     link: Link,
     queue: VecDeque<Delivery>,
-    /// What may still be written to the daemon before it has taken something.
+    /// How much the agent may write before the daemon acknowledges some of it.
     window: u32,
-    /// What it may still send unasked.
+    /// How much the daemon may send without a request.
     credit: u32,
     serves: BTreeSet<String>,
     rounds: HashMap<u32, Rounds>,
     coming: BTreeMap<(u32, u64), Coming>,
-    /// Cost of contributions that nobody has asked for.
+    /// Cost of the contributions that no operation has requested yet.
     early: u32,
-    /// Contributions that the daemon itself gave up before anybody asked for them.
+    /// Contributions that the daemon cancelled before an operation requested them.
     given_up: BTreeSet<(u32, u64)>,
 }
 
@@ -54,14 +54,14 @@ enum Link {
     Closed,
 }
 
-/// How many contributions with one tag have been asked for, and how many have been begun.
+/// How many contributions with one tag operations have requested, and how many the daemon has begun.
 #[derive(Debug, Default, Clone, Copy)]
 struct Rounds {
     asked: u64,
     given: u64,
 }
 
-/// Which contribution of a daemon.
+/// Identifies a contribution of a daemon.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source {
     pub(super) tag: u32,
@@ -69,7 +69,7 @@ pub(super) struct Source {
     pub(super) total: u64,
 }
 
-/// What there is of a contribution when it is asked for.
+/// What the agent has of a contribution when an operation requests it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// Nothing yet.
@@ -80,13 +80,13 @@ pub(super) enum Asked {
     Never,
 }
 
-/// A contribution that is not over.
+/// An unfinished contribution.
 #[derive(Debug)]
 struct Coming {
     total: u64,
     received: u64,
     granted: u64,
-    /// The operation that takes it; none: nobody has asked for it, and its first bytes wait here.
+    /// The operation that takes it. None: no operation has requested it yet, and its first bytes wait here.
     operation: Option<u64>,
     early: Vec<u8>,
 }
@@ -117,7 +117,7 @@ impl Delivery {
         Self { tag, receipt, at: 0, begun: false, what: What::Stream { stream, pieces: VecDeque::new() } }
     }
 
-    /// The bytes that come next, and whether they are the last; none when they have not come yet.
+    /// The next bytes, and whether they are the last. None when the agent does not have them yet.
     fn next(&self) -> Option<(&[u8], bool)> {
         match &self.what {
             What::Whole(bytes) => Some((bytes.get(self.at..)?, true)),
@@ -171,7 +171,7 @@ impl Local {
         Ok(from)
     }
 
-    /// Nothing more comes from it. What it has contributed as a whole stays: it may be asked for yet.
+    /// Nothing more comes from the daemon. Complete contributions stay: an operation may still request them.
     pub(super) fn close(&mut self) {
         self.link = Link::Closed;
         self.serves.clear();
@@ -180,12 +180,12 @@ impl Local {
 
     fn tell(&self, what: ToDaemon) {
         if let Link::Open(to) = &self.link {
-            // Its connection may have ended this moment.
+            // The connection may have ended just now.
             drop(to.send(what));
         }
     }
 
-    /// Adds to what waits for it.
+    /// Queues a message for the daemon.
     pub(super) fn queue(&mut self, delivery: Delivery) -> Result<(), Failure> {
         if self.is_over() {
             return Err(Failure::new(Kind::Gone, "it has ended or has closed its channel"));
@@ -194,7 +194,7 @@ impl Local {
             What::Whole(bytes) => cost_of(bytes.len()),
             What::Stream { .. } => OVERHEAD_BYTES,
         });
-        // The frontend does not let it come to that.
+        // The frontend respects the window, so its messages stay below this limit.
         if waiting.fold(0_u32, u32::saturating_add) > 2 * CHANNEL_WINDOW_BYTES {
             return Err(Failure::new(Kind::NoAccess, "too much waits for it already"));
         }
@@ -202,7 +202,7 @@ impl Local {
         Ok(())
     }
 
-    /// Writes what there is room for. Gives the receipts of the messages that are through.
+    /// Writes what the window has room for. Returns the receipts of the messages that are sent in full.
     pub(super) fn pump(&mut self) -> Vec<u64> {
         let mut done = Vec::new();
         let Link::Open(to) = &self.link else { return done };
@@ -220,7 +220,7 @@ impl Local {
             first.begun = true;
             first.at += length;
             if piece_ends && let What::Stream { pieces, .. } = &mut first.what {
-                // Lets the next one come.
+                // Dropping the piece makes room for the next one.
                 pieces.pop_front();
                 first.at = 0;
             }
@@ -231,7 +231,7 @@ impl Local {
         done
     }
 
-    /// The next piece of a stream that is on its way to it.
+    /// Adds the next piece of a stream that is queued for the daemon.
     pub(super) fn add_piece(&mut self, stream: u64, piece: &Arc<Piece>) {
         for delivery in &mut self.queue {
             if let What::Stream { stream: it, pieces } = &mut delivery.what
@@ -242,7 +242,7 @@ impl Local {
         }
     }
 
-    /// A stream does not come to its end. Gives the receipt, if it was on its way.
+    /// A stream is cut off. Returns its receipt, if the daemon was to receive it.
     pub(super) fn cut_stream(&mut self, stream: u64, why: &Failure) -> Option<u64> {
         let at = self.queue.iter().position(|delivery| delivery.is_stream(stream))?;
         let cut = self.queue.remove(at)?;
@@ -252,7 +252,7 @@ impl Local {
         Some(cut.receipt)
     }
 
-    /// Nobody takes what waits any more.
+    /// Drops the queued messages and returns their receipts.
     pub(super) fn drop_queue(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.queue).into_iter().map(|it| it.receipt).collect()
     }
@@ -263,7 +263,7 @@ impl Local {
         Ok(())
     }
 
-    /// It sends something unasked.
+    /// The daemon sends a message without a request.
     pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Failure> {
         if bytes > MAX_MESSAGE_BYTES {
             return Err(misbehaves("its message is too long"));
@@ -273,7 +273,7 @@ impl Local {
         Ok(())
     }
 
-    /// The tool has taken what it sent.
+    /// The tool acknowledges messages of the daemon.
     pub(super) fn earn(&mut self, bytes: u32) {
         let room = CHANNEL_WINDOW_BYTES - self.credit;
         self.credit += bytes.min(room);
@@ -292,7 +292,7 @@ impl Local {
         self.is_open() && self.serves.contains(filter)
     }
 
-    /// Hands it parts to merge.
+    /// Gives the daemon parts to merge. False if it does not serve the filter.
     pub(super) fn send_job(&self, filter: &str, job: u64, parts: &[Arc<Vec<u8>>]) -> bool {
         if !self.serves(filter) {
             return false;
@@ -313,7 +313,7 @@ impl Local {
         true
     }
 
-    /// A contribution with this tag is asked for: which one, and what has come of it.
+    /// An operation requests the next contribution with this tag. Returns its round, and what the agent has of it.
     pub(super) fn ask(&mut self, operation: u64, tag: u32) -> (u64, Asked) {
         let rounds = self.rounds.entry(tag).or_default();
         let round = rounds.asked;
@@ -332,7 +332,9 @@ impl Local {
         (round, begun)
     }
 
-    /// A chunk of a contribution has come; `operation` takes it if there is one. What is given back is to be passed to that.
+    /// Takes a chunk of a contribution for `operation`, if there is one.
+    ///
+    /// Returns the bytes that the caller must pass to an operation.
     pub(super) fn take_part(
         &mut self,
         Source { tag, round, total }: Source,
@@ -357,7 +359,7 @@ impl Local {
         }
         let rounds = self.rounds.entry(tag).or_default();
         if round < rounds.given {
-            // The rest of one that nobody waits for any more was on its way.
+            // The rest of a cancelled contribution was on its way.
             return Ok(None);
         }
         if round > rounds.given || length != total.min(CHUNK_BYTES as u64) {
@@ -399,7 +401,7 @@ impl Local {
         }
     }
 
-    /// The daemon itself gives a contribution up.
+    /// The daemon cancels a contribution.
     pub(super) fn give_up(&mut self, tag: u32, round: u64) {
         let Some(coming) = self.coming.remove(&(tag, round)) else { return };
         if coming.operation.is_none() {
@@ -410,7 +412,7 @@ impl Local {
         }
     }
 
-    /// More of what an operation takes of it may come.
+    /// The operation grants more bytes of the contribution that it takes.
     pub(super) fn more(&mut self, operation: u64, bytes: u32) {
         let of_it = self.coming.iter_mut().find(|(_, it)| it.operation == Some(operation));
         if let Some(((tag, round), coming)) = of_it {
@@ -420,7 +422,7 @@ impl Local {
         }
     }
 
-    /// An operation is over: what still comes for it is not wanted.
+    /// An operation is over: the agent drops what still arrives for it.
     pub(super) fn over(&mut self, operation: u64) {
         let of_it: Vec<(u32, u64)> = self
             .coming

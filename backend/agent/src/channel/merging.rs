@@ -1,8 +1,9 @@
-//! Parts that become one on this node: by a built-in filter as they come, or by a daemon of the tool that serves a filter.
+//! Merges parts on this node: by a built-in filter as they arrive, or by a daemon of the tool that serves a filter.
 //!
-//! Of a large part only the first chunk comes by itself. The rest is asked for when there is room, one large part after the other, so an agent holds
-//! what it has merged, one part that comes or is being merged, and first chunks. When the daemon that merges fails, parts go up as they are and somebody further up, at last the
-//! frontend, merges them.
+//! Of a large part only the first chunk arrives without a request. The agent requests the rest when it has room, one
+//! large part after the other. So an agent holds its merged result, one part that arrives or is being merged, and first
+//! chunks. When the daemon that merges fails, parts go up unmerged. An agent further up merges them, or else the
+//! frontend.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,21 +17,21 @@ use gantry_types::id::DaemonId;
 use super::filtering::{Filtering, Merged, Step};
 use super::outcome::{Job, Out, PartKey};
 
-/// What may be held of parts that are to be merged by a daemon before it is asked to.
+/// How many bytes of parts the agent gathers before it asks a daemon to merge them.
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
 
 /// Merging on one node.
 pub(super) struct Merging {
     by: By,
     coming: BTreeMap<PartKey, Assembly>,
-    /// Large parts that wait for room. The first one has it.
+    /// Large parts that wait for room. The first one is being requested.
     large: VecDeque<PartKey>,
 }
 
 enum By {
     Filter(Filtering),
     Daemon(Served),
-    /// Nobody: these, and all that still come, go up as they are.
+    /// No merging: these parts, and all later ones, go up unmerged.
     Nobody(Vec<(MemberSet, Arc<Vec<u8>>)>),
 }
 
@@ -57,10 +58,10 @@ impl std::fmt::Debug for Merging {
 }
 
 impl Merging {
-    /// None where nothing can be merged: what must stay apart, and filters that nobody serves here.
+    /// None if this node cannot merge: the parts must stay apart, or no daemon here serves the filter.
     pub(super) fn start(filter: &Filter, server: Option<DaemonId>) -> Option<Self> {
         let by = match (filter, server) {
-            // Its result is as long as all parts together: they go through an agent, and are not held by it.
+            // The result is as long as all parts together, so an agent passes them on and does not hold them.
             (Filter::Concatenate, _) | (Filter::Custom(_), None) => return None,
             (Filter::Custom(name), Some(daemon)) => By::Daemon(Served {
                 daemon,
@@ -74,17 +75,17 @@ impl Merging {
         Some(Self { by, coming: BTreeMap::new(), large: VecDeque::new() })
     }
 
-    /// Whether some of that part has come.
+    /// Whether part of it has arrived.
     pub(super) fn is_coming(&self, key: PartKey) -> bool {
         self.coming.contains_key(&key)
     }
 
-    /// Whether a part of these members may begin, when those of `owed` are waited for: each is in one part.
+    /// Whether a part of the members `of` may begin while the members `owed` are missing. Each member is in one part.
     pub(super) fn has_room(&self, of: &MemberSet, owed: &MemberSet) -> bool {
         !of.is_empty() && of.difference(owed).is_empty() && (self.coming.len() as u64) < owed.len()
     }
 
-    /// A chunk of a part. Gives the part when all of it is there.
+    /// Takes a chunk of a part. Returns the part when it is complete.
     pub(super) fn assemble(
         &mut self,
         key: PartKey,
@@ -99,7 +100,7 @@ impl Merging {
                 return Some((of, bytes.to_vec()));
             }
             if of.is_empty() || total > MAX_PART_BYTES {
-                // The rest of one that was given up, or nothing that could be asked for.
+                // The rest of a cancelled part, or a part that the agent could not request.
                 return None;
             }
             self.coming.insert(key, Assembly::begin(of, total, bytes.to_vec()));
@@ -109,7 +110,7 @@ impl Merging {
         };
         match assembly.take(bytes) {
             Ok(true) => {
-                // Whose turn is next is seen when it is known what becomes of this one.
+                // The caller grants the next large part its turn after it has used this one.
                 let whole = self.coming.remove(&key)?;
                 self.large.retain(|it| *it != key);
                 return Some(whole.finish());
@@ -120,7 +121,7 @@ impl Merging {
         None
     }
 
-    /// Asks for more of the part whose turn it is.
+    /// Requests more of the part whose turn it is.
     fn grant(&mut self, out: &mut Out) {
         if matches!(&self.by, By::Filter(filtering) if filtering.is_full()) {
             return;
@@ -131,7 +132,7 @@ impl Merging {
         }
     }
 
-    /// A whole part.
+    /// Takes a complete part.
     pub(super) fn consume(&mut self, of: MemberSet, part: Vec<u8>, out: &mut Out) {
         match &mut self.by {
             By::Filter(filtering) => filtering.take(of, part, &mut out.missing),
@@ -140,7 +141,7 @@ impl Merging {
         }
     }
 
-    /// Gives what is to go up now; `complete`: nothing more is to come.
+    /// Returns what goes up now. `complete`: no more parts will arrive.
     pub(super) fn go_on(&mut self, complete: bool, out: &mut Out) -> Vec<(MemberSet, Vec<u8>)> {
         let up = self.act(complete, out);
         self.grant(out);
@@ -172,14 +173,14 @@ impl Merging {
         }
     }
 
-    /// Forgets parts of which not all has come.
+    /// Forgets incomplete parts.
     pub(super) fn forget(&mut self, which: impl Fn(PartKey) -> bool, out: &mut Out) {
         self.coming.retain(|key, _| !which(*key));
         self.large.retain(|key| !which(*key));
         self.grant(out);
     }
 
-    /// What was too much to be merged at once is merged; gives what is to go up.
+    /// Takes the result of a [`Batch`](super::filtering::Batch). Returns what goes up.
     pub(super) fn batch_merged(&mut self, merged: Merged, out: &mut Out) -> Option<(MemberSet, Vec<u8>)> {
         match &mut self.by {
             By::Filter(filtering) => filtering.back(merged, &mut out.missing),
@@ -197,7 +198,7 @@ impl Merging {
         }
     }
 
-    /// A daemon's result, or the next bytes of it. True when there is something to go on with.
+    /// Takes a daemon's result, or the next bytes of it. True when the operation can go on.
     pub(super) fn merged(&mut self, job: u64, bytes: Result<Vec<u8>, Failure>, last: bool) -> bool {
         let By::Daemon(served) = &mut self.by else { return false };
         let Some(running) = served.running.as_mut().filter(|it| it.job == Some(job)) else { return false };
@@ -223,14 +224,14 @@ impl Merging {
         }
     }
 
-    /// A daemon merges nothing any more.
+    /// A daemon has stopped merging.
     pub(super) fn server_over(&mut self, daemon: DaemonId) {
         if matches!(&self.by, By::Daemon(served) if served.daemon == daemon) {
             self.give_up_job();
         }
     }
 
-    /// From here on nobody merges here: parts go up as they came.
+    /// Stops merging here: parts go up unmerged from now on.
     pub(super) fn give_up_job(&mut self) {
         let By::Daemon(served) = &mut self.by else { return };
         let running = served.running.take().map(|it| it.parts).unwrap_or_default();

@@ -1,15 +1,16 @@
-//! The agent's share in channels: what goes to and comes from the daemons of its node, and what is made of contributions on their way up.
+//! The agent's part in channels: it passes messages to and from its node's daemons, and merges contributions.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! | --- | --- |
-//! | [`local`] | one daemon's end: what waits for it, what it has contributed and nobody has asked for yet |
-//! | [`collection`] | one operation: which contributions are still to come, what is passed on |
-//! | [`merging`] | parts that become one here, by a filter or by a daemon that serves one |
-//! | [`filtering`] | merging by the filters that come along, much of it on a thread of its own |
+//! | [`local`] | one daemon's end: queued messages, and contributions that no operation has requested yet |
+//! | [`collection`] | one operation: which contributions are still owed, what goes up |
+//! | [`merging`] | parts that this node merges, by a built-in filter or by a daemon that serves one |
+//! | [`filtering`] | merging by the built-in filters; large amounts merge on a separate thread |
 //! | [`connection`] | a daemon's socket |
 //!
-//! [`Hub`] is a part of the overlay's relay and, as that, knows everything and waits for nothing: it is told what comes, and what follows from it are
-//! [`Effect`]s, which the relay carries out. Memory is bounded by windows: who sends more than it has credit for is cut off.
+//! [`Hub`] is a synchronous part of the overlay's relay. The relay passes every input to it and carries out the
+//! [`Effect`]s that it returns. The hub never waits. Windows bound its memory: the agent closes the channel of a daemon
+//! that sends more than its credit.
 
 mod local;
 mod collection;
@@ -39,35 +40,35 @@ use self::local::{Asked, Local, Source};
 use self::outcome::{Job, Out, PartKey};
 use crate::overlay::Piece;
 
-/// Operations that may be under way on a node at once.
+/// The limit on concurrent operations on a node.
 const MAX_COLLECTIONS: usize = 256;
 
-/// How long a daemon's connection may outlive its process: somebody whom it left behind may hold it.
+/// How long a daemon's connection may outlive its process: a process that the daemon left behind may hold it open.
 const LAST_BYTES: Duration = Duration::from_millis(500);
 
-/// What follows from what came.
+/// What the relay must do after an input.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// An order is answered.
+    /// Answers an order.
     Answer(RequestId, Result<Answer, Failure>),
-    /// Something goes up that is this node's own.
+    /// Sends a notice of this node up.
     Up(ChannelNotice),
-    /// A word of one of this node's flows goes up.
+    /// Sends a word of one of this node's flows up.
     Say(FlowId, Word),
-    /// Something goes to a node further down.
+    /// Sends an order to a node further down.
     Down(NodeId, ChannelOrder),
-    /// Parts of an operation are to be merged by somebody who may block, and [`Hub::batch_merged`] to be called with what came of it.
+    /// Merges parts of an operation on a thread that may block. [`Hub::batch_merged`] takes the result.
     Merge(u64, Batch),
-    /// [`Hub::due`] is to be called with that, in so long.
+    /// Calls [`Hub::due`] with this value after the delay.
     Later(Later, Duration),
 }
 
-/// What is done when its time has come.
+/// What a timer does when it fires.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Later {
-    /// Agents further down have had their time to bring up what they have.
+    /// The agents further down have had their time to send what they have.
     Expire(u64),
-    /// Somebody may hold the connection of a daemon that has ended.
+    /// A daemon has ended, but another process may hold its connection open.
     Close(DaemonId),
 }
 
@@ -80,16 +81,16 @@ pub(crate) struct Hub {
     subtree: NodeSet,
     locals: BTreeMap<DaemonId, Local>,
     receipts: HashMap<u64, Receipt>,
-    /// Bulk streams that are messages, and for whom.
+    /// Bulk streams that carry a message, with the daemons that receive it.
     streams: HashMap<u64, Vec<DaemonId>>,
     collections: BTreeMap<u64, Collection>,
-    /// Which operation waits for a daemon that merges.
+    /// By job number: the operation that waits for a daemon to merge.
     jobs: HashMap<u64, u64>,
     last: u64,
     effects: Vec<Effect>,
 }
 
-/// Who still has to take a message in.
+/// Counts the daemons that have yet to receive a message.
 #[derive(Debug)]
 struct Receipt {
     request: Option<RequestId>,
@@ -114,12 +115,14 @@ impl Hub {
         }
     }
 
-    /// What is to be done since this was last called.
+    /// Takes the effects that have gathered since the last call.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// An order from above; `own` when it is for this node, too. `away`: nodes below that have left.
+    /// Obeys an order from above.
+    ///
+    /// `own`: the order is for this node, too. `away`: nodes below that have left.
     pub(crate) fn obey(
         &mut self,
         request: Option<RequestId>,
@@ -149,14 +152,16 @@ impl Hub {
         }
     }
 
-    /// The tool says a word of the flow of a daemon's messages.
+    /// The tool sends a word of the flow that carries this daemon's messages.
     pub(crate) fn hear_tool(&mut self, daemon: DaemonId, word: &Word) {
         if let (Word::Credit(bytes), Some(local)) = (word, self.locals.get_mut(&daemon)) {
             local.earn(*bytes);
         }
     }
 
-    /// Puts a message into the queues of those that it is for, and says who they are. It is answered when all have it.
+    /// Queues a message for its addressees on this node, and returns them.
+    ///
+    /// The hub answers the request when every addressee has the message or has failed.
     fn deliver(
         &mut self,
         request: Option<RequestId>,
@@ -178,13 +183,13 @@ impl Hub {
             }
         }
         self.receipts.insert(receipt, Receipt { request, owed: takers.len() + 1, failed });
-        // The one that is counted above is this call's own.
+        // This settles the extra one that is counted above.
         self.delivered(receipt, Ok(()));
         takers.iter().for_each(|daemon| self.pump(*daemon));
         takers
     }
 
-    /// One of those that a message is for has it, or never will.
+    /// One addressee of a message has it, or never will.
     fn delivered(&mut self, receipt: u64, outcome: Result<(), (DaemonId, Failure)>) {
         let Some(known) = self.receipts.get_mut(&receipt) else { return };
         known.owed -= 1;
@@ -202,7 +207,7 @@ impl Hub {
         done.into_iter().for_each(|receipt| self.delivered(receipt, Ok(())));
     }
 
-    /// The next bytes of a bulk stream that is a message.
+    /// Takes the next bytes of a bulk stream that is a message.
     pub(crate) fn take_piece(&mut self, piece: Piece) {
         let Some(takers) = self.streams.get(&piece.stream) else { return };
         let takers = takers.clone();
@@ -229,12 +234,12 @@ impl Hub {
         }
     }
 
-    /// A daemon will be started: from now on it is a member.
+    /// The agent will start this daemon: from now on the daemon is a member.
     pub(crate) fn expect(&mut self, daemon: DaemonId, session: SessionId) {
         self.locals.insert(daemon, Local::new(session));
     }
 
-    /// A daemon's process has ended. What it has said before is still taken.
+    /// A daemon's process has ended. The hub still takes what the daemon sent before.
     pub(crate) fn ended(&mut self, daemon: DaemonId) {
         match self.locals.get_mut(&daemon) {
             Some(local) if local.is_open() => {
@@ -245,7 +250,7 @@ impl Hub {
         }
     }
 
-    /// A session is closed: its operations and members are forgotten.
+    /// A session is closed: the hub forgets its operations and members.
     pub(crate) fn forget_session(&mut self, session: SessionId) {
         let daemons: Vec<_> =
             self.locals.iter().filter(|(_, it)| it.session() == session).map(|(id, _)| *id).collect();
@@ -254,14 +259,14 @@ impl Hub {
         self.collections.retain(|_, collection| collection.session != session);
     }
 
-    /// The way to the frontend is gone, and with it all channels.
+    /// The link to the frontend is lost, and with it all channels.
     pub(crate) fn forget_all(&mut self) {
         self.collections.clear();
         self.locals.values_mut().for_each(Local::close);
         self.effects.clear();
     }
 
-    /// A daemon opens its end. Its messages come out of what this returns.
+    /// A daemon opens its end. The returned receiver yields the messages for it.
     pub(crate) fn open(&mut self, daemon: DaemonId) -> Result<mpsc::UnboundedReceiver<ToDaemon>, Failure> {
         let local = self.locals.get_mut(&daemon).ok_or_else(|| local::ended(daemon))?;
         let from = local.open()?;
@@ -269,7 +274,7 @@ impl Hub {
         Ok(from)
     }
 
-    /// A daemon's connection has ended, or its process without ever having opened one.
+    /// A daemon's connection has ended, or its process has ended without opening one.
     pub(crate) fn closed(&mut self, daemon: DaemonId) {
         let Some(local) = self.locals.get_mut(&daemon) else { return };
         local.close();
@@ -282,7 +287,7 @@ impl Hub {
         }
     }
 
-    /// A daemon says something. An error: it does what it must not do.
+    /// Takes a daemon's message. An error: the daemon violates the protocol.
     pub(crate) fn hear(&mut self, daemon: DaemonId, said: FromDaemon) -> Result<(), Failure> {
         let Some(local) = self.locals.get_mut(&daemon) else { return Err(local::ended(daemon)) };
         match said {
@@ -398,7 +403,9 @@ impl Hub {
         self.with(operation, |collection, out| collection.feed(key, of, total, bytes, out));
     }
 
-    /// Something that came from below, of nodes that may say it, if this node makes something of it; gives back what is to be passed on as it is.
+    /// Takes a notice from below. The caller has checked that its sender may speak for these nodes.
+    ///
+    /// Returns the notice if it must go up unchanged.
     pub(crate) fn rise(&mut self, node: NodeId, notice: ChannelNotice) -> Option<ChannelNotice> {
         match notice {
             ChannelNotice::Part { operation, part, of, total, bytes } if self.merges(operation) => {
@@ -414,12 +421,12 @@ impl Hub {
         }
     }
 
-    /// Whether parts of this operation end here.
+    /// Whether this node merges the parts of this operation.
     pub(crate) fn merges(&self, operation: u64) -> bool {
         self.collections.get(&operation).is_some_and(Collection::merges)
     }
 
-    /// Nodes further down are lost; `silently`: the frontend does not hear of it otherwise.
+    /// Nodes further down are lost. `silently`: the frontend learns of it only from this operation's notice.
     pub(crate) fn lose(&mut self, nodes: &NodeSet, silently: bool) {
         let operations: Vec<u64> = self.collections.keys().copied().collect();
         for operation in operations {
@@ -447,12 +454,12 @@ impl Hub {
         }
     }
 
-    /// What was too much to be merged at once is merged.
+    /// A [`Batch`] of this operation has been merged.
     pub(crate) fn batch_merged(&mut self, operation: u64, merged: Merged) {
         self.with(operation, |collection, out| collection.batch_merged(merged, out));
     }
 
-    /// Something's time has come.
+    /// A timer has fired.
     pub(crate) fn due(&mut self, what: Later) {
         match what {
             Later::Expire(operation) => self.with(operation, Collection::expire),
@@ -475,7 +482,7 @@ impl Hub {
         }
     }
 
-    /// Lets an operation act, and does what follows.
+    /// Runs `act` on an operation, and turns its output into effects.
     fn with(&mut self, operation: u64, act: impl FnOnce(&mut Collection, &mut Out)) {
         let Some(collection) = self.collections.get_mut(&operation) else { return };
         let mut out = Out::default();
@@ -502,7 +509,7 @@ impl Hub {
         }
     }
 
-    /// Has a daemon merge parts.
+    /// Gives parts to a daemon that merges them.
     fn begin_job(&mut self, operation: u64, daemon: DaemonId, filter: &str, parts: &[Arc<Vec<u8>>]) {
         self.last += 1;
         let job = self.last;

@@ -1,4 +1,4 @@
-//! What follows from what an operation was told: for whoever passes it on.
+//! The output of an operation, for the hub to pass on.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use gantry_types::id::{DaemonId, NodeId};
 
 use super::filtering::Batch;
 
-/// Where a part comes from, and its number there.
+/// The node that a part comes from, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartKey {
     pub(super) node: NodeId,
@@ -23,17 +23,17 @@ pub(super) struct Job {
     pub(super) parts: Vec<Arc<Vec<u8>>>,
 }
 
-/// What follows from what an operation was told.
+/// The output of an operation after an input.
 #[derive(Debug, Default)]
 pub(super) struct Out {
-    /// Chunks of parts that go up: number, length of the whole, whose they are, bytes.
+    /// Chunks of parts that go up: number, length of the whole part, its members, bytes.
     pub(super) parts: Vec<(u32, u64, MemberSet, Vec<u8>)>,
-    /// Who is missing, and why.
+    /// The missing members, and why.
     pub(super) missing: Vec<(MemberSet, Failure)>,
-    /// Parts of which more may come.
+    /// Grants: parts of which more bytes may come.
     pub(super) more: Vec<(PartKey, u32)>,
-    /// What a daemon is to merge.
+    /// Parts that a daemon is to merge.
     pub(super) job: Option<Job>,
-    /// What is too much to be merged at once.
+    /// Parts that are too large to merge at once.
     pub(super) batch: Option<Batch>,
 }

@@ -1,4 +1,4 @@
-//! The hub, told what comes by hand: what goes up and down, what a daemon hears, and what it must not do.
+//! The hub alone, with inputs by hand: what goes up and down, what a daemon receives, and what it must not do.
 
 use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, MAX_MESSAGE_BYTES, PART_WINDOW_BYTES, cost_of};
 use gantry_shared::wire::flow::Word;
@@ -45,7 +45,7 @@ impl Node {
         std::iter::from_fn(|| self.heard.try_recv().ok()).collect()
     }
 
-    /// What has gone up.
+    /// The notices that have gone up.
     fn up(&mut self) -> Vec<ChannelNotice> {
         let up = |effect| match effect {
             Effect::Up(notice) => Some(notice),
@@ -107,7 +107,7 @@ fn a_message_is_answered_when_it_is_taken_in_and_waits_for_a_daemon_that_takes_n
     node.say(FromDaemon::Taken { cost: cost_of(CHUNK_BYTES) }).unwrap();
     assert_eq!(node.answers(), [Ok(Answer::Done)]);
     assert!(node.say(FromDaemon::Taken { cost: CHANNEL_WINDOW_BYTES }).is_err(), "more than it received");
-    // What can never be taken in is answered too.
+    // The hub also answers for messages that the daemon will never receive.
     node.message(MAX_MESSAGE_BYTES);
     node.message(MAX_MESSAGE_BYTES);
     node.hub.closed(DAEMON);
@@ -162,7 +162,7 @@ fn a_contribution_waits_for_the_operation_and_the_rest_of_it_for_credit() {
     assert_eq!(node.hear(), [ToDaemon::More { tag: 9, round: 0, bytes: PART_WINDOW_BYTES }]);
     node.say(part(0, total, CHUNK_BYTES)).unwrap();
     assert!(matches!(node.up().as_slice(), [ChannelNotice::Part { of, .. }] if of.is_empty()));
-    // Given up in the middle, the rest that is on its way is nobody's.
+    // Cancelled in the middle: the hub drops the rest that is on its way.
     node.obey(ChannelOrder::End { operation: 1 });
     assert_eq!(node.hear(), [ToDaemon::Over { tag: 9, round: 0 }]);
     node.say(part(0, total, 1)).unwrap();
@@ -285,7 +285,7 @@ fn a_contribution_that_was_given_up_is_missing_and_the_next_one_is_the_next_ones
     assert!(matches!(node.up().as_slice(), [ChannelNotice::Part { operation: 2, .. }]));
 }
 
-/// A contribution to a sum that is too long to be merged while everything else waits.
+/// A contribution to a sum that is too long to merge on the relay's thread.
 fn many_numbers(value: i64) -> Vec<u8> {
     Numbers::Integers(vec![value; 60_000]).encode().unwrap()
 }
@@ -305,7 +305,7 @@ fn large_parts_are_merged_elsewhere_while_orders_are_obeyed() {
     let batch = batch_of(node.hub.take_effects());
     node.message(1000);
     assert_eq!(node.answers(), [Ok(Answer::Done)]);
-    // What comes meanwhile waits, small or large, and nothing large is asked for.
+    // Parts that arrive meanwhile wait, small or large. The hub requests no more of a large part.
     assert!(node.rise(2, FIRST_MADE, members([2]), &many_numbers(1 << 41)));
     let (own, wrong) = (many_numbers(1 << 42), number(1));
     let notice = ChannelNotice::Part {

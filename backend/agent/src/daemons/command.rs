@@ -1,12 +1,13 @@
-//! What is executed for a program: itself, its interpreter, or its loader.
+//! The file that is executed for a program: the program itself, its interpreter, or its loader.
 //!
-//! A program of the session was made on the login side, and names files of the login side: in its first line the interpreter, if it is a
-//! script, else its loader. The kernel would take those of the node. Where the node has no such interpreter, or its C library is
-//! too old, the session has its own, and is asked for them here.
+//! A session's program was made on the login side, and names files of the login side. A script names its interpreter in
+//! its first line; any other program names its loader. The kernel would use those files of the node. If the node lacks
+//! that interpreter, or its C library is too old, the session has its own. This module looks for them there.
 //!
-//! A program that is run through a loader is not quite as the program itself: `/proc/PID/exe` is the loader, and what the program starts is
-//! started by the node's own. Its name is handed on by `--argv0`, which loaders have since glibc 2.33; an older one would take it for the program,
-//! so the loader's bytes are asked whether it knows the word, and otherwise the program sees its path as its name.
+//! A program that is run through a loader differs in two ways. `/proc/PID/exe` is the loader, and the program's
+//! children use the node's own loader. `--argv0` passes on the program's name, which loaders support since glibc 2.33.
+//! An older loader would take that word for the program. So the loader's bytes are searched for the word. Without it
+//! the program sees its path as its name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,7 +26,7 @@ use nix::unistd::{AccessFlags, faccessat};
 /// How much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
 const FIRST_LINE_BYTES: usize = 256;
 
-/// Most bytes of a loader that are looked at.
+/// Most bytes of a loader that are searched.
 const MAX_LOADER_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A file to execute and all arguments, the name first.
@@ -36,14 +37,16 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// The program itself, under the name by which it was asked for.
+    /// The program itself, under the requested name.
     pub(super) fn new(program: PathBuf, name: &OsStr, args: &[OsString]) -> Self {
         let argv = std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
         Self { program, argv }
     }
 
-    /// A script of the session by the session's interpreter, where the node has not the one that it names. `env NAME` finds the session's by
-    /// itself, but starts it as the node would; so it is left out where the session has that name.
+    /// Runs a script of the session by the session's interpreter, if the node lacks the one that it names.
+    ///
+    /// `env NAME` would find the session's interpreter, but would start it as the node does. So `env` is left out if
+    /// the session has that name.
     pub(super) fn by_interpreter(self, dirs: &SessionDirs) -> Self {
         if !is_in(&self.program, &dirs.bin) {
             return self;
@@ -63,10 +66,10 @@ impl Command {
         Self { program: found, argv }
     }
 
-    /// A program of the session that is linked dynamically by the session's loader.
+    /// Runs a dynamically linked program of the session by the session's loader.
     ///
     /// # Errors
-    /// `NotFound` where the loader was not sent.
+    /// `NotFound` if the loader was not sent.
     pub(super) fn by_loader(
         self,
         name: &OsStr,
@@ -104,7 +107,7 @@ impl Command {
     }
 }
 
-/// Whether a path is that of something below a directory, as it is written.
+/// Whether the path, as written, is below the directory.
 fn is_in(path: &Path, dir: &Path) -> bool {
     path.starts_with(dir) && path.components().all(|part| part != Component::ParentDir)
 }
@@ -113,7 +116,7 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && faccessat(AT_FDCWD, path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok()
 }
 
-/// Whether `env` takes it for a program's name.
+/// Whether `env` takes the argument for a program's name.
 fn is_plain_name(arg: &OsStr) -> bool {
     let bytes = arg.as_bytes();
     !bytes.starts_with(b"-") && !bytes.iter().any(|byte| b"=/ \t".contains(byte))
@@ -127,13 +130,14 @@ fn knows_argv0(loader: &Path) -> bool {
 /// A script's interpreter and its one argument.
 fn read_first_line(script: &Path) -> Option<(PathBuf, Option<OsString>)> {
     let file: File = tree::open_regular(AT_FDCWD, script).ok()?;
-    // With room for all of it, one call reads it.
+    // With room for the whole line, one call reads it.
     let mut bytes = Vec::with_capacity(FIRST_LINE_BYTES);
     file.take(FIRST_LINE_BYTES as u64).read_to_end(&mut bytes).ok()?;
     parse_first_line(&bytes)
 }
 
-/// Takes a first line apart as the kernel does: everything behind the interpreter is one argument. Source: execve(2), "Interpreter scripts".
+/// Splits a first line as the kernel does: everything after the interpreter is one argument. Source: execve(2),
+/// "Interpreter scripts".
 fn parse_first_line(bytes: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
     let line = bytes.strip_prefix(b"#!")?.split(|byte| matches!(byte, b'\n' | 0)).next()?;
     let text = trim(line);
@@ -159,7 +163,8 @@ fn is_space(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// A search path with more directories in front. An empty rest adds no separator: an empty part would mean the current directory.
+/// A search path with more directories in front. An empty rest adds no separator: an empty part would mean the current
+/// directory.
 pub(super) fn prepend(dirs: &[PathBuf], rest: &OsStr) -> OsString {
     let parts: Vec<&OsStr> =
         dirs.iter().map(|dir| dir.as_os_str()).chain(Some(rest).filter(|rest| !rest.is_empty())).collect();

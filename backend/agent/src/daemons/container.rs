@@ -1,6 +1,7 @@
-//! Daemons in a container instance that runs on the node already, for ranks that are there.
+//! Daemons in a container instance that already runs on the node, for the ranks in it.
 //!
-//! What enters the instance gives the program the container's own search paths in the place of ours, unless ours come by variables of its own.
+//! The program that enters the instance replaces our search paths with the container's own. Paths in variables of its
+//! own pass through.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,16 +13,16 @@ use gantry_types::session_dirs::SessionDirs;
 use super::command::Command;
 use super::program::look_up;
 
-/// Programs that enter an instance, the preferred one first, which the other has for a second name.
+/// Programs that enter an instance, the preferred one first. The other one has the first name as an alias.
 const STARTERS: [&str; 2] = ["singularity", "apptainer"];
 
-/// What the names of variables start with by which programs in containers get theirs.
+/// Prefixes of the variables that a starter passes on to programs in containers.
 const PREFIXES: [&str; 2] = ["SINGULARITYENV_", "APPTAINERENV_"];
 
-/// The command by which `command` is run in the instance; `env` is what it is started with.
+/// The command that runs `command` in the instance. `env` is its environment.
 ///
 /// # Errors
-/// `NotFound`: nothing that enters instances is in `search`.
+/// `NotFound`: `search` has no program that enters instances.
 pub(super) fn enter(
     command: Command,
     instance: &OsStr,

@@ -31,23 +31,23 @@ use crate::ranks::{OurEnds, build_env, open_stdio, to_c};
 #[derive(Debug)]
 struct Running {
     session: SessionId,
-    /// None while it is being started.
+    /// `None` until it has started.
     pid: Option<i32>,
-    /// By which its start is cancelled.
+    /// Cancels its start.
     start: Arc<Batch>,
-    /// What it is to get as soon as it runs.
+    /// The signal that it gets as soon as it runs.
     early: Option<Signal>,
-    /// Whether its pid may be somebody else's already.
+    /// Whether another process may have its pid already.
     reaped: bool,
 }
 
-/// The daemons that run, or are being started.
+/// The daemons that run or are being started.
 #[derive(Debug, Default)]
 pub(crate) struct Daemons {
     running: BTreeMap<DaemonId, Running>,
 }
 
-/// What a daemon's process is to be.
+/// The process that a daemon is to be.
 pub(crate) fn prepare(
     mut order: StartDaemon,
     site: &Site<'_>,
@@ -80,7 +80,7 @@ pub(crate) fn prepare(
     Ok((ends, spec))
 }
 
-/// A log file of a name that nobody has taken: one that is there already, a link above all, is not ours to write to.
+/// Creates a log file. An existing file, above all a link, is not ours to write to.
 fn open_log(directory: &OsStr, name: &str) -> Result<OwnedFd, Failure> {
     let path = Path::new(OsStr::from_bytes(directory.as_bytes())).join(name);
     let opened = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
@@ -90,12 +90,13 @@ fn open_log(directory: &OsStr, name: &str) -> Result<OwnedFd, Failure> {
 }
 
 impl Daemons {
-    /// A daemon will be started.
+    /// Registers a daemon that will be started.
     pub(crate) fn expect(&mut self, daemon: DaemonId, session: SessionId, start: Arc<Batch>) {
         self.running.insert(daemon, Running { session, pid: None, start, early: None, reaped: false });
     }
 
-    /// Cancels the start of those in a scope that are not yet their programs. Their files may be where nobody can look at them, so nobody waits for that.
+    /// Cancels the start of a scope's daemons that have not executed their programs yet. Their files may be on a
+    /// stalled file system, so no code waits for the end of the start.
     pub(crate) fn cancel_starts(&self, scope: &Scope) {
         let starting = self.running.values().filter(|it| it.pid.is_none() && it.is_in(scope));
         starting.for_each(|it| it.start.give_up());
@@ -106,7 +107,7 @@ impl Daemons {
         self.running.get(&daemon).is_some_and(Running::is_cancelled)
     }
 
-    /// It runs.
+    /// The daemon runs.
     pub(crate) fn started(&mut self, daemon: DaemonId, pid: i32) {
         if let Some(it) = self.running.get_mut(&daemon) {
             it.pid = Some(pid);
@@ -118,14 +119,14 @@ impl Daemons {
         }
     }
 
-    /// It has been waited for: its pid is free.
+    /// The daemon was collected: its pid is free.
     pub(crate) fn reaped(&mut self, pid: i32) {
         if let Some(it) = self.running.values_mut().find(|it| it.pid == Some(pid)) {
             it.reaped = true;
         }
     }
 
-    /// It is over.
+    /// Removes a daemon that is over.
     pub(crate) fn forget(&mut self, daemon: DaemonId) {
         self.running.remove(&daemon);
     }
@@ -135,7 +136,8 @@ impl Daemons {
         self.running.iter().find(|(_, it)| it.pid == Some(pid)).map(|(daemon, _)| *daemon)
     }
 
-    /// Sends a signal to a daemon's process group. One that is being started gets the last such signal when it runs.
+    /// Sends a signal to a daemon's process group. A daemon that is being started gets the last such signal when it
+    /// runs.
     pub(crate) fn signal(&mut self, daemon: DaemonId, what: Signal) -> Result<(), Failure> {
         match self.running.get_mut(&daemon) {
             Some(it) if it.pid.is_none() => {
@@ -158,12 +160,12 @@ impl Daemons {
         }
     }
 
-    /// Whether a daemon of that scope runs, or will.
+    /// Whether a daemon of that scope runs or is being started.
     pub(crate) fn any_in(&self, scope: &Scope) -> bool {
         self.running.values().any(|it| it.is_in(scope) && !it.is_cancelled())
     }
 
-    /// Whether `view` is what [`Daemons::view`] would be.
+    /// Whether `view` equals [`Daemons::view`].
     pub(crate) fn are(&self, view: &BTreeMap<DaemonId, SessionId>) -> bool {
         self.running.iter().map(|(daemon, it)| (daemon, &it.session)).eq(view)
     }

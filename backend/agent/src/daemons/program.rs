@@ -1,4 +1,4 @@
-//! Finding the program that a daemon or a rank is to run, on this node.
+//! Finds the program of a daemon or a rank on this node.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use nix::unistd::{AccessFlags, faccessat};
 
 use crate::failure;
 
-/// The search path for an environment without PATH, as a shell has it.
+/// The search path for an environment without PATH, as in a shell.
 pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Why a file cannot be started as a program.
@@ -24,10 +24,10 @@ enum Unfit {
     Unreadable(String),
 }
 
-/// Finds a daemon's program: a path, relative to the session's root, or a name in the session's `bin` and then in PATH.
+/// Finds a daemon's program: a path relative to the session's root, or a name in the session's `bin` and then in PATH.
 ///
 /// # Errors
-/// It is nowhere, or cannot be executed.
+/// It does not exist, or cannot be executed.
 pub(super) fn find_program(program: &OsStr, dirs: &SessionDirs, search: &OsStr) -> Result<PathBuf, Failure> {
     if program.as_bytes().contains(&b'/') {
         // An absolute path replaces the root it is joined to.
@@ -45,10 +45,10 @@ pub(super) fn find_program(program: &OsStr, dirs: &SessionDirs, search: &OsStr) 
     })
 }
 
-/// Looks a rank's program up in PATH, of which relative and empty parts are skipped.
+/// Finds a rank's program in PATH. Relative and empty parts are skipped.
 ///
 /// # Errors
-/// It is nowhere, or only where it may not be executed.
+/// It does not exist, or exists only where it may not be executed.
 pub(crate) fn find_in_path(program: &OsStr, search: &OsStr) -> Result<PathBuf, Failure> {
     let search = if search.is_empty() { OsStr::new(DEFAULT_PATH) } else { search };
     look_up(program, folders(search)).unwrap_or_else(|| {
@@ -58,7 +58,8 @@ pub(crate) fn find_in_path(program: &OsStr, search: &OsStr) -> Result<PathBuf, F
     })
 }
 
-/// The first file of that name that can be started, or why the first that is there cannot; none when there is no such file.
+/// The first file of that name that can be started, or why the first existing one cannot. `None` if there is no such
+/// file.
 pub(super) fn look_up(
     program: &OsStr,
     dirs: impl Iterator<Item = PathBuf>,
@@ -69,7 +70,7 @@ pub(super) fn look_up(
         match look_at(&path) {
             Ok(()) => return Some(Ok(path)),
             Err(Unfit::Missing) => {}
-            // As a shell does it: go on, but say this if nothing better comes.
+            // As in a shell: go on, but report this if there is no better file.
             Err(unfit) => first_unfit = first_unfit.or(Some((path, unfit))),
         }
     }
@@ -81,7 +82,7 @@ fn look_at(path: &Path) -> Result<(), Unfit> {
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Err(Unfit::Directory),
         Ok(meta) if !meta.is_file() => Err(Unfit::NotExecutable),
-        // Knows of access lists and of noexec mounts.
+        // The kernel takes access lists and noexec mounts into account.
         Ok(_) => faccessat(AT_FDCWD, path, AccessFlags::X_OK, AtFlags::AT_EACCESS)
             .map_err(|_| Unfit::NotExecutable),
         Err(error) if matches!(error.kind(), E::NotFound | E::NotADirectory) => Err(Unfit::Missing),

@@ -1,7 +1,7 @@
-//! What a tool daemon is started with: which file, which arguments, which environment, which directory.
+//! What a tool daemon is started with: file, arguments, environment, directory.
 //!
-//! Decided here, carried out elsewhere. The order's environment is the tool's; what gantry adds is the same for every daemon, and stands in
-//! [`build_env`] alone. Nothing here changes anything; files are looked at.
+//! This module decides; other code starts the daemon. The order's environment is the tool's. Gantry's additions are the
+//! same for every daemon, and [`build_env`] alone makes them. This module reads files and changes nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,12 +24,12 @@ use super::container;
 use super::program::{DEFAULT_PATH, find_program};
 use crate::process::strays::Marker;
 
-/// Where a daemon is started.
+/// The place where a daemon is started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site<'a> {
     /// The directories of the daemon's session.
     pub(crate) dirs: &'a SessionDirs,
-    /// Where the node's C library is too old for the session's programs: the name of their loader in `loader/`.
+    /// The name of the session's loader in `loader/`, if the node's C library is too old for the session's programs.
     pub(crate) loader: Option<&'a OsStr>,
     /// The app.
     pub(crate) app: AppId,
@@ -39,11 +39,11 @@ pub(crate) struct Site<'a> {
     pub(crate) socket: &'a Path,
     /// The daemon's token.
     pub(crate) token: &'a str,
-    /// The agent's socket for ranks, where daemons may look on; and the app's place in a multijob.
+    /// The agent's socket for ranks, which daemons may query; and the app's place in a multijob.
     pub(crate) rendezvous: (&'a str, Option<Subjob>),
-    /// Marks daemons, so that what they start is found.
+    /// Marks daemons, so that their descendants are found.
     pub(crate) marker: Option<&'a Marker>,
-    /// Variables that hold where the order does not set them; usually none, since an order carries a whole environment.
+    /// Variables that apply unless the order sets them; usually none, since an order carries a whole environment.
     pub(crate) base_env: &'a [(OsString, OsString)],
 }
 
@@ -60,17 +60,20 @@ pub(crate) struct PreparedDaemon {
     pub(crate) cwd: PathBuf,
 }
 
-/// Decides how a daemon is started, with `env`, which is the order's.
+/// Decides how a daemon is started. `env` is the order's environment.
 ///
-/// A program with an absolute path is taken as it is. Another path with a slash counts from the session's root. A bare name is looked for in the
-/// session's `bin`, then in the PATH of the daemon's environment (of which relative and empty parts are skipped). The daemon starts
-/// in the order's directory, a relative one counting from the session's root, and in the root itself when the order has none.
+/// A program with an absolute path is used as it is. Another path with a slash counts from the session's root. A bare
+/// name is searched in the session's `bin`, then in the PATH of the daemon's environment; relative and empty parts of
+/// PATH are skipped. The daemon starts in the order's directory, or in the session's root if the order has none. A
+/// relative directory counts from the session's root.
 ///
-/// What is executed is the program itself, unless it is one of the session's and the node cannot start it as it is: then it is the session's
-/// interpreter, for a script whose own the node has not, and the session's loader, where the node's C library is too old ([`super::command`]).
+/// The file to execute is the program itself, unless it is a program of the session that the node cannot start
+/// directly. A script whose interpreter the node lacks runs by the session's interpreter. If the node's C library is
+/// too old, the program runs by the session's loader ([`super::command`]).
 ///
 /// # Errors
-/// `NotFound`, `NoAccess` or `Invalid` when there is no such program, it may not be executed, or the order has texts that no process can be given.
+/// `NotFound`, `NoAccess` or `Invalid` when there is no such program, it may not be executed, or the order has texts
+/// that no process can be given.
 pub(crate) fn build_daemon(
     order: &StartDaemon,
     env: Vec<(OsString, OsString)>,
@@ -114,7 +117,7 @@ pub(crate) fn build_daemon(
     Ok(PreparedDaemon { program, argv, env: env.into_iter().collect(), cwd })
 }
 
-/// What `execve` would cut short.
+/// Refuses texts that `execve` would cut short.
 fn check_texts(order: &StartDaemon) -> Result<(), Failure> {
     let program = &order.program;
     let texts = [&program.program].into_iter().chain(&program.args).chain(&program.cwd);
@@ -147,7 +150,7 @@ fn merge_env(base: &[(OsString, OsString)], order: Vec<(OsString, OsString)>) ->
     Ok(env)
 }
 
-/// Adds what gantry gives to every daemon; it wins over the order.
+/// Adds gantry's variables, which are the same for every daemon. They override the order's.
 fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str, OsString); 2]) {
     let dirs = site.dirs;
     let ours: [(&str, OsString); 8] = [
@@ -171,13 +174,13 @@ fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str,
         env.extend(handles.into_iter().map(|(name, value)| (name.into(), value.into())));
     }
     if env.contains_key(OsStr::new(CTI_IAMBACKEND)) {
-        // Files have no directory of their own.
+        // Entries of kind `File` have no directory of their own.
         let places = [&dirs.root, &dirs.bin, &dirs.lib, &dirs.root];
         env.extend(CTI_DIRS.into_iter().zip(places).map(|(name, dir)| (name.into(), dir.into())));
     }
 }
 
-/// Where the session's libraries are: those of the order first, for one name may have several contents.
+/// The session's library directories. Those of the order come first, as one name may have several contents.
 fn lib_dirs(order: &StartDaemon, dirs: &SessionDirs) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for name in &order.lib_dirs {

@@ -1,4 +1,4 @@
-//! What a node makes of bulk data that is meant for it.
+//! Bulk data that is meant for this node.
 
 use gantry_shared::wire::message::{Answer, Consumer};
 use gantry_types::error::Failure;
@@ -7,23 +7,23 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::gather::Reply;
 
-/// The next bytes of a bulk stream: proven to be the app's, complete and in order.
+/// The next bytes of a bulk stream: authenticated as the app's, complete and in order.
 ///
-/// Whoever takes a stream gets pieces after the order that announced it, until one that is [`last`](Piece::last) or [`aborted`](Piece::aborted), and answers the
-/// order once. It may answer a failure earlier; what still comes is then to be dropped as it comes.
+/// The consumer gets pieces after the order that announced the stream. The last piece is [`last`](Piece::last) or
+/// [`aborted`](Piece::aborted). The consumer answers the order once. After an early failure it drops later pieces.
 #[derive(Debug)]
 pub(crate) struct Piece {
     /// The stream's number.
     pub(crate) stream: u64,
-    /// Who takes the stream.
+    /// The consumer of the stream.
     pub(crate) consumer: Consumer,
     /// The bytes.
     pub(crate) plain: Vec<u8>,
-    /// Whether the stream ends with them, and all of it is there.
+    /// Whether the stream is complete with this piece.
     pub(crate) last: bool,
-    /// The stream ends here without being complete: what has come is to be forgotten, and this is the answer.
+    /// The stream ends here incomplete. The consumer discards what it has, and answers with this failure.
     pub(crate) aborted: Option<Failure>,
-    /// Lets the next piece come when this one is dropped.
+    /// Dropping the piece makes room for the next one.
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -35,14 +35,14 @@ impl Piece {
 
 #[cfg(test)]
 impl Piece {
-    /// The next bytes of a stream, out of nowhere.
+    /// A piece for tests, without a real stream.
     pub(crate) fn of(stream: u64, plain: &[u8], last: bool) -> Self {
         let (consumer, plain) = (Consumer::Sink, plain.to_vec());
         Self { stream, consumer, plain, last, aborted: None, _room: None }
     }
 }
 
-/// Receives announced streams and tells their length and hash.
+/// Receives announced streams and computes their length and hash.
 #[derive(Debug, Default)]
 pub(crate) struct BulkReceiver {
     streams: Vec<(u64, Received)>,
@@ -56,12 +56,12 @@ struct Received {
 }
 
 impl BulkReceiver {
-    /// A stream was announced. Its end is the answer to `request`, and there is one for sure.
+    /// A stream was announced. Its end is certain, and yields the answer to `request`.
     pub(crate) fn expect(&mut self, stream: u64, request: Option<RequestId>) {
         self.streams.push((stream, Received { request, bytes: 0, hasher: blake3::Hasher::new() }));
     }
 
-    /// Takes the next bytes of a stream. At its end: what was asked, and the answer.
+    /// Takes the next bytes of a stream. At its end, returns the request and the answer.
     pub(crate) fn take(&mut self, piece: &Piece) -> Option<(Option<RequestId>, Reply)> {
         let at = self.streams.iter().position(|(stream, _)| *stream == piece.stream)?;
         let received = &mut self.streams.get_mut(at)?.1;

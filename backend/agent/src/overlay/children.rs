@@ -1,4 +1,4 @@
-//! Who dials this agent: its children in the tree, whose words go up, and nodes that want to be fed with bulk data.
+//! Incoming links: from children in the tree, and from nodes that this agent feeds with bulk data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use tokio::task::JoinSet;
 use super::relay::{LinkTasks, SharedRelay};
 use super::streams::Streams;
 
-/// Bytes of children's frames that may wait for the parent. Beyond it children are not read.
+/// Bytes of children's frames that may wait for the parent. Beyond it the agent stops reading its children.
 const ROOM_BYTES: usize = 8 * MAX_FRAME_BYTES;
-/// Diallers that may wait for a stream that this agent does not know yet.
+/// The limit on dialling nodes that wait for a stream that this agent does not know yet.
 const EARLY: usize = 64;
 
-/// Opens the door to those who dial this agent, until the parent has gone.
+/// Accepts links from other agents until the parent is gone.
 pub(super) fn spawn(listener: TcpListener, streams: Streams) {
     let relay = streams.relay().clone();
     let place = relay.lock().place();
@@ -73,7 +73,7 @@ fn start((reader, writer): Halves, node: NodeId, streams: &Streams, room: &Arc<S
             tracing::debug!(%node, %error, "cannot write to an agent");
         }
     });
-    // Held until the child is known, so that nothing of it comes before.
+    // The lock keeps the child's frames out until the relay knows the child.
     let mut locked = relay.lock();
     let reading = read(reader, node, relay.clone(), (queue.downgrade(), queue.credit()), Arc::clone(room));
     let tasks = LinkTasks { reader: tokio::spawn(reading).abort_handle(), writer: writer.abort_handle() };
@@ -113,7 +113,7 @@ async fn read(
     relay.lock().child_ended(node, orderly, &reason);
 }
 
-/// Passes on what a child says. The lock is released before the child is told that it breaks the rules.
+/// Passes on a child's frame. Releases the lock before the child learns that it violates the protocol.
 fn pass(
     relay: &SharedRelay,
     child: NodeId,
@@ -130,7 +130,7 @@ fn pass(
     passed.map_err(|violation| format!("it {violation}: its link was closed"))
 }
 
-/// Waits for its turn; frames are smaller than the room.
+/// Waits for room. Every frame is smaller than the room.
 async fn acquire(room: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     Arc::clone(room).acquire_many_owned(u32::try_from(bytes).unwrap_or(0)).await.ok()
 }

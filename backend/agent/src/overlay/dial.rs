@@ -1,5 +1,6 @@
-//! Reaching somebody who has several addresses, of which some lead nowhere: they are raced, and what is refused is tried again, since the
-//! other side may only be about to listen.
+//! Reaching a peer that has several addresses, some of which lead nowhere.
+//!
+//! The addresses race. A refused address is tried again, since the peer may only be about to listen.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,23 +21,23 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::join_error::JoinError;
 
-/// An address gets this much of a start before the next one is tried beside it (RFC 8305 asks for 100 ms at least).
+/// The head start of each address over the next one (RFC 8305 asks for 100 ms at least).
 const STAGGER: Duration = Duration::from_millis(100);
-/// The first pause before an address is tried again; later ones are longer.
+/// The first pause before a retry. Later pauses are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest pause after a link that was cut: the other side listens, and this side has only had to make way for a moment.
+/// The longest pause after a cut link. The peer listens then, and only asks this side to make way for a moment.
 const LONGEST_PAUSE_AFTER_CUT: Duration = Duration::from_millis(200);
 
-/// Whom to dial, and as whose member.
+/// The app and the secret that a dial proves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller<'a> {
     pub(super) app: AppId,
     pub(super) secret: &'a Secret,
 }
 
-/// Says who dials, and gives the halves of the link.
+/// Sends the first message, which says who dials. Returns the halves of the link.
 pub(super) async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWriter), JoinError> {
     let (reader, mut writer) = link.split();
     writer.send(hello)?;
@@ -44,8 +45,9 @@ pub(super) async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWri
     Ok((reader, writer))
 }
 
-/// A link to whoever answers first at one of `addresses`, and the address of this side of it. Tries until `timeout`; a peer that answers
-/// and does not want us is not asked again.
+/// Dials all `addresses`. Returns the first link that succeeds, and the local address of that link.
+///
+/// Retries until `deadline`. A peer that answers and refuses this agent is not asked again.
 pub(super) async fn dial(
     addresses: &[SocketAddr],
     caller: Caller<'_>,
@@ -54,7 +56,7 @@ pub(super) async fn dial(
     dial_telling(addresses, caller, deadline, &Arc::default()).await
 }
 
-/// As [`dial`]; `answered` is notified as soon as somebody has answered, who may take a while to want us.
+/// As [`dial`]. Notifies `answered` at the first TCP connection; the handshake may take longer.
 pub(super) async fn dial_telling(
     addresses: &[SocketAddr],
     caller: Caller<'_>,
@@ -66,7 +68,7 @@ pub(super) async fn dial_telling(
     for (address, stagger) in addresses.iter().copied().zip(0_u32..) {
         let (app, secret, answered) = (caller.app, caller.secret.clone(), Arc::clone(answered));
         attempts.spawn(async move {
-            // A timer rounds up to its next tick, a millisecond: nothing is not waited for.
+            // A timer rounds up to its next tick of a millisecond, so a stagger of zero must not wait at all.
             if stagger > 0 {
                 sleep_until(begun + STAGGER * stagger).await;
             }
@@ -133,13 +135,13 @@ async fn attempt(
         tracing::debug!(%error, "cannot tune a link");
     }
     let ours = stream.local_addr().map_err(Missed::Connect)?.ip();
-    // A thousand agents at once may keep the other side busy: whoever is slow within the patience is not given up.
+    // A thousand agents at once may keep the peer busy, so a handshake may end after the deadline.
     let until = deadline.max(Instant::now() + HANDSHAKE_DEADLINE);
     let link = connect(stream, caller.secret, caller.app.as_str().as_bytes(), until).await;
     Ok((link.map_err(Missed::Link)?, ours))
 }
 
-/// Between half of `pause` and all of it, so that agents that were refused together do not come back together.
+/// A random time between half of `pause` and all of it, so that agents refused together do not retry together.
 fn jitter(pause: Duration, address: SocketAddr) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     // The standard library's hash keys are random.

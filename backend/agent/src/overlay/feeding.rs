@@ -1,4 +1,4 @@
-//! Links between agents that are for one stream of bulk data.
+//! Links between agents for one stream of bulk data.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use tokio::time::{Instant, timeout_at};
 use super::dial::{Caller, dial, say};
 use super::join_error::JoinError;
 
-/// How long a link between two agents may take to come about, for one stream. When it does not, the stream takes another way.
+/// The timeout for setting up a link between two agents for one stream. After it the stream takes another path.
 pub(super) const LINK_TIME: Duration = Duration::from_secs(5);
 
-/// What happens to a stream.
+/// An event of a stream.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A chunk has come.
+    /// A chunk has arrived.
     Chunk(SealedChunk, Held),
-    /// Who feeds this node has been dialled.
+    /// The dial to the feeder has ended.
     Linked(Result<Box<Halves>, String>),
-    /// Who feeds this node is gone.
+    /// The feeder is gone.
     FeederGone(String),
     /// A node that this one feeds has dialled.
     Child(NodeId, Box<Halves>),
@@ -42,7 +42,7 @@ pub(super) struct Link {
     pub(super) writer: AbortHandle,
 }
 
-/// A link that is not read yet.
+/// A link that has no reader yet.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) queue: LinkQueue,
@@ -50,7 +50,7 @@ pub(super) struct Started {
     pub(super) reader: LinkReader,
 }
 
-/// Dials who feeds this node and waits until it says that it will.
+/// Dials the feeder of this node, and waits until the feeder accepts.
 pub(super) async fn dial_feeder(
     listen: &[SocketAddr],
     node: NodeId,
@@ -80,7 +80,7 @@ pub(super) async fn dial_feeder(
     timeout_at(deadline, linked).await.unwrap_or_else(|_late| Err("it did not answer in time".to_owned()))
 }
 
-/// Puts a link to work.
+/// Starts the writer of a link.
 pub(super) fn start((reader, writer): Halves, stall: Duration) -> Started {
     let (queue, writing) = LinkQueue::start_with(writer, stall);
     let writer = tokio::spawn(async move {
@@ -91,7 +91,7 @@ pub(super) fn start((reader, writer): Halves, stall: Duration) -> Started {
     Started { queue, writer: writer.abort_handle(), reader }
 }
 
-/// Reads what the feeder sends until it ends.
+/// Reads from the feeder until its link ends.
 pub(super) async fn read_feeder(
     mut reader: LinkReader,
     queue: LinkQueue,
@@ -111,7 +111,7 @@ pub(super) async fn read_feeder(
             Err(error) => break error.to_string(),
         };
         match taken {
-            // Nobody listens any more when the stream has failed.
+            // A stream that has failed no longer receives events.
             Ok(chunk) => drop(events.send(chunk)),
             Err(error) => break error.to_string(),
         }
@@ -120,7 +120,7 @@ pub(super) async fn read_feeder(
     drop(events.send(Event::FeederGone(reason)));
 }
 
-/// Reads a fed node's credit until it goes, and lets nothing more be queued for it then.
+/// Reads a fed node's credit until its link ends. Then closes the queue for that node.
 pub(super) async fn read_child(mut reader: LinkReader, queue: LinkQueue) {
     let credit = queue.credit();
     loop {
@@ -137,7 +137,7 @@ pub(super) async fn read_child(mut reader: LinkReader, queue: LinkQueue) {
     }
 }
 
-/// Sends a dialler away.
+/// Refuses a node that dials.
 pub(super) async fn refuse(halves: Halves, reason: String) {
     greeting::refuse(halves, &reason, |_| None).await;
 }

@@ -1,9 +1,11 @@
-//! One stream of bulk data on its way through this node: from who feeds it, to those that it feeds and to the agent itself.
+//! One stream of bulk data through this node: from its feeder to the nodes that it feeds and to the agent itself.
 //!
-//! Everybody waits for the slowest of those that they feed, a few chunks apart, and so the whole stream does. Somebody who hangs is not waited for:
-//! an own consumer that takes nothing for the stall time is answered for and left out, and the stream goes on; a fed node that gives no sign
-//! for that time is reported, and the frontend tells those behind it. A node whose feeder is gone has no way to the rest of the stream: it
-//! fails, and so do those that it feeds.
+//! Each node waits for the slowest node that it feeds, a few chunks apart. So the slowest node sets the pace of the
+//! whole stream. No node waits for a stalled one:
+//! - If this agent's consumer takes nothing for the stall time, the agent answers with a timeout. The stream goes on
+//!   without that consumer.
+//! - If a fed node sends nothing for that time, the agent reports it as stalled. The frontend informs the nodes behind.
+//! - A node whose feeder is lost cannot get the rest of the stream. It fails, and so do the nodes that it feeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +29,12 @@ use super::feeding::{self, Event, Link};
 use super::input::Input;
 use super::relay::{Announced, SharedRelay};
 
-/// Pieces of a stream that this agent may have before it, untaken.
+/// The limit on pieces of a stream that wait for this agent's consumer.
 const OWN_PIECES: usize = 4;
 
 type Events = (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>);
 
-/// What all streams of this node have in common.
+/// What all streams of this node share.
 #[derive(Debug)]
 pub(super) struct FlowContext {
     pub(super) relay: SharedRelay,
@@ -48,18 +50,18 @@ pub(super) struct Flow {
     context: Arc<FlowContext>,
     stream: u64,
     seat: BulkSeat,
-    /// Who waits for the link to the feeder.
+    /// The request that waits for the link to the feeder.
     request: Option<RequestId>,
     events: mpsc::UnboundedSender<Event>,
     opener: BulkOpener,
     feeder: Option<Link>,
     outlets: Vec<Outlet>,
     own: Own,
-    /// Dialling and readers of links.
+    /// The dial and the readers of links.
     tasks: JoinSet<()>,
 }
 
-/// A node that is fed.
+/// A node that this one feeds.
 #[derive(Debug)]
 struct Outlet {
     node: NodeId,
@@ -68,7 +70,7 @@ struct Outlet {
     tasks: Vec<AbortHandle>,
 }
 
-/// A stream that ends before its end leaves no link behind, wherever it was.
+/// A stream that ends incomplete leaves no link behind, in any state.
 impl Drop for Outlet {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
@@ -79,7 +81,7 @@ impl Drop for Outlet {
 #[derive(Debug)]
 struct Own {
     wanted: bool,
-    /// Comes with the order that the stream is for.
+    /// Arrives with the order that the stream belongs to.
     coming: Option<oneshot::Receiver<Announced>>,
     announced: Option<Announced>,
     room: Arc<Semaphore>,
@@ -126,7 +128,7 @@ impl Flow {
                     Err(why) => why,
                 },
             };
-            // Whatever has come gives its places back.
+            // Dropping the events returns the credit of chunks that have arrived.
             drop(happened);
             flow.fail(&why).await;
         }
@@ -153,7 +155,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Dials who feeds this node, beside all else: those whom this one feeds may come meanwhile.
+    /// Dials the feeder in a task of its own. Nodes that this one feeds may dial meanwhile.
     fn link(&mut self) {
         let Feeder::Peer { listen, .. } = &self.seat.feeder else {
             return self.answer_link(Ok(Answer::Done));
@@ -207,10 +209,10 @@ impl Flow {
         self.outlets.push(Outlet { node, queue: link.queue, tasks: vec![reading, link.writer] });
     }
 
-    /// Proves a chunk before anybody else sees it, and hands it on.
+    /// Authenticates a chunk, then passes it on.
     async fn pass_on(&mut self, chunk: SealedChunk) -> Result<(), Failure> {
         let last = chunk.is_last();
-        // Without a clone it is opened where it lies.
+        // Without a clone the chunk is decrypted in place.
         let onwards = (!self.outlets.is_empty()).then(|| chunk.clone());
         let opened = self.opener.open(chunk);
         let plain = opened.map_err(|error| Failure::new(Kind::Protocol, error.to_string()))?;
@@ -234,7 +236,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Hands a piece to the agent. False: it takes nothing any more, and that has been answered.
+    /// Passes a piece to this agent's consumer. False: the consumer takes no more, and the request has its answer.
     async fn give_own(&mut self, plain: Vec<u8>, last: bool) -> bool {
         let Some(Announced { request, consumer }) = self.own.hear().await else { return false };
         let stall = self.context.stall;
@@ -258,7 +260,7 @@ impl Flow {
         true
     }
 
-    /// A fed node takes no more. One that has gone is told of elsewhere, or tells itself; one that hangs is told of here.
+    /// A fed node takes no more. The agent reports it here only if it has stalled. A lost node is reported elsewhere.
     fn give_up(&self, node: NodeId, not_taken: NotTaken) {
         tracing::debug!(%node, ?not_taken, "a node is no longer fed");
         if not_taken == NotTaken::Stalled {
@@ -267,7 +269,7 @@ impl Flow {
         }
     }
 
-    /// All has come. Stays until those who are fed have it, too.
+    /// All chunks have arrived. Waits until the fed nodes have them, too.
     async fn finish(&mut self) {
         if let Some(feeder) = &self.feeder {
             feeder.queue.close();
@@ -279,7 +281,7 @@ impl Flow {
                 outlet.queue.close();
             }
         }
-        // Goodbyes are on their way.
+        // The goodbyes are on their way.
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(2 * LAST_WORDS_TIME, all).await.is_err() {
             tracing::debug!(stream = self.stream, "a stream was not closed in time");
@@ -289,7 +291,7 @@ impl Flow {
         }
     }
 
-    /// There will be no more: those behind this node hear it, and the agent forgets what it has.
+    /// The stream fails: informs the nodes behind this one, and the agent's consumer discards what it has.
     async fn fail(mut self, why: &Failure) {
         tracing::debug!(stream = self.stream, %why, "a stream of bulk data ends before its end");
         self.answer_link(Err(why.clone()));
@@ -327,7 +329,7 @@ impl Flow {
 }
 
 impl Own {
-    /// Waits until the agent knows what the stream is for. None: it never will.
+    /// Waits until the stream is announced. None: it never will be.
     async fn hear(&mut self) -> Option<Announced> {
         if let Some(coming) = &mut self.coming {
             self.announced = coming.await.ok();

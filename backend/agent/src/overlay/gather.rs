@@ -1,5 +1,7 @@
-//! Answers of a subtree, gathered so that a parent gets few frames: as soon as all have answered, when enough has gathered, or
-//! after a moment. Pure: it is told what comes and what time it is for, and says what to send.
+//! Gathers the answers of a subtree, so that a parent gets few frames.
+//!
+//! A batch goes up when all nodes have answered, when it is large enough, or after a moment. Pure: the caller passes in
+//! answers and timer events, and gets back the batches to send.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +13,20 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// A batch of this size is worth a frame.
 const BATCH_BYTES: usize = 64 * 1024;
-/// An answer is compared with so many others: where all differ, looking at all would cost more than it saves.
+/// With how many others an answer is compared. If all differ, more comparisons would cost more than they save.
 const COMPARED: usize = 32;
-/// Requests that are remembered. Those that somebody gave up are never complete; the oldest go first.
+/// The limit on open requests. A cancelled request never completes, so the oldest one goes first.
 const REQUESTS: usize = 1024;
 
-/// What a node says to an order.
+/// A node's answer to an order.
 pub(crate) type Reply = Result<Answer, Failure>;
 
-/// What goes up in one frame.
+/// Answers that go up in one frame.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) request: RequestId,
     pub(super) answers: Vec<(NodeSet, Reply)>,
-    /// Given back when the frame is written.
+    /// The link's writer releases it with the frame.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
@@ -43,7 +45,7 @@ struct Gathering {
 }
 
 impl Gathering {
-    /// Puts those who say the same together: ten thousand equal answers are one.
+    /// Merges equal answers: ten thousand of them become one.
     fn merge(&mut self, answers: Vec<(NodeSet, Reply)>, bytes: usize) {
         let each = bytes / answers.len().max(1);
         for (nodes, reply) in answers {
@@ -66,7 +68,7 @@ impl Gathering {
 }
 
 impl Gatherings {
-    /// An order went to these nodes, all of this subtree.
+    /// An order went to these nodes, all of them in this subtree.
     pub(super) fn expect(&mut self, request: RequestId, owed: NodeSet) {
         if owed.is_empty() {
             return;
@@ -80,7 +82,9 @@ impl Gatherings {
         self.open.insert(request, Gathering { owed, ..Gathering::default() });
     }
 
-    /// Adds answers of about `bytes` bytes. What was given up goes up as it comes: only the frontend knows who still waits.
+    /// Adds answers of about `bytes` bytes.
+    ///
+    /// Answers to a forgotten request go up at once: only the frontend knows whether its caller still waits.
     pub(super) fn add(
         &mut self,
         request: RequestId,
@@ -107,7 +111,7 @@ impl Gatherings {
         ready
     }
 
-    /// These nodes owe nothing any more: what completes by that is ready.
+    /// These nodes owe no answers any more. Returns the batches that this completes.
     pub(super) fn lose(&mut self, nodes: &NodeSet) -> Vec<Batch> {
         let mut ready = Vec::new();
         self.open.retain(|request, gathering| {
@@ -120,26 +124,26 @@ impl Gatherings {
         ready
     }
 
-    /// Which of `nodes` owe an answer to what.
+    /// The requests that any of `nodes` still owe an answer to.
     pub(super) fn find_owed(&self, nodes: &NodeSet) -> Vec<(RequestId, NodeSet)> {
         let owed =
             self.open.iter().map(|(request, gathering)| (*request, gathering.owed.intersection(nodes)));
         owed.filter(|(_, owed)| !owed.is_empty()).collect()
     }
 
-    /// Batches with an answer of this node: what it says next must not overtake them.
+    /// Takes the batches with an answer of this node. Its next message must not overtake them.
     pub(super) fn take_of(&mut self, node: NodeId) -> Vec<Batch> {
         let of_node = |gathering: &Gathering| gathering.answers.iter().any(|(from, _)| from.contains(node));
         let open = self.open.iter_mut().filter(|(_, gathering)| of_node(gathering));
         open.filter_map(|(request, gathering)| gathering.take(*request)).collect()
     }
 
-    /// Everything that has gathered.
+    /// Takes all batches.
     pub(super) fn take_all(&mut self) -> Vec<Batch> {
         self.open.iter_mut().filter_map(|(request, gathering)| gathering.take(*request)).collect()
     }
 
-    /// Whether something waits for more.
+    /// Whether any gathered answer waits for more.
     pub(super) fn is_waiting(&self) -> bool {
         self.open.values().any(|gathering| !gathering.answers.is_empty())
     }
@@ -168,7 +172,7 @@ mod tests {
     }
 
     fn add(gatherings: &mut Gatherings, node: u32, bytes: usize) -> Vec<Vec<u32>> {
-        // No two nodes say the same.
+        // No two nodes give the same answer.
         let reply = Ok(Answer::Missing((0..node).map(gantry_types::id::EntryIndex).collect()));
         shown(gatherings.add(REQUEST, vec![(only(node), reply)], bytes, None))
     }

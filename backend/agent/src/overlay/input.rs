@@ -1,27 +1,27 @@
-//! What comes for this agent.
+//! The inputs of this agent.
 
 use gantry_shared::wire::message::Order;
 use gantry_types::id::RequestId;
 
 use super::bulk::Piece;
 
-/// What comes for this agent.
+/// An input of this agent.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Something to do.
+    /// An order from the frontend.
     Order {
-        /// The answer bears this number; none: no answer is wanted.
+        /// The answer bears this number. None: the frontend wants no answer.
         request: Option<RequestId>,
-        /// What.
+        /// The order itself.
         order: Order,
     },
-    /// Bulk data of a stream that an order has announced. While it is kept, the stream waits.
+    /// Bulk data of a stream that an order has announced. The stream waits while the agent keeps it.
     Bulk(Piece),
-    /// The way to the frontend is closed (orderly) or lost. The last input.
+    /// The path to the frontend is closed (orderly) or lost. The last input.
     Gone {
         /// The frontend has said goodbye.
         orderly: bool,
-        /// What was seen.
+        /// What this agent observed.
         reason: String,
     },
 }

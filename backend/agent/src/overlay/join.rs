@@ -1,4 +1,4 @@
-//! The way into the tree.
+//! How an agent joins the tree.
 
 use std::future::pending;
 use std::net::{IpAddr, SocketAddr};
@@ -32,26 +32,29 @@ use super::uplink::{Joined, Uplink};
 use super::{children, parent};
 use crate::connection::Connection;
 
-/// How long the frontend is dialled where there is another way to it. A network that drops what it does not let through says nothing.
+/// How long the agent dials the frontend if it has another path. A network may drop packets without any error.
 const DIAL_TIME: Duration = Duration::from_secs(2);
 
-/// When nobody has answered by then the other way is tried beside it. Within a cluster an answer takes a millisecond, around the world a quarter of a second.
+/// After this time without an answer the agent tries the other path as well.
+///
+/// An answer takes a millisecond within a cluster, and a quarter of a second around the world.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
-/// How often an agent whose link somebody passes on says that it is there.
+/// The interval of heartbeats from an agent whose link another process forwards.
 const SAY_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Reports to the frontend, with what a launcher has brought here, takes the place that it is given, and starts passing on.
+/// Joins the tree: reports to the frontend, takes the assigned place, and starts the relay.
 ///
-/// Waits for the frontend and the parent as long as the ticket says; for the place as long as the frontend lives, since it knows how long all agents may take.
+/// Waits for the frontend and for the parent as long as the ticket says. Waits for the place as long as the frontend
+/// lives, since only the frontend knows how long all agents may take.
 ///
 /// # Errors
-/// There is no place for this agent; what it had begun is undone.
+/// There is no place for this agent. It has undone what it had begun.
 pub(crate) async fn join(ticket: &Ticket) -> Result<Joined, JoinError> {
     join_with(ticket, None, STALL_TIME).await
 }
 
-/// As [`join`], with what a launcher has brought here.
+/// As [`join`]. Also reports what a launcher has brought here.
 pub(crate) async fn join_bringing(ticket: &Ticket, brought: Brought) -> Result<Joined, JoinError> {
     join_with(ticket, Some(brought), STALL_TIME).await
 }
@@ -67,8 +70,10 @@ pub(super) async fn join_with(
     report(ticket, Reached::dialled(dialled)?, brought, stall).await
 }
 
-/// As [`join`], over the `connection` that has brought this agent: at once, or when nobody has answered for a moment where the frontend is dialled. The
-/// connection tells meanwhile whether the frontend still is there.
+/// As [`join`], with the `connection` that has brought this agent as a second path.
+///
+/// If `dial_first`, the agent dials the frontend and uses the connection after [`ANSWER_TIME`] without an answer.
+/// Otherwise it uses the connection at once. While it dials, the end of the connection means that the frontend is gone.
 pub(crate) async fn join_over(
     ticket: &Ticket,
     mut connection: Connection,
@@ -88,7 +93,7 @@ pub(crate) async fn join_over(
     };
     let reached = match dialled {
         Some(Ok(dialled)) => {
-            // It stays open as long as there is this process: whatever is at its other end takes its end for ours.
+            // The connection stays open as long as this process lives: its other end takes a close for the agent's end.
             tokio::spawn(async move { (pending::<()>().await, connection) });
             Reached::dialled(dialled)?
         }
@@ -97,7 +102,7 @@ pub(crate) async fn join_over(
             Reached { link: link_over(ticket, connection).await?, listener: None }
         }
         None => {
-            // Whoever is far away may answer yet. The other side takes the end of a link that was asked for and is not wanted as what it is.
+            // A distant frontend may answer yet. The other side accepts that a link it was asked for ends unused.
             let mut linking = std::pin::pin!(link_over(ticket, connection));
             tokio::select! {
                 biased;
@@ -109,38 +114,38 @@ pub(crate) async fn join_over(
     report(ticket, reached, None, STALL_TIME).await
 }
 
-/// Comes to its end when nobody has answered for a moment.
+/// Ends if no peer answers within [`ANSWER_TIME`].
 async fn silence(answered: &Notify) {
     if timeout(ANSWER_TIME, answered.notified()).await.is_ok() {
         pending().await
     }
 }
 
-/// A link over what has brought this agent.
+/// Opens a link over the connection that has brought this agent.
 async fn link_over(ticket: &Ticket, mut connection: Connection) -> Result<Link, JoinError> {
     let word = format!("\n{} link\n", build_mark(ticket.app));
     connection.write_all(word.as_bytes()).await.map_err(|_| JoinError::Gone)?;
-    // The other side listens when all agents are there.
+    // The other side listens only when all agents are there.
     let until = Instant::now() + ticket.patience.max(HANDSHAKE_DEADLINE);
     Ok(connect(connection, &ticket.secret, ticket.app.as_str().as_bytes(), until).await?)
 }
 
-/// A link to the frontend, and where other agents dial this one.
+/// A link to the frontend, and the listener for other agents.
 struct Reached {
     link: Link,
-    /// None: nobody can.
+    /// None: other agents cannot reach this one.
     listener: Option<TcpListener>,
 }
 
 impl Reached {
-    /// Other agents reach this node where the frontend does.
+    /// Listens at the address by which this node reaches the frontend. Other agents dial it there.
     fn dialled((link, ours): (Link, IpAddr)) -> Result<Self, JoinError> {
         let listener = listen((ours, 0).into()).map_err(JoinError::Listen)?;
         Ok(Self { link, listener: Some(listener) })
     }
 }
 
-/// Says hello, takes the place, and starts passing on.
+/// Says hello, takes the place, and starts the relay.
 async fn report(
     ticket: &Ticket,
     Reached { link, listener }: Reached,
@@ -159,7 +164,7 @@ async fn report(
         None => (reader, writer),
         Some(addresses) => {
             let halves = dial_parent(&addresses, place.node, caller, ticket.patience).await?;
-            // Only now: a cut before tells the frontend that this agent did not make it.
+            // Not earlier: a cut before this point tells the frontend that this agent has failed to join.
             tokio::spawn(timeout(LAST_WORDS_TIME, part(reader, writer)));
             halves
         }
@@ -177,7 +182,7 @@ async fn dial_parent(
     say(link, &Dial::Child { node }).await
 }
 
-/// The place, and where the parent listens if it is not the frontend.
+/// Returns the place, and where the parent listens if the parent is not the frontend.
 async fn wait_for_seat(reader: &mut LinkReader) -> Result<(Place, Option<Vec<SocketAddr>>), JoinError> {
     match reader.next().await? {
         Some(Incoming::Frame(body)) => match frame::decode(&body)? {
@@ -195,8 +200,11 @@ async fn wait_for_seat(reader: &mut LinkReader) -> Result<(Place, Option<Vec<Soc
     }
 }
 
-/// Whatever passes a link on knows that the way is cut only by what it cannot pass on: over a way on which nobody says anything this agent would wait, with its
-/// ranks, for what never comes. Nobody answers, so a frontend that is stopped for a while loses nothing.
+/// Sends heartbeats.
+///
+/// A process that forwards the link notices a cut only when it has bytes to forward. On a silent link this agent would
+/// wait forever, and its ranks with it. The frontend does not acknowledge heartbeats, so a frontend that is stopped for
+/// a while loses nothing.
 async fn say_alive(up: Uplink) {
     loop {
         tokio::time::sleep(SAY_ALIVE_EVERY).await;
@@ -204,7 +212,7 @@ async fn say_alive(up: Uplink) {
     }
 }
 
-/// Says goodbye to the frontend, which has said so too: from now on there is the parent.
+/// Exchanges goodbyes with the frontend. From now on this agent talks to its parent.
 async fn part(mut reader: LinkReader, writer: LinkWriter) {
     if let Err(error) = writer.close().await {
         tracing::debug!(%error, "cannot close the link to the frontend");

@@ -1,31 +1,31 @@
-//! Why an agent found no place.
+//! Why an agent could not join the tree.
 
 use gantry_link::LinkError;
 use gantry_shared::wire::frame::FrameError;
 use gantry_types::error::Failure;
 
-/// Why an agent found no place.
+/// Why an agent could not join the tree.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JoinError {
-    /// Nobody answered, or nobody who knows the app.
+    /// No peer answered, or none that knows the app.
     #[error("reach the frontend or the parent: {}", if .reasons.is_empty() { "no address is known".to_owned() } else { .reasons.join("; ") })]
     Unreachable {
-        /// What was seen at each address.
+        /// The error at each address.
         reasons: Vec<String>,
     },
-    /// The frontend does not want this agent.
+    /// The frontend refuses this agent.
     #[error("take a place: {0}")]
     Refused(Failure),
-    /// The frontend went before it gave out places.
+    /// The link to the frontend failed before the frontend assigned places.
     #[error("wait for a place")]
     Link(#[from] LinkError),
-    /// The frontend closed the link, or said something else.
+    /// The frontend closed the link, or sent an unexpected message.
     #[error("wait for a place: {0}")]
     Answer(String),
-    /// What has brought this agent is gone.
+    /// The process that started this agent has ended.
     #[error("reach the frontend: the process that started this agent has ended")]
     Gone,
-    /// No port can be had for children.
+    /// The agent cannot listen for its children.
     #[error("listen for other agents")]
     Listen(#[source] std::io::Error),
 }

@@ -1,20 +1,24 @@
 //! The agent's place in the tree: one link to its parent, and one to each of its children.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! | --- | --- |
-//! | [`mod@join`] | the way in: report to the frontend, take the seat, dial the parent |
-//! | [`dial`] | trying several addresses side by side |
-//! | [`input`], [`uplink`] | what comes for this agent, and its way to the frontend |
-//! | [`place`] | where it stands, and for whom those below it may speak |
-//! | [`relay`] | what goes where; knows everything and waits for nothing |
-//! | [`gather`] | answers of a subtree become few frames |
+//! | [`mod@join`] | joining: report to the frontend, take the seat, dial the parent |
+//! | [`dial`] | trying several addresses at once |
+//! | [`input`], [`uplink`] | inputs of this agent, and its path to the frontend |
+//! | [`place`] | its place in the tree, and the nodes that a child may speak for |
+//! | [`relay`] | routing between links; it holds all state and never waits |
+//! | [`gather`] | merges the answers of a subtree into few frames |
 //! | [`parent`], [`children`] | the links and their tasks |
-//! | [`streams`], [`flow`], [`feeding`] | bulk data on its way through this node: all streams, one of them, the links that are made for it |
-//! | [`bulk`] | what a node makes of bulk data that is meant for it |
+//! | [`streams`], [`flow`], [`feeding`] | bulk data through this node: all streams, one stream, links for one stream |
+//! | [`bulk`] | bulk data that is meant for this node |
 //!
-//! What bounds memory: answers are bounded by requests; output by the window that the frontend has opened for it, so it needs no other
-//! bound here; frames of children that wait for a slow parent by a budget of bytes, beyond which the children are not read; bulk
-//! data by short queues and by credit, chunk by chunk, so that no reader of a link waits for it. Upwards everything stays in order, so that output cannot starve answers, nor overtake or be overtaken.
+//! These limits bound memory:
+//! - Answers: the requests.
+//! - Output: the window that the frontend has opened for it, so it needs no other limit here.
+//! - Frames of children that wait for a slow parent: a budget of bytes. Beyond it the agent stops reading its children.
+//! - Bulk data: short queues and credit per chunk, so no reader of a link waits for it.
+//!
+//! Everything that goes up stays in order. So output cannot starve answers, and neither overtakes the other.
 
 mod input;
 mod join;

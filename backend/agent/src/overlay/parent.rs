@@ -1,4 +1,4 @@
-//! The link to the parent: what comes from above.
+//! The link to the parent: reads the orders from above.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ async fn read(mut reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
 fn take_frame(body: Vec<u8>, streams: &Streams) -> Result<(), String> {
     let Err(body) = streams.relay().lock().pass_flow_down(body) else { return Ok(()) };
     let down: Down = frame::decode(&body).map_err(|e| format!("protocol error: {e}"))?;
-    // The lock is released before streams take theirs.
+    // This statement releases the lock before the streams take theirs.
     let own = streams.relay().lock().pass_down(down, body);
     match own {
         None => {}
         Some(OwnPart::Announced { stream, announced }) => streams.announce(stream, announced),
         Some(OwnPart::Bulk { request, order: BulkOrder::Link { stream, seats } }) => {
-            // What is for others has been passed on to them.
+            // The relay has already passed on the seats of other nodes.
             for seat in seats {
                 streams.open(stream, seat, request);
             }

@@ -1,4 +1,4 @@
-//! Where an agent stands in the tree, and for whom those below it may speak.
+//! An agent's place in the tree, and the nodes that its children may speak for.
 
 use gantry_shared::wire::channel::ChannelNotice;
 use gantry_shared::wire::message::{Notice, Up};
@@ -22,7 +22,7 @@ impl Place {
         nodes
     }
 
-    /// Whether what comes from the child with this subtree is said by and about nodes for which it may speak.
+    /// Checks that a frame from the child with this subtree names only nodes that the child may speak for.
     pub(super) fn check_speaker(self, subtree: &NodeSet, up: &Up) -> Result<(), String> {
         let check = |nodes: &NodeSet, speaker: &NodeSet, what: &str| match nodes.difference(speaker).first() {
             None => Ok(()),
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// Whether a child with this subtree may speak for that node.
+/// Checks that a child with this subtree may speak for that node.
 pub(super) fn check_node(subtree: &NodeSet, node: NodeId) -> Result<(), String> {
     match subtree.contains(node) {
         true => Ok(()),

@@ -1,5 +1,6 @@
-//! What goes where. Nothing in here waits: queues take what is to be written, and whoever must be held back is held back
-//! before it calls.
+//! Routes messages between links.
+//!
+//! Nothing here waits: queues take what must be written, and callers wait for room before they call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,9 +23,9 @@ use super::input::Input;
 use super::place::{self, Place};
 use crate::channel::{self, Effect, Hub, Later};
 
-/// How long answers wait for others of the same request.
+/// How long answers wait for other answers to the same request.
 const GATHER_TIME: Duration = Duration::from_millis(5);
-/// How long children have to say goodbye before this agent does.
+/// How long the agent waits for its children's goodbyes before its own.
 const CHILDREN_TIME: Duration = Duration::from_secs(10);
 /// How long the parent has to read the goodbye.
 const GOODBYE_TIME: Duration = Duration::from_secs(2);
@@ -33,7 +34,7 @@ const GOODBYE_TIME: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(crate) struct SharedRelay {
     relay: Arc<Mutex<Relay>>,
-    /// Answers have begun to gather.
+    /// Notified when an answer has to wait for others.
     gathering: Arc<Notify>,
 }
 
@@ -47,7 +48,7 @@ impl SharedRelay {
         shared
     }
 
-    /// The relay for a moment, never across an await.
+    /// Locks the relay for a moment, never across an await.
     pub(super) fn lock(&self) -> MutexGuard<'_, Relay> {
         lock(&self.relay)
     }
@@ -74,7 +75,7 @@ fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
     relay.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends what has gathered for a while, as long as there is a relay.
+/// Sends gathered answers after [`GATHER_TIME`], as long as the relay exists.
 async fn flush_in_time(relay: Weak<Mutex<Relay>>, gathering: Arc<Notify>) {
     loop {
         gathering.notified().await;
@@ -90,23 +91,23 @@ async fn flush_in_time(relay: Weak<Mutex<Relay>>, gathering: Arc<Notify>) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Links {
     pub(super) parent: bool,
-    /// Children that have come and not gone.
+    /// Children that have joined and not ended.
     pub(super) children: usize,
 }
 
-/// What is left to do of an order when it has been passed on.
+/// What remains to do for this agent's streams after an order is passed on.
 #[derive(Debug)]
 pub(super) enum OwnPart {
-    /// The agent has been told what a stream is for.
+    /// The agent has the order that announces a stream.
     Announced { stream: u64, announced: Announced },
-    /// It is about a stream itself.
+    /// The order is about a stream itself.
     Bulk { request: Option<RequestId>, order: BulkOrder },
 }
 
 /// What a stream is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Announced {
-    /// The order that is answered at the stream's end.
+    /// The order that the agent answers at the stream's end.
     pub(super) request: Option<RequestId>,
     pub(super) consumer: Consumer,
 }
@@ -115,22 +116,22 @@ pub(super) struct Announced {
 #[derive(Debug)]
 pub(super) struct Relay {
     place: Place,
-    /// None when it is gone.
+    /// None when the link to the parent is gone.
     parent: Option<LinkQueue>,
     children: BTreeMap<NodeId, Child>,
     inputs: Option<mpsc::UnboundedSender<Input>>,
     gatherings: Gatherings,
     gathering: Arc<Notify>,
-    /// Nodes of this subtree that cannot be reached any more.
+    /// Nodes of this subtree that can no longer be reached.
     away: NodeSet,
-    /// Those of them that have said goodbye: the frontend does not know, and is answered for them.
+    /// The nodes of `away` that said goodbye. The frontend does not know, so this agent answers for them.
     left: NodeSet,
     links: watch::Sender<Links>,
     bulk: BulkCount,
     channels: Hub,
-    /// One batch of contributions is merged after the other: a node's processors are there for the app.
+    /// Allows one merge at a time: a node's processors are there for the app.
     merging: Arc<Semaphore>,
-    /// For what is to be done later.
+    /// For tasks that come back to the relay later.
     own: Weak<Mutex<Self>>,
 }
 
@@ -142,7 +143,7 @@ pub(super) struct LinkTasks {
 }
 
 impl LinkTasks {
-    /// Cuts the link: the peer sees that this was no goodbye.
+    /// Cuts the link, so that the peer sees no goodbye.
     fn cut(&self) {
         self.reader.abort();
         self.writer.abort();
@@ -185,12 +186,12 @@ impl Relay {
         self.place
     }
 
-    /// Which links are open, now and later.
+    /// Which links are open. The receiver follows changes.
     pub(super) fn links(&self) -> watch::Receiver<Links> {
         self.links.subscribe()
     }
 
-    /// A child has come.
+    /// A child has joined.
     pub(super) fn child_joined(&mut self, child: NodeId, queue: LinkQueue, tasks: LinkTasks) {
         let subtree = self.place.find_subtree(child);
         self.children.insert(child, Child { queue, subtree, tasks });
@@ -198,10 +199,10 @@ impl Relay {
         self.show();
     }
 
-    /// A word of a flow for other nodes than this one goes on as it came.
+    /// Forwards a word of a flow unchanged if it is for other nodes only.
     ///
     /// # Errors
-    /// Gives it back: it is for this node, or is no such word.
+    /// Returns the body: it is for this node, or is no word of a flow.
     pub(super) fn pass_flow_down(&self, body: Vec<u8>) -> Result<(), Vec<u8>> {
         match Down::peek_flow(&body) {
             Some(to @ To::Nodes(_)) if !to.contains(self.place.node) => {
@@ -212,7 +213,7 @@ impl Relay {
         }
     }
 
-    /// An order from above. What of it is for this agent's streams is given back.
+    /// Passes on an order from above. Returns the part for this agent's streams.
     pub(super) fn pass_down(&mut self, down: Down, body: Vec<u8>) -> Option<OwnPart> {
         let Down { request, to, order } = down;
         let own = to.contains(self.place.node);
@@ -249,7 +250,7 @@ impl Relay {
         }
     }
 
-    /// Lets the channels act, and does what follows.
+    /// Runs `act` on the channels and carries out its effects.
     pub(super) fn channel<T>(&mut self, act: impl FnOnce(&mut Hub) -> T) -> T {
         let done = act(&mut self.channels);
         for effect in self.channels.take_effects() {
@@ -268,7 +269,7 @@ impl Relay {
         done
     }
 
-    /// Merges where nobody waits for it.
+    /// Merges on a thread that may block.
     fn merge(&self, operation: u64, batch: channel::Batch) {
         let (relay, turn) = (self.own.clone(), Arc::clone(&self.merging));
         tokio::spawn(async move {
@@ -290,7 +291,7 @@ impl Relay {
         });
     }
 
-    /// Tells children their places in a stream's tree, each no more than it and those below it need.
+    /// Sends each child the seats in a stream's tree of that child and of the nodes below it.
     fn pass_seats(&self, request: Option<RequestId>, to: &To, stream: u64, seats: &[BulkSeat]) {
         for child in self.children.values() {
             let seats: Vec<_> =
@@ -346,21 +347,23 @@ impl Relay {
         }
     }
 
-    /// Bulk data went through.
+    /// Counts bulk data that has passed through.
     pub(super) fn count_bulk(&mut self, received: u64, sent: u64) {
         self.bulk.received += received;
         self.bulk.sent += sent;
     }
 
-    /// Hands something to this agent itself.
+    /// Gives an input to this agent itself.
     pub(super) fn give(&mut self, input: Input) {
         if let Some(inputs) = &self.inputs {
-            // The agent may be leaving and listen no more.
+            // A leaving agent no longer reads its inputs.
             drop(inputs.send(input));
         }
     }
 
-    /// A word of a flow of `node`, from a child, goes on as it came; the frontend reads it. `room` is given back when it is written to the parent.
+    /// Forwards a word of a flow of `node` from a child unchanged. The frontend reads it.
+    ///
+    /// Writing the frame to the parent releases `room`.
     ///
     /// # Errors
     /// As [`Relay::pass_up`].
@@ -371,24 +374,24 @@ impl Relay {
         body: Vec<u8>,
         room: Option<OwnedSemaphorePermit>,
     ) -> Result<(), String> {
-        // One that was cut off counts no more.
+        // The agent ignores a child whose link it has cut.
         let Some(known) = self.children.get(&child) else { return Ok(()) };
         place::check_node(&known.subtree, node)?;
         self.send_behind_answers(node, body, room);
         Ok(())
     }
 
-    /// What a node says must not overtake what it has answered.
+    /// Sends a node's message behind its answers: the message must not overtake them.
     fn send_behind_answers(&mut self, node: NodeId, body: Vec<u8>, room: Option<OwnedSemaphorePermit>) {
         let before = self.gatherings.take_of(node);
         self.send_batches(before);
         self.send_up(body.into(), room);
     }
 
-    /// A frame of a child, whose bytes are `body`. `room` is given back when it is written to the parent.
+    /// Takes a frame of a child, whose bytes are `body`. Writing it to the parent releases `room`.
     ///
     /// # Errors
-    /// The child speaks for nodes that are not below it, or about them. What else it says is checked by the frontend.
+    /// The child speaks for or about nodes that are not below it. The frontend checks the rest.
     pub(super) fn pass_up(
         &mut self,
         child: NodeId,
@@ -396,7 +399,7 @@ impl Relay {
         body: Vec<u8>,
         room: Option<OwnedSemaphorePermit>,
     ) -> Result<(), String> {
-        // One that was cut off counts no more.
+        // The agent ignores a child whose link it has cut.
         let Some(subtree) = self.children.get(&child).map(|child| &child.subtree) else { return Ok(()) };
         self.place.check_speaker(subtree, &up)?;
         match up {
@@ -416,7 +419,7 @@ impl Relay {
         Ok(())
     }
 
-    /// The frontend has found that a child breaks the rules.
+    /// The frontend has found that a child violates the protocol.
     fn cut_child(&mut self, child: NodeId, reason: &str) {
         let Some(known) = self.children.get(&child) else { return };
         known.tasks.reader.abort();
@@ -424,11 +427,11 @@ impl Relay {
         self.child_ended(child, false, &format!("{reason}: its link was closed"));
     }
 
-    /// The link to a child is over. One that has said goodbye is no loss; what it owes is answered for it.
+    /// The link to a child is over. A child that said goodbye is not lost: this agent answers for what it owes.
     pub(super) fn child_ended(&mut self, child: NodeId, orderly: bool, reason: &str) {
         let Some(ended) = self.children.remove(&child) else { return };
         tracing::debug!(%child, orderly, reason, "an agent below this one was lost");
-        // It may wait for our goodbye, so that it knows that its own was read; and who feeds it with bulk data sees that there is an end.
+        // The child may wait for this goodbye as the proof that its own was read. Closing also ends its bulk data.
         ended.queue.close();
         if orderly {
             for (request, owed) in self.gatherings.find_owed(&ended.subtree) {
@@ -448,12 +451,12 @@ impl Relay {
         self.show();
     }
 
-    /// The links of those of `nodes` that are children and here.
+    /// The links of those `nodes` that are connected children.
     pub(super) fn find_children(&self, nodes: &[NodeId]) -> Vec<(NodeId, LinkQueue)> {
         nodes.iter().filter_map(|node| Some((*node, self.children.get(node)?.queue.clone()))).collect()
     }
 
-    /// The way to the frontend is over. Children see what this agent saw: a goodbye or a cut.
+    /// The path to the frontend is over. Children see what this agent saw: a goodbye or a cut.
     pub(super) fn parent_ended(&mut self, orderly: bool, reason: String) {
         let Some(parent) = self.parent.take() else { return };
         if orderly {
@@ -473,14 +476,14 @@ impl Relay {
         self.show();
     }
 
-    /// Tells the parent that it does not speak as it should.
+    /// Tells the parent that it violates the protocol.
     pub(super) fn refuse_parent(&self, reason: &str) {
         if let Some(parent) = &self.parent {
             parent.refuse(reason);
         }
     }
 
-    /// This agent's own answer.
+    /// Gives this agent's own answer.
     pub(super) fn answer(&mut self, request: RequestId, reply: Reply) {
         let node = self.place.node;
         let nodes = NodeSet::from_range(node..=node);
@@ -494,7 +497,7 @@ impl Relay {
         self.place.find_subtree(self.place.node)
     }
 
-    /// This agent's own notice.
+    /// Sends this agent's own notice.
     pub(super) fn notice(&mut self, notice: Notice) {
         let node = self.place.node;
         match frame::encode_body(&Up::Notice { node, notice }) {
@@ -503,7 +506,7 @@ impl Relay {
         }
     }
 
-    /// Sends what has gathered.
+    /// Sends the gathered answers.
     fn flush(&mut self) {
         let batches = self.gatherings.take_all();
         self.send_batches(batches);
@@ -516,7 +519,7 @@ impl Relay {
         }
     }
 
-    /// Answers for nodes that have left.
+    /// Answers on behalf of nodes that have left.
     fn answer_for(&mut self, request: RequestId, nodes: &NodeSet) {
         if !nodes.is_empty() {
             let gone = Err(Failure::new(Kind::Gone, "its agent has left"));
@@ -547,7 +550,7 @@ impl Relay {
 
     fn send_batches(&mut self, batches: Vec<Batch>) {
         for Batch { request, answers, room } in batches {
-            // One that is too large for a frame is alone in its batch.
+            // An answer that is too large for a frame is alone in its batch.
             let nodes = answers.iter().fold(NodeSet::default(), |all, (nodes, _)| all.union(nodes));
             let body = frame::encode_body(&Up::Answers { request, answers }).or_else(|error| {
                 let why = Failure::new(Kind::Invalid, format!("send the answer: {error}"));

@@ -1,7 +1,7 @@
 //! The streams of bulk data that this node has a place in.
 //!
-//! Each has a task of its own ([`flow`](super::flow)), so that readers of links only hand over what came and never wait; the credit of the link on which a chunk
-//! came comes back when its stream has dealt with it.
+//! Each stream has its own task ([`flow`](super::flow)). So readers of links only hand chunks over and never wait. A
+//! link gets its credit for a chunk back when the stream has processed the chunk.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,9 +24,9 @@ use super::input::Input;
 use super::relay::{Announced, SharedRelay};
 use crate::heap;
 
-/// Streams that may be under way at once. The oldest go first; the frontend ends those that it gives up.
+/// The limit on concurrent streams. The oldest goes first. The frontend ends the streams that it cancels.
 const STREAMS: usize = 16;
-/// All streams of this node. Clones are the same.
+/// All streams of this node. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub(super) struct Streams {
 struct Shared {
     context: Arc<FlowContext>,
     open: Mutex<Open>,
-    /// How many were opened so far: those who dialled early look again.
+    /// The number of streams opened so far. A change wakes nodes that dialled early.
     opened: watch::Sender<u64>,
 }
 
@@ -48,7 +48,7 @@ struct Open {
     closed: bool,
 }
 
-/// The way to a stream's task.
+/// The channels to a stream's task.
 #[derive(Debug)]
 struct Stream {
     stream: u64,
@@ -85,7 +85,7 @@ impl Streams {
         self.shared.context.stall
     }
 
-    /// Takes a place in a stream's tree. `request` is answered when the link to whoever feeds this node stands.
+    /// Takes a place in a stream's tree. The agent answers `request` when the link to this node's feeder is up.
     pub(super) fn open(&self, stream: u64, seat: BulkSeat, request: Option<RequestId>) {
         let (events, happened) = mpsc::unbounded_channel();
         let (announced, heard) = oneshot::channel();
@@ -115,17 +115,17 @@ impl Streams {
         self.shared.opened.send_replace(number);
     }
 
-    /// The order that announces a stream to this agent has been given to it.
+    /// The agent has received the order that announces a stream.
     pub(super) fn announce(&self, stream: u64, announced: Announced) {
         let waiting = self.lock().find(stream).and_then(|stream| stream.announced.take());
-        // A stream that failed before waits to say so; one that is not known at all never will come.
+        // A stream that has already failed waits to report it. An unknown stream will never arrive.
         if waiting.is_none_or(|waiting| waiting.send(announced).is_err()) {
             let why = Failure::new(Kind::Lost, "take bulk data: the path to this node is lost");
             self.relay().lock().give(Input::Bulk(Piece::aborted(stream, announced.consumer, why)));
         }
     }
 
-    /// A chunk has come on the link of orders. One that nobody here waits for is dropped: its stream has been ended.
+    /// Takes a chunk from the link of orders. Drops it if its stream has ended.
     pub(super) fn take(&self, chunk: SealedChunk, held: Held) {
         match self.lock().find(chunk.stream()) {
             Some(stream) => drop(stream.events.send(Event::Chunk(chunk, held))),
@@ -133,7 +133,7 @@ impl Streams {
         }
     }
 
-    /// There will be no more of a stream. If it has not been announced by now, it never will be.
+    /// Ends a stream. If no order has announced it by now, none will.
     pub(super) fn end(&self, stream: u64, why: Failure) {
         let mut open = self.lock();
         let number = open.streams.iter().find(|(_, known)| known.stream == stream).map(|(number, _)| *number);
@@ -142,7 +142,7 @@ impl Streams {
         }
     }
 
-    /// There will be no more of any stream, ever.
+    /// Ends all streams, and accepts no more.
     pub(super) fn end_all(&self, why: &Failure) {
         let mut open = self.lock();
         open.closed = true;
@@ -153,12 +153,12 @@ impl Streams {
         self.shared.opened.send_replace(u64::MAX);
     }
 
-    /// A stream's task has nothing more to do.
+    /// A stream's task has finished.
     fn forget(&self, stream: u64) {
         self.lock().streams.retain(|_, known| known.stream != stream);
     }
 
-    /// Somebody wants to be fed. It may come before this node knows of the stream. Gives back who cannot be.
+    /// A node asks to be fed, perhaps before this node knows of the stream. Returns the link if the agent must refuse.
     pub(super) async fn attach(
         &self,
         stream: u64,
@@ -194,7 +194,7 @@ impl Open {
 
 impl Stream {
     fn end(self, why: Failure) {
-        // It may just have come to its end by itself.
+        // The stream may have just ended by itself.
         drop(self.end.send(why));
     }
 }

@@ -1,4 +1,4 @@
-//! Agents in a tree, over real TCP, under a frontend that is played by hand.
+//! Agents in a tree, over real TCP, under a frontend that the test plays.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// The number of orders that link nodes.
 const LINKING: u64 = 1000;
 
-/// A frontend that listens.
+/// A frontend that the test plays, with its listener.
 struct Front {
     app: AppId,
     secret: Secret,
@@ -71,7 +71,7 @@ impl Front {
         Ok(Peer::new(accept(stream, &self.secret, self.app.as_str().as_bytes(), deadline).await?))
     }
 
-    /// The next agent: its link, its host, and where it listens.
+    /// Accepts the next agent: its link, its host, and where it listens.
     async fn hello(&self) -> (Peer, String, Vec<SocketAddr>) {
         let mut peer = self.accept().await.unwrap();
         match peer.hear().await {
@@ -90,9 +90,9 @@ impl Front {
 struct Peer {
     reader: LinkReader,
     writer: LinkWriter,
-    /// Chunks that may be sent.
+    /// Credit for chunks.
     free: u32,
-    /// Frames that came while credit was waited for.
+    /// Frames that arrived while the peer waited for credit.
     heard: VecDeque<Vec<u8>>,
 }
 
@@ -141,7 +141,7 @@ impl Peer {
         self.writer.flush().await.unwrap();
     }
 
-    /// Gives agents their places in a stream's tree and waits until they stand ready.
+    /// Gives agents their places in a stream's tree and waits until they are ready.
     async fn link(&mut self, stream: u64, seats: Vec<BulkSeat>) {
         let mut owed: BTreeSet<u32> = seats.iter().map(|seat| seat.node.0).collect();
         let to = To::Nodes(seats.iter().map(|seat| seat.node).collect());
@@ -184,7 +184,9 @@ impl Peer {
     }
 }
 
-/// A frontend and `nodes` agents in a chain. The link of the first; the others have said goodbye to the frontend.
+/// A frontend and `nodes` agents in a chain.
+///
+/// Returns the link of the first agent. The others have said goodbye to the frontend.
 async fn chain(nodes: u32) -> (Front, Peer, Vec<Joined>, Vec<SocketAddr>) {
     chain_with(nodes, STALL_TIME).await
 }
@@ -345,7 +347,7 @@ async fn an_answer_that_is_too_large_becomes_a_failure() {
 #[tokio::test]
 async fn of_several_addresses_the_one_that_answers_is_taken() {
     let front = Front::new().await;
-    // One where nobody is, one that accepts and says nothing.
+    // One address refuses. One accepts and sends nothing.
     let refused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut ticket = front.ticket("0");
@@ -359,7 +361,7 @@ async fn of_several_addresses_the_one_that_answers_is_taken() {
 #[tokio::test]
 async fn who_is_not_there_yet_is_tried_again_until_the_patience_is_over() {
     let mut front = Front::new().await;
-    // Nobody listens, and nobody else can have the port meanwhile.
+    // Bound but not listening, so no other process can take the port meanwhile.
     let silent = TcpSocket::new_v4().unwrap();
     silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut ticket = front.ticket("0");
@@ -384,7 +386,7 @@ async fn an_agent_that_has_to_give_way_comes_again() {
     let ticket = front.ticket("0");
     let joining = tokio::spawn(async move { join(&ticket).await });
     for _ in 0..3 {
-        // As a crowded door does.
+        // An overloaded listener closes connections like this.
         drop(front.listener.accept().await.unwrap());
     }
     let (mut root, host, _) = front.hello().await;
@@ -444,7 +446,7 @@ async fn a_goodbye_from_above_is_passed_down_and_answered() {
 #[tokio::test]
 async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     let front = Front::new().await;
-    // A chain of real agent, agent by hand, nobody.
+    // A chain: a real agent, an agent played by the test, and a node without an agent.
     let ticket = front.ticket("0");
     let joining = tokio::spawn(async move { join(&ticket).await });
     let (mut root, _, listen) = front.hello().await;
@@ -469,7 +471,7 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     let (request, _) = order(&mut agent).await;
     agent.up.answer(request, Ok(Answer::Done));
     assert_eq!(root.answers().await, (1, vec![(0, Ok(Answer::Done))]));
-    // Nodes that it is to feed may dial it as long as it has a place.
+    // The agent listens for nodes to feed as long as it has a place.
     drop(root);
     assert!(!gone(&mut agent).await.0);
     timeout(SOON, async {
@@ -481,7 +483,7 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     .unwrap();
 }
 
-/// A real agent as node 0 of a chain of three, with a child that is played by hand: its parent is `root`.
+/// A real agent as node 0 of a chain of three, with a child that the test plays. Its parent is `root`.
 async fn parent_and_child() -> (Front, Peer, Joined, Peer) {
     let front = Front::new().await;
     let ticket = front.ticket("0");
@@ -574,7 +576,7 @@ async fn strangers_are_turned_away_and_disturb_nobody() {
     let mut child = front.dial(listen[0], &front.secret).await.unwrap();
     child.say(&Dial::Child { node: NodeId(1) }).await;
     assert_eq!(root.notice().await, (0, Notice::ChildJoined { child: NodeId(1) }));
-    // Nonsense from a child costs that child its link, and nobody else.
+    // Malformed bytes from a child cost only that child its link.
     child.say(&0xffff_ffff_u64).await;
     assert!(matches!(root.notice().await, (0, Notice::NodesLost { .. })));
     assert!(matches!(child.end().await, Err(LinkError::Refused { .. })));

@@ -1,15 +1,16 @@
-//! Which rank is on which node, as MPI libraries read it: `(vector,(0,2,4))` puts four ranks on each of two nodes from node 0 on.
+//! Which rank is on which node, in the form that MPI libraries read.
 //!
-//! A block is (first node, nodes, ranks on each). A reader begins again with the first block when all are used up and ranks are left.
+//! `(vector,(0,2,4))` puts four ranks on each of two nodes, from node 0 on. A block is (first node, nodes, ranks on
+//! each). If ranks are left after the last block, a reader starts again at the first one.
 
 use gantry_types::rank_set::RankSet;
 
 use super::message::MAX_VALUE_BYTES;
 
-/// The value of `PMI_process_mapping`. None: it is longer than a value may be, and programs find out by their hosts' names.
+/// The value of `PMI_process_mapping`. None: it would be too long, and programs use their hosts' names instead.
 pub(super) fn build_mapping(layout: &[RankSet]) -> Option<String> {
     let mut blocks = join(layout);
-    // Ranks that go round: the last round may be short.
+    // Ranks in round-robin order: the last round may be short.
     if let Some((last, rounds)) = blocks.split_last()
         && let Some(first) = rounds.first()
         && rounds.iter().all(|block| block == first)
@@ -59,7 +60,7 @@ mod tests {
         let layout: Vec<RankSet> = layout.iter().map(|ranks| ranks.parse().unwrap()).collect();
         let text = build_mapping(&layout).expect("it is short");
         assert_eq!(text, expected);
-        // As readers read it.
+        // Expands the blocks as MPI libraries do.
         let size = layout.iter().map(RankSet::len).sum::<u64>();
         let numbers: Vec<u32> =
             text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();

@@ -1,7 +1,8 @@
-//! The messages of PMI-1 and PMI-2, read and built. Pure: bytes in, words out.
+//! Parses and builds the messages of PMI-1 and PMI-2. Pure: bytes in, words out.
 //!
-//! PMI-1 has lines, `cmd=get kvsname=K key=A`, and one message of several lines, `mcmd=spawn` to `endcmd`. PMI-2 has six digits with the length of what
-//! follows, `cmd=kvs-get;key=A;`. A program that speaks PMI-2 begins with a line of PMI-1. The specifications are `pmi-1.1.txt` and `pmi-2.0.txt` of MPICH.
+//! A PMI-1 message is a line, `cmd=get kvsname=K key=A`. One message has several lines: `mcmd=spawn` to `endcmd`. A
+//! PMI-2 message is six digits with the length of the rest, then `cmd=kvs-get;key=A;`. A program that speaks PMI-2
+//! begins with a line of PMI-1. The specifications are `pmi-1.1.txt` and `pmi-2.0.txt` of MPICH.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -18,15 +19,15 @@ pub const MAX_VALUE_BYTES: usize = 1024;
 /// The most bytes of the name of a key-value space.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Bytes of a length of PMI-2.
+/// Digits of the length that begins a PMI-2 message.
 const LENGTH_BYTES: usize = 6;
 
-/// Bytes that are no message.
+/// The input is not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// How a message is written. An answer is written as its question.
+/// The format of a message. An answer has the format of its question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
     /// A line.
@@ -38,17 +39,17 @@ pub enum Wire {
 /// One message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// How it is written.
+    /// Its format.
     pub wire: Wire,
     words: &'a [u8],
     separator: u8,
 }
 
 impl<'a> Message<'a> {
-    /// Takes the first message from the front of `input`, and says how many bytes it has. `None`: more bytes are needed.
+    /// Parses the first message of `input`. Returns it and its length in bytes. `None`: more bytes are needed.
     ///
     /// # Errors
-    /// [`Malformed`]: whatever follows, this is no message.
+    /// [`Malformed`]: no further bytes can make this a message.
     pub fn take(input: &'a [u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let taken = if begins(input, b"cmd=") {
             find(input, b"\n").map(|end| (end, end + 1, b' ', Wire::One))
@@ -79,7 +80,7 @@ impl<'a> Message<'a> {
         Ok(Some((Self { wire, words, separator }, taken)))
     }
 
-    /// What it asks for.
+    /// The command.
     #[must_use]
     pub fn command(&self) -> &'a [u8] {
         self.get(b"cmd").or_else(|| self.get(b"mcmd")).unwrap_or_default()
@@ -99,7 +100,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Whether `input` begins so, as far as it has come.
+/// Whether `input`, as far as it has arrived, begins with `with`.
 fn begins(input: &[u8], with: &[u8]) -> bool {
     input.iter().zip(with).all(|(have, want)| have == want)
 }
@@ -112,7 +113,7 @@ fn parse_number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// An answer on its way to become bytes.
+/// An answer under construction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     wire: Wire,
@@ -120,13 +121,13 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The answer of that name, to `question`: all is well.
+    /// Begins the answer with this name to `question`: success.
     #[must_use]
     pub fn ok(question: &Message<'_>, name: &str) -> Self {
         Self::new(question, name).with("rc", 0)
     }
 
-    /// The answer of that name, to `question`: it cannot be, and why, in one word.
+    /// Begins the answer with this name to `question`: failure. `why` is a single word.
     #[must_use]
     pub fn refused(question: &Message<'_>, name: &str, why: &str) -> Self {
         let reason = if question.wire == Wire::One { "msg" } else { "errmsg" };
@@ -135,14 +136,14 @@ impl Reply {
 
     fn new(question: &Message<'_>, name: &str) -> Self {
         let reply = Self { wire: question.wire, text: Vec::new() }.with("cmd", name);
-        // A thread finds its answer by that.
+        // A client thread recognises its answer by this.
         match question.get(b"thrid").filter(|_| question.wire == Wire::Two) {
             Some(thread) => reply.with_bytes("thrid", thread),
             None => reply,
         }
     }
 
-    /// With one word more.
+    /// Adds a word.
     #[must_use]
     pub fn with(self, name: &str, value: impl Display) -> Self {
         self.with_bytes(name, value.to_string().as_bytes())
@@ -163,7 +164,7 @@ impl Reply {
         self
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     #[must_use]
     pub fn into_bytes(mut self) -> Vec<u8> {
         match self.wire {
@@ -173,7 +174,7 @@ impl Reply {
             }
             Wire::Two => {
                 let mut bytes = Vec::with_capacity(LENGTH_BYTES + self.text.len());
-                // Memory takes all that is written to it.
+                // A write to memory cannot fail.
                 drop(write!(bytes, "{:6}", self.text.len()));
                 bytes.append(&mut self.text);
                 bytes
@@ -253,7 +254,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, and in whatever pieces: the same messages, and no panic.
+        /// Any input, cut anywhere, gives the same messages and no panic.
         #[test]
         fn pieces_do_not_matter(input in "(cmd=[a-z]{1,9}( [a-z]{1,3}=[a-z;]{0,5}){0,3}\n|    1[0-9]cmd=[a-z;=]{20}){0,4}", cut in 0_usize..100) {
             let read = |mut input: &[u8]| {

@@ -1,16 +1,18 @@
-//! One MPI world of the ranks that this agent and the app's others have started: a server of PMI-1 and PMI-2, by which MPI libraries find out who they are and where the
-//! others listen.
+//! A server of PMI-1 and PMI-2: it makes the app's ranks on all nodes one MPI world.
 //!
-//! | module | what is there |
+//! By PMI an MPI library finds out its rank, and where the others listen.
+//!
+//! | module | contents |
 //! | --- | --- |
-//! | [`message`] | messages, read and built; pure |
-//! | `mapping` | which rank is on which node, as MPI libraries read it |
-//! | `world` | what ranks are told, what they have put, who is in the fence; it decides and never waits |
+//! | [`message`] | messages, parsed and built; pure |
+//! | `mapping` | which rank is on which node, in the form that MPI libraries read |
+//! | `world` | answers to ranks, their puts, the ranks in the fence; it decides and never waits |
 //! | `serve` | the ranks' sockets |
-//! | `upcoming` | a world that is not served yet |
+//! | `upcoming` | a world before the agent serves it |
 //!
-//! A rank inherits its socket as the descriptor that `PMI_FD` names. A node answers all questions itself. A fence is one rendezvous of the nodes
-//! (`Resource::Fence`): what the ranks of a node have put goes up as one item, and what all have put comes down.
+//! A rank inherits its socket as the descriptor that `PMI_FD` names. A node answers all questions itself. A fence is
+//! one rendezvous of the nodes (`Resource::Fence`). What the ranks of a node have put goes up as one item. What the
+//! ranks of all nodes have put comes down.
 
 mod mapping;
 pub mod message;
@@ -27,16 +29,18 @@ use std::os::fd::RawFd;
 use gantry_shared::wire::mpi::WIDE_DIGITS;
 use gantry_types::id::Rank;
 
-/// Variables that lead a program to another server, or say of it what is not so.
+/// Variables that lead a program to another server, or describe that server's world.
 pub(crate) const FOREIGN: [&str; 4] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMI_APPNUM"];
 
-/// Which rank it is.
+/// The rank's number.
 const PMI_RANK: &str = "PMI_RANK";
 
-/// How many there are.
+/// The number of ranks.
 const PMI_SIZE: &str = "PMI_SIZE";
 
-/// What a rank is told: where its socket is, which rank it is, and, in Hydra's words, the same of its node. `wide`: its number is not known yet, and there is room for it.
+/// A rank's variables: its socket, its number, and the same for its node by the names of Hydra.
+///
+/// `wide`: the rank's final number is not known yet, so the variables leave room for it.
 pub(crate) fn build_variables(
     socket: RawFd,
     (rank, size): (Rank, u32),

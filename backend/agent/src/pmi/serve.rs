@@ -1,6 +1,7 @@
-//! The ranks' sockets: one task for each, which reads what the rank says and writes the answers.
+//! The ranks' sockets. A task for each reads the rank's messages and writes the answers.
 //!
-//! A rank that does not read its answers is not read from. A rank's end comes after its last words: what is in its socket then is read first.
+//! The agent does not read from a rank that does not read its answers. When a rank ends, the agent first reads what is
+//! left in its socket.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,27 +24,27 @@ use super::message::Message;
 use super::world::{Deed, Failed, Heard, World};
 use crate::rendezvous::{Request, Room};
 
-/// So many bytes are read at a time.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 4096;
 
 /// A socket for a rank, and the agent's end of it.
 ///
 /// # Errors
-/// The system gives no more descriptors.
+/// The kernel refuses more descriptors.
 pub(crate) fn open_socket() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
 }
 
-/// What the server needs done by the agent.
+/// A request of the server to the agent.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    /// At the rendezvous.
+    /// Asks at the rendezvous.
     Ask(Request),
-    /// All ranks are to end.
+    /// Ends all ranks.
     End(Failed),
 }
 
-/// The server of a node's ranks. Its tasks end when it is dropped, and with the ranks.
+/// The server of a node's ranks. Its tasks end with their ranks, or when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     house: Rc<House>,
@@ -63,10 +64,10 @@ impl std::fmt::Debug for House {
 }
 
 impl Server {
-    /// Serves the ranks that are at the other ends of these sockets. To be called in a local set.
+    /// Serves the ranks at the other ends of these sockets. Call it in a local set.
     ///
     /// # Errors
-    /// A socket cannot be waited for.
+    /// The runtime cannot watch a socket.
     pub(crate) fn start(
         world: World,
         sockets: impl IntoIterator<Item = (Rank, OwnedFd)>,
@@ -78,10 +79,10 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves one rank more. One that is served already is not served by another socket.
+    /// Serves one more rank. Ignores another socket for a rank that it serves already.
     ///
     /// # Errors
-    /// The socket cannot be waited for.
+    /// The runtime cannot watch the socket.
     pub(crate) fn serve(&mut self, rank: Rank, socket: OwnedFd) -> io::Result<()> {
         let Entry::Vacant(place) = self.ends.entry(rank) else { return Ok(()) };
         let socket = StdStream::from(socket);
@@ -96,18 +97,18 @@ impl Server {
     /// A rank has ended.
     pub(crate) fn ended(&mut self, rank: Rank, status: ExitStatus) {
         if let Some(end) = self.ends.remove(&rank) {
-            // Its task has ended with the agent's.
+            // The task may have ended with the agent's other tasks.
             let _gone = end.send(status);
         }
     }
 
-    /// All ranks are about to be killed.
+    /// The agent is about to kill all ranks.
     pub(crate) fn stop(&self) {
         self.house.world.borrow_mut().stop();
     }
 }
 
-/// One rank, from its beginning to its end.
+/// Serves one rank until it ends.
 async fn attend(stream: UnixStream, rank: Rank, house: Rc<House>, mut ended: oneshot::Receiver<ExitStatus>) {
     let mut inbox = Vec::new();
     let status = tokio::select! {
@@ -115,14 +116,14 @@ async fn attend(stream: UnixStream, rank: Rank, house: Rc<House>, mut ended: one
         status = &mut ended => status,
         _ = house.converse(&stream, rank, &mut inbox) => ended.await,
     };
-    // Without a word the agent leaves.
+    // A dropped sender means that the agent leaves.
     let Ok(status) = status else { return };
     house.read_rest(&stream, rank, &mut inbox);
     house.act(|world| world.ended(rank, status));
 }
 
 impl House {
-    /// Hears a rank until it closes its end, or breaks the rules.
+    /// Serves a rank until it closes its end or violates the protocol.
     async fn converse(
         self: &Rc<Self>,
         stream: &UnixStream,
@@ -150,13 +151,13 @@ impl House {
                 write_all(stream, &answer).await?;
             }
             if inbox.is_empty() {
-                // Most ranks say nothing for most of the time.
+                // Most ranks are silent most of the time, so the buffer is freed.
                 *inbox = Vec::new();
             }
         }
     }
 
-    /// What becomes of the first message, if all of it is there.
+    /// Processes the first message, if it is complete.
     fn hear_next(self: &Rc<Self>, rank: Rank, inbox: &mut Vec<u8>) -> Option<Heard> {
         let (heard, taken) = match Message::take(inbox) {
             Ok(None) => return None,
@@ -167,10 +168,10 @@ impl House {
         Some(heard)
     }
 
-    /// Hears what a rank has said before its end.
+    /// Reads what a rank sent before it ended.
     fn read_rest(self: &Rc<Self>, stream: &UnixStream, rank: Rank, inbox: &mut Vec<u8>) {
         let mut chunk = [0; CHUNK_BYTES];
-        // The runtime may not know yet that there is something to read.
+        // The runtime may not have noticed yet that the socket is readable.
         while let Ok(count @ 1..) = recv(stream.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
             inbox.extend_from_slice(chunk.get(..count).unwrap_or_default());
             while self.hear_next(rank, inbox).is_some() {}
@@ -178,7 +179,7 @@ impl House {
         while self.hear_next(rank, inbox).is_some() {}
     }
 
-    /// Lets the world act, and does what follows.
+    /// Runs `act` on the world and carries out its deeds.
     fn act<T>(self: &Rc<Self>, act: impl FnOnce(&mut World) -> T) -> T {
         let mut world = self.world.borrow_mut();
         let done = act(&mut world);
@@ -195,11 +196,11 @@ impl House {
         done
     }
 
-    /// Brings what this node's ranks have put to all others, and theirs here, by a rendezvous of the nodes.
+    /// Exchanges the puts of all nodes, by a rendezvous of the nodes.
     async fn fence(self: Rc<Self>, number: u32, by: Rank, puts: Vec<u8>) {
         let of = Gate { resource: Resource::Fence(number), expected: None };
         let ((told, all), (taken, registered)) = (oneshot::channel(), oneshot::channel());
-        // First what is waited for: who knows that all have come knows then to whom it is to go.
+        // The get goes before the put: the put may complete the rendezvous, and the get must be known by then.
         let key = Key { of: of.clone(), want: Want::All };
         (self.wish)(Wish::Ask(Request::Get { key, told }));
         (self.wish)(Wish::Ask(Request::Put { of, rank: by, item: puts, room: Room::default(), told: taken }));
@@ -210,7 +211,7 @@ impl House {
                 Err(leaving) => Err(leaving),
             }
         };
-        // Without an answer the agent leaves.
+        // Without an answer the agent is leaving.
         let Ok(outcome) = all.await else { return };
         self.act(|world| match outcome {
             Ok(data) => world.fenced(&data),

@@ -1,4 +1,4 @@
-//! A world that is not served yet.
+//! A world before the agent serves it.
 
 use std::os::fd::OwnedFd;
 
@@ -7,19 +7,19 @@ use gantry_types::id::Rank;
 
 use super::world::World;
 
-/// A world that is not served yet.
+/// A world before the agent serves it.
 #[derive(Debug)]
 pub(crate) enum Upcoming {
-    /// There is none, or it is served already.
+    /// There is none, or the agent serves it already.
     None,
     /// The app's own: its ranks are about to start.
     Known(Box<World>),
-    /// It will be told. These ranks are there by then, at these sockets.
+    /// The frontend will announce it. These ranks exist by then, at these sockets.
     Told(Vec<(Rank, OwnedFd)>),
 }
 
 impl Upcoming {
-    /// That of ranks that a launcher has started.
+    /// The world of ranks that a launcher has started.
     pub(crate) fn of_launcher(mpi: MpiRanks) -> Self {
         match mpi {
             MpiRanks::NotServed => Self::None,

@@ -1,8 +1,8 @@
-//! The part of an MPI world that is on this node: what its ranks are told, what they have put, who is in the fence.
+//! This node's part of an MPI world: the answers to its ranks, their puts, and the ranks in the fence.
 //!
-//! It decides and never waits. What has to be done elsewhere is a [`Deed`], and whoever has told the world something takes the deeds out of it. Nothing that
-//! ranks or other nodes say is trusted: lengths, numbers and the order of words are checked. Ranks that break the rules, or leave
-//! before the others can do without them, end the world.
+//! The world decides and never waits. Work for others is a [`Deed`], and the caller takes the deeds after each input.
+//! The world trusts nothing that ranks or other nodes send: it checks lengths, numbers and the order of messages. A
+//! rank ends the world if it violates the protocol, or if it leaves while other ranks need it.
 
 use std::collections::BTreeMap;
 
@@ -20,25 +20,25 @@ use super::message::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Message, Re
 /// The most bytes of all keys and values that a node keeps.
 const MAX_SPACE_BYTES: usize = 256 * 1024 * 1024;
 
-/// What a key and its value cost beside their bytes.
+/// The cost of a key and its value, beyond their bytes.
 const PAIR_BYTES: usize = 64;
 
-/// The most bytes that a node's ranks may put between two fences: half of what an item of a rendezvous may have.
+/// The most bytes that a node's ranks may put between two fences: half the limit for an item of a rendezvous.
 const MAX_FRESH_BYTES: usize = 8 * 1024 * 1024;
 
-/// Beginnings of keys that only the server answers.
+/// The prefix of keys that only the server answers.
 const RESERVED: &[u8] = b"PMI_";
 
-/// Something that has to be done outside.
+/// Work that the world's owner must do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// All ranks of this node are in the fence of that number. `puts` is for all nodes; `by` speaks for this one.
+    /// All ranks of this node have entered a fence. `puts` is for all nodes. `by` speaks for this node.
     Fence {
-        /// The number.
+        /// The fence's number.
         number: u32,
-        /// Who.
+        /// The rank that speaks for this node.
         by: Rank,
-        /// What ranks have put since the last one: keys and values as data of level 1.
+        /// What ranks have put since the last fence: keys and values as data of level 1.
         puts: Vec<u8>,
     },
     /// The world cannot go on.
@@ -48,37 +48,37 @@ pub(super) enum Deed {
 /// Why a world cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// Whose fault it is, or who has noticed it.
+    /// The rank that has caused or noticed the failure.
     pub(crate) rank: Rank,
     /// The exit code of the app.
     pub(crate) code: i32,
     /// The reason.
     pub(crate) why: String,
-    /// What has ended it.
+    /// The kind of failure.
     pub(crate) end: MpiEnd,
 }
 
-/// What becomes of a message.
+/// The result of a message.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// This is the answer.
+    /// The answer.
     Answer(Vec<u8>),
-    /// The answer comes here. It never does when the world has ended.
+    /// The answer arrives here. It never does if the world has ended.
     Later(oneshot::Receiver<Vec<u8>>),
-    /// There is none.
+    /// No answer.
     Nothing,
 }
 
-/// How far a rank has come.
+/// The progress of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It has said nothing. Programs that are not of MPI stay so.
+    /// It has sent nothing. A program without MPI stays in this state.
     Silent,
-    /// It has begun.
+    /// It has sent `init`.
     Joined,
-    /// It has left as it should.
+    /// It has left in good order, by MPI_Finalize.
     Left,
-    /// It has ended, and had not left.
+    /// Its process has ended without MPI_Finalize.
     Ended(ExitStatus),
 }
 
@@ -94,9 +94,9 @@ struct Member {
 pub(crate) struct World {
     name: String,
     size: u32,
-    /// The number of the app's rank 0. Ranks have the app's numbers here, and this world's in what they are told.
+    /// The number of the app's rank 0 in this world. Ranks have the app's numbers here, and the world's in answers.
     first: u32,
-    /// The level of what a fence brings.
+    /// The level of the data that a fence returns.
     level: u8,
     /// How many nodes have ranks.
     nodes: usize,
@@ -104,21 +104,21 @@ pub(crate) struct World {
     members: BTreeMap<Rank, Member>,
     pairs: BTreeMap<Vec<u8>, Vec<u8>>,
     bytes: usize,
-    /// What this node's ranks have put since the last fence: items, a key and its value in turn, and how many these are.
+    /// What this node's ranks have put since the last fence: keys and values in turn, and the count of these items.
     fresh: Vec<u8>,
     fresh_items: u64,
-    /// What is told among the ranks of this node only, and who waits for it.
+    /// Values that only the ranks of this node share, and the ranks that wait for one.
     local: BTreeMap<Vec<u8>, Vec<u8>>,
     asking: Vec<(Vec<u8>, Reply, oneshot::Sender<Vec<u8>>)>,
     fences: u32,
-    /// Who is in the fence, with the answer that it gets.
+    /// The ranks in the fence, with the answer for each.
     inside: BTreeMap<Rank, (Vec<u8>, oneshot::Sender<Vec<u8>>)>,
     over: bool,
     deeds: Vec<Deed>,
 }
 
 impl World {
-    /// The world of that name. `layout` has the ranks of all nodes, `parts` those of all programs; `mine` is this node's.
+    /// The world with this name. `layout` has the ranks by node, `parts` by program; `mine` are this node's.
     pub(crate) fn new(name: String, layout: &[RankSet], parts: &[&RankSet], mine: &[Rank]) -> Self {
         let member = |rank: &Rank| {
             let part = (0..).zip(parts).find(|(_, ranks)| ranks.contains(*rank));
@@ -127,7 +127,7 @@ impl World {
         Self::of_members(name, layout, mine.iter().map(member).collect())
     }
 
-    /// A world that is told when the ranks are there: all of this node's are `mine`.
+    /// A world that is announced once the ranks exist. `mine` are all ranks of this node.
     pub(crate) fn joined(join: &JoinWorld, mine: &[Rank]) -> Self {
         let member = |rank: &Rank| (*rank, Member { part: join.part, stage: Stage::Silent });
         let members = mine.iter().map(member).collect();
@@ -157,12 +157,12 @@ impl World {
         }
     }
 
-    /// What is to be done now.
+    /// Takes the work that has gathered.
     pub(super) fn take_deeds(&mut self) -> Vec<Deed> {
         std::mem::take(&mut self.deeds)
     }
 
-    /// A rank says something.
+    /// Takes a rank's message.
     pub(super) fn hear(&mut self, rank: Rank, message: &Message<'_>) -> Heard {
         let Some(Member { part, stage }) = self.members.get(&rank) else { return Heard::Nothing };
         let (part, stage) = (*part, *stage);
@@ -215,13 +215,13 @@ impl World {
         Heard::Answer(reply.into_bytes())
     }
 
-    /// What a rank has sent is no message.
+    /// A rank has sent something invalid.
     pub(super) fn refuse(&mut self, rank: Rank, what: &str) -> Heard {
         self.end(rank, 1, format!("{} broke the rules of PMI: its message {what}", self.name_of(rank)));
         Heard::Nothing
     }
 
-    /// A rank has ended, after all that it has said.
+    /// A rank's process has ended. The caller has passed in all its messages before.
     pub(super) fn ended(&mut self, rank: Rank, status: ExitStatus) {
         let Some(member) = self.members.get_mut(&rank) else { return };
         let before = member.stage;
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// The fence is through, and this is what all nodes have put.
+    /// The fence is complete. `all` is what all nodes have put.
     pub(super) fn fenced(&mut self, all: &[u8]) {
         if let Err(what) = self.take_pairs(all) {
             let by = self.members.keys().next().copied().unwrap_or(Rank(0));
@@ -252,13 +252,13 @@ impl World {
         self.open_fence();
     }
 
-    /// The fence cannot be, as another node knows.
+    /// The fence has failed on another node.
     pub(super) fn fence_failed(&mut self, why: &str) {
         let by = self.members.keys().next().copied().unwrap_or(Rank(0));
         self.end(by, 1, format!("the ranks' fence broke: {why}"));
     }
 
-    /// There is nobody who could bring what ranks put to other nodes. What they wait for without having put something is over.
+    /// The tool is gone, which carries puts between nodes. The fence succeeds only if no rank here has put anything.
     pub(super) fn fence_alone(&mut self) {
         if self.fresh.is_empty() {
             self.open_fence();
@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// All ranks are killed: how they end is no news.
+    /// The agent is about to kill all ranks. How they end is no failure then.
     pub(super) fn stop(&mut self) {
         self.over = true;
     }
@@ -302,7 +302,7 @@ impl World {
             return Reply::refused(message, name, "no_room");
         }
         for item in [key, value] {
-            // Memory takes all that is written to it.
+            // A write to memory cannot fail.
             drop(write_item(&mut self.fresh, item));
         }
         self.fresh_items += 2;
@@ -346,7 +346,7 @@ impl World {
         self.bytes += cost_of(key, value);
         self.local.insert(key.to_vec(), value.to_vec());
         for (_, reply, told) in self.asking.extract_if(.., |(wanted, ..)| wanted == key) {
-            // Who has asked may have ended.
+            // The waiting rank may have ended.
             drop(told.send(reply.with("found", "TRUE").with_bytes("value", value).into_bytes()));
         }
         Reply::ok(message, NAME)
@@ -390,7 +390,7 @@ impl World {
         Heard::Later(later)
     }
 
-    /// All that are in the fence wait for a rank that has ended.
+    /// The ranks in the fence wait for a rank that has ended: ends the world.
     fn miss(&mut self, rank: Rank, status: ExitStatus) {
         let why = format!("{} ended ({status}), and the others wait for it", self.name_of(rank));
         self.end(rank, code_of(status), why);
@@ -400,7 +400,7 @@ impl World {
         self.fences = self.fences.wrapping_add(1);
         (self.fresh, self.fresh_items) = (Vec::new(), 0);
         for (answer, told) in std::mem::take(&mut self.inside).into_values() {
-            // Who has waited may have ended.
+            // The waiting rank may have ended.
             drop(told.send(answer));
         }
     }
@@ -434,7 +434,7 @@ impl World {
         self.size
     }
 
-    /// A rank as people know it.
+    /// A rank's name for users.
     fn name_of(&self, rank: Rank) -> String {
         match self.level {
             1 => format!("rank {rank}"),
@@ -468,7 +468,7 @@ impl World {
     }
 }
 
-/// The exit code of an app that cannot go on because a rank has ended so.
+/// The exit code of an app that fails because a rank has ended with `status`.
 fn code_of(status: ExitStatus) -> i32 {
     status.code().filter(|code| *code != 0).unwrap_or(1).into()
 }
@@ -488,7 +488,7 @@ fn find_pair<'a>(message: &Message<'a>) -> Option<(&'a [u8], &'a [u8])> {
     fits(pair.0, pair.1).then_some(pair)
 }
 
-/// The answer to who asks for a value.
+/// The answer to a query for a value.
 fn found(message: &Message<'_>, name: &str, value: Option<&[u8]>) -> Reply {
     match (value, message.wire) {
         (Some(value), Wire::One) => Reply::ok(message, name).with_bytes("value", value),
@@ -498,7 +498,7 @@ fn found(message: &Message<'_>, name: &str, value: Option<&[u8]>) -> Reply {
     }
 }
 
-/// The answer to what needs more than ranks that are there from the beginning.
+/// The answer to a request for further processes, which gantry does not serve.
 fn refuse_more(message: &Message<'_>, one: &str, two: &str) -> Reply {
     let name = if message.wire == Wire::One { one } else { two };
     Reply::refused(message, name, "gantry_does_not_start_or_join_further_processes:_use_mpiexec")

@@ -1,7 +1,8 @@
-//! Processes that somebody else started: the ranks of a job that we attach to, or that a launcher brings.
+//! Adopted processes: not started by this agent. They are ranks of a job that a tool attaches to, or that a launcher
+//! brings.
 //!
-//! They are not our children, so the kernel tells us of their end by a pidfd and of their exit status only
-//! since Linux 6.15; before, a process that has ended can be asked as long as its parent has not collected it.
+//! They are not our children. A pidfd reports their end. The kernel reports their exit status only since Linux 6.15. On
+//! older kernels the status can be read until the parent has collected the process.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
 
-/// How often a process is looked for on kernels without pidfds (before 5.3).
+/// How often the agent polls for the process on kernels without pidfds (before 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A process of this user that we watch. Dropping it leaves the process as it is.
@@ -18,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Adopted {
     /// Its pid and start time.
     pub(crate) process: Pinned,
-    /// What it ran when it was adopted.
+    /// The program that it ran when it was adopted.
     pub(crate) exe: PathBuf,
     pidfd: Option<OwnedFd>,
 }
@@ -27,27 +28,27 @@ pub(crate) struct Adopted {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum AdoptError {
-    /// There is none, or it ended meanwhile.
+    /// There is no such process, or it ended meanwhile.
     #[error("adopt process {pid}: there is no such process")]
     Missing { pid: i32 },
-    /// It has ended and waits to be collected.
+    /// It has ended, and its parent has not collected it yet.
     #[error("adopt process {pid}: it has ended already")]
     Ended { pid: i32 },
-    /// The number is a thread's.
+    /// The number is a thread id.
     #[error("adopt process {pid}: this is a thread of process {of}")]
     Thread { pid: i32, of: i32 },
-    /// It is another user's.
+    /// Another user owns it.
     #[error("adopt process {pid}: it belongs to user {uid}, we are user {own}")]
     OtherUser { pid: i32, uid: u32, own: u32 },
-    /// Something else.
+    /// Any other error.
     #[error("adopt process {pid}")]
     Look { pid: i32, source: io::Error },
 }
 
-/// Takes a running process of this user under watch, without touching it.
+/// Watches a running process of this user without touching it.
 ///
 /// # Errors
-/// Processes that are missing, have ended or are another user's.
+/// The process is missing, has ended or belongs to another user.
 pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
     let look = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => AdoptError::Missing { pid },
@@ -60,7 +61,8 @@ pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
     if status.thread_group != pid {
         return Err(AdoptError::Thread { pid, of: status.thread_group });
     }
-    // First the pidfd, then the looking: what is seen of a process that is there afterwards is its own.
+    // Open the pidfd before reading `/proc`. If the process is still there after the read, `/proc` described this
+    // process.
     let pidfd = match sys::pidfd_open(pid) {
         Ok(pidfd) => Some(pidfd),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(AdoptError::Missing { pid }),
@@ -88,7 +90,8 @@ pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
 }
 
 impl Adopted {
-    /// Waits until it ends. [`ExitStatus::Unknown`] where the kernel does not tell strangers.
+    /// Waits until it ends. [`ExitStatus::Unknown`] where the kernel does not report the status to processes other than
+    /// its parent.
     ///
     /// # Errors
     /// When the runtime cannot watch a descriptor.
@@ -101,14 +104,14 @@ impl Adopted {
         };
         sys::pidfd_ended(pidfd.as_fd()).await?;
         let told = || sys::pidfd_exit_status(pidfd.as_fd()).and_then(parse_end);
-        // Collected, not yet collected, collected in between.
+        // The parent has collected it, has not yet, or did so between the two calls.
         Ok(told().or_else(|| self.status_as_zombie()).or_else(told).unwrap_or(ExitStatus::Unknown))
     }
 
     /// Sends `signal`; false if it has ended.
     ///
     /// # Errors
-    /// When it has become another user's, or there is no such signal.
+    /// When the process belongs to another user now, or there is no such signal.
     pub(crate) fn signal(&self, signal: i32) -> io::Result<bool> {
         match &self.pidfd {
             Some(pidfd) => signal::there(sys::pidfd_send_signal(pidfd.as_fd(), signal)),
@@ -116,10 +119,10 @@ impl Adopted {
         }
     }
 
-    /// What `/proc/PID/stat` says of a process that has ended and was not collected.
+    /// The status in `/proc/PID/stat` of a process that has ended and was not collected.
     fn status_as_zombie(&self) -> Option<ExitStatus> {
-        // Who may not know the status reads 0. Who may not is told so by this link; for the others the link
-        // of a process without memory is just not there.
+        // A reader without permission reads status 0. Reading this link tells the two cases apart. It fails with EACCES
+        // for a reader without permission. For the others the link of a process without memory is missing.
         let link = procfs::read_exe(self.process.pid);
         if link.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
             return None;

@@ -1,4 +1,6 @@
-//! Starting one process that is no rank: a tool's daemon. The thread that starts it may wait for its files, and so others wait for that thread with a limit.
+//! Starts one process that is no rank: a tool's daemon.
+//!
+//! The starting thread may block on files. So other threads wait for it with a timeout.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,17 +14,17 @@ use super::hold::{StartFailure, end_started, start_alone};
 use super::spawn::ProcessSpec;
 use super::thread::COLLECT_AT_MOST;
 
-/// What comes of a start: the pid, and what else its starter has made.
+/// Result of a start: the pid, and what else the starting thread has made.
 type Started<T, E> = Result<(i32, T), E>;
 
-/// A start, for the thread that does it.
+/// The starting thread's end of a start.
 #[derive(Debug)]
 pub(crate) struct Starter<T, E> {
     batch: Arc<Batch>,
     reply: oneshot::Sender<Started<T, E>>,
 }
 
-/// A start, for whoever waits for it. Dropping it cancels the start: no process is left of it.
+/// The waiting end of a start. Dropping it cancels the start and leaves no process.
 #[derive(Debug)]
 pub(crate) struct Pending<T, E> {
     program: PathBuf,
@@ -38,9 +40,10 @@ pub(crate) fn new_start<T, E>(program: PathBuf) -> (Starter<T, E>, Pending<T, E>
 }
 
 impl<T, E: From<StartFailure>> Starter<T, E> {
-    /// Starts what `prepare` describes, and gives it to whoever waits. Blocks until the process is its program.
+    /// Starts what `prepare` describes, and sends the result to the [`Pending`] end. Blocks until the process has
+    /// executed its program.
     ///
-    /// This thread becomes the parent: its end is the end of a process that dies with its parent.
+    /// This thread becomes the parent. A process that dies with its parent ends when this thread ends.
     pub(crate) fn start(self, prepare: impl FnOnce() -> Result<(T, ProcessSpec), E>) {
         let started = prepare().and_then(|(more, spec)| Ok((start_alone(spec, &self.batch)?, more)));
         if let Err(Ok((pid, _))) = self.reply.send(started) {
@@ -50,12 +53,12 @@ impl<T, E: From<StartFailure>> Starter<T, E> {
 }
 
 impl<T, E: From<StartFailure>> Pending<T, E> {
-    /// By what the start can be cancelled from elsewhere.
+    /// The batch, by which another thread can cancel the start.
     pub(crate) fn batch(&self) -> Arc<Batch> {
         Arc::clone(&self.batch)
     }
 
-    /// Waits for the process, at most until `deadline`.
+    /// Waits for the process until `deadline`.
     ///
     /// # Errors
     /// Why it was not started; [`StartError::GivenUp`] when the start was cancelled, or was not over by then.

@@ -7,12 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::trace::EndWatch;
 use super::{ExitStatus, parse_end, sys};
 
-/// The pids of a batch that is being started, so that another thread can cancel the start. The batch is then killed, and its start fails.
+/// The pids of a batch that is being started. Another thread can cancel the start: the batch is then killed, and its
+/// start fails.
+///
 /// A pid is in it only until the process is collected.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     state: Mutex<BatchState>,
-    /// A process that the kernel has started and whose pid its starter does not know yet; 0: none. The kernel writes it.
+    /// A process that the kernel has started and whose pid its starter does not know yet; 0 for none. The kernel writes
+    /// it.
     starting: AtomicI32,
 }
 
@@ -29,7 +32,8 @@ impl Batch {
         Self { state: Mutex::new(BatchState { pids, ..BatchState::default() }), ..Self::default() }
     }
 
-    /// Kills what there is of the batch and lets no more be started. Does not wait. A batch that was handed over is left alone.
+    /// Cancels the start: kills the batch's processes and lets no more be started. Does not wait. A batch that was
+    /// handed over is left alone.
     pub(crate) fn give_up(&self) {
         let mut state = self.lock();
         if state.handed_over {
@@ -45,7 +49,7 @@ impl Batch {
         }
     }
 
-    /// Starts a process with `start`, which has its pid written to where it can be killed meanwhile.
+    /// Starts a process with `start`, which has the kernel write the pid to a place where [`Batch::give_up`] finds it.
     pub(super) fn starting<T>(
         &self,
         start: impl FnOnce(&AtomicI32) -> io::Result<(i32, T)>,
@@ -66,7 +70,7 @@ impl Batch {
         self.lock().given_up
     }
 
-    /// False if the batch was given up, and then the new child is as dead as the others.
+    /// Adds a child. False if the start was cancelled; the new child is then killed like the others.
     pub(super) fn add(&self, pid: i32) -> bool {
         let mut state = self.lock();
         state.pids.push(pid);
@@ -76,7 +80,7 @@ impl Batch {
         !state.given_up
     }
 
-    /// Ends the time in which the batch can be given up; false if it was.
+    /// Hands the batch over: from here on it cannot be cancelled. False if it was cancelled before.
     pub(super) fn hand_over(&self) -> bool {
         let mut state = self.lock();
         if !state.given_up {
@@ -86,7 +90,7 @@ impl Batch {
         !state.given_up
     }
 
-    /// Kills and collects all that is left.
+    /// Kills and collects all processes that are left.
     pub(super) fn end(&self) {
         self.give_up();
         loop {
@@ -97,7 +101,8 @@ impl Batch {
         }
     }
 
-    /// Kills `pid` and collects it, through whatever stops it still reports. `None` if it is not ours to wait for.
+    /// Kills `pid` and collects it; skips the stops that it still reports. `None` if `pid` is neither our child nor our
+    /// tracee.
     pub(super) fn end_process(&self, pid: i32) -> Option<ExitStatus> {
         kill(pid);
         loop {

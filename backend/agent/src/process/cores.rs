@@ -1,4 +1,6 @@
-//! The cores of this node, for ranks that are bound to one each. Source: sched_setaffinity(2), the kernel's `admin-guide/cputopology`.
+//! The cores of this node, for ranks that are bound to one core each.
+//!
+//! Source: sched_setaffinity(2), the kernel's `admin-guide/cputopology`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,10 +14,10 @@ use nix::unistd::Pid;
 /// This thread.
 const HERE: Pid = Pid::from_raw(0);
 
-/// A core for each of `count` ranks, of those that this process may use: all its hardware threads.
+/// Chooses a core for each of `count` ranks, among those that this process may use. A core is all its hardware threads.
 ///
 /// # Errors
-/// There are fewer cores; the kernel has more processors than it can be asked for.
+/// There are fewer cores, or the kernel has more processors than a `CpuSet` holds.
 pub(crate) fn choose(count: usize) -> Result<Vec<CpuSet>, Failure> {
     let allowed = sched_getaffinity(HERE)
         .map_err(|errno| crate::failure::from_io("read which processors may be used", &errno.into()))?;
@@ -32,20 +34,22 @@ pub(crate) fn choose(count: usize) -> Result<Vec<CpuSet>, Failure> {
     Ok(cores.into_iter().take(count).collect())
 }
 
-/// The cores with a processor in `allowed`, in the order of their first ones. `siblings` tells the processors of a processor's core.
+/// The cores with a processor in `allowed`, ordered by their first processors. `siblings` returns the processors of a
+/// processor's core.
 fn list(allowed: &CpuSet, siblings: impl Fn(usize) -> Option<String>) -> Vec<CpuSet> {
     let mut cores = BTreeMap::<usize, CpuSet>::new();
     for cpu in (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)) {
-        // The list of processors is written as sets of ranks are. Without one, a processor is a core.
+        // The kernel writes the list of processors in the format of a set of ranks. Without a list, a processor is a
+        // core.
         let set = siblings(cpu).and_then(|text| text.trim().parse::<RankSet>().ok());
         let first = set.and_then(|set| set.iter().next()).map_or(cpu, |first| first.index());
-        // It cannot fail: all sets have room for the same processors.
+        // This cannot fail: all sets have room for the same processors.
         let _is_there = cores.entry(first).or_default().set(cpu);
     }
     cores.into_values().collect()
 }
 
-/// Runs `start` on `cores`, which the child that it makes inherits.
+/// Runs `start` on `cores`. The child that `start` makes inherits them.
 ///
 /// # Errors
 /// The kernel does not let this thread run there.
@@ -55,7 +59,8 @@ pub(super) fn start_on<T>(cores: Option<&CpuSet>, start: impl FnOnce() -> io::Re
     let before = sched_getaffinity(HERE).map_err(io::Error::from)?;
     move_to(cores)?;
     let started = start();
-    // It was there a moment ago. Where it cannot go back, it only starts children, each on its own core.
+    // The thread ran there a moment ago. If it cannot move back, it still works: it only starts children, each on its
+    // own core.
     let back: io::Result<()> = move_to(&before);
     drop(back);
     started

@@ -1,5 +1,7 @@
-//! From an errno to a cause. `execve` says ENOENT for a missing program and for a missing interpreter, EACCES for
-//! five things: here it is looked at which one it was.
+//! From an errno to a cause.
+//!
+//! `execve` returns ENOENT for a missing program and for a missing interpreter, and EACCES for five causes. This module
+//! finds out which cause it was.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -13,9 +15,9 @@ use nix::unistd::{AccessFlags, access};
 
 use super::error::StartError;
 
-/// The kernel follows no more `#!` than this.
+/// The kernel follows at most this many `#!` lines.
 const INTERPRETERS_AT_MOST: usize = 5;
-/// The kernel reads this much to find out what a file is.
+/// The kernel reads this much to detect the format of a file.
 const HEAD_BYTES: usize = 256;
 
 /// Says why `execve` of `program` failed with `errno`, seen from `cwd`, by looking at the files.
@@ -63,7 +65,7 @@ fn explain_denied(program: &Path, cwd: Option<&Path>) -> Option<StartError> {
         if metadata.permissions().mode() & 0o111 == 0 {
             return Some(StartError::NotExecutable { program: name, path });
         }
-        // access(2) says EACCES for a noexec mount as well, so that is asked first.
+        // access(2) returns EACCES for a noexec mount as well, so check the mount first.
         if statvfs(&full).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOEXEC)) {
             return Some(StartError::NoexecMount { program: name, path });
         }
@@ -95,7 +97,7 @@ fn explain_format(program: &Path, cwd: Option<&Path>) -> Option<StartError> {
     None
 }
 
-/// The program, and what it is started by, and so on. Ends at what cannot be read.
+/// The program, its interpreter, that one's interpreter, and so on. Ends at a file that cannot be read.
 fn chain(program: &Path, cwd: Option<&Path>) -> Vec<PathBuf> {
     let mut all = vec![program.to_path_buf()];
     while let Some(next) = all.last().and_then(|path| interpreter(&from(path, cwd))) {
@@ -107,7 +109,7 @@ fn chain(program: &Path, cwd: Option<&Path>) -> Vec<PathBuf> {
     all
 }
 
-/// What the kernel starts in the place of `path`: what `#!` says, or the ELF loader.
+/// What the kernel starts instead of `path`: the program after `#!`, or the ELF loader.
 fn interpreter(path: &Path) -> Option<PathBuf> {
     match parse_head(&read_head(path)?) {
         Head::Script(interpreter) => Some(interpreter),
@@ -121,7 +123,7 @@ fn from(path: &Path, cwd: Option<&Path>) -> PathBuf {
 }
 
 fn read_head(path: &Path) -> Option<Vec<u8>> {
-    // Opening a pipe would wait for its other end.
+    // Skip anything but a regular file: opening a pipe would wait for its other end.
     std::fs::metadata(path).ok().filter(Metadata::is_file)?;
     let mut head = Vec::new();
     File::open(path).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
@@ -133,7 +135,7 @@ fn is_special(metadata: &Metadata) -> bool {
     kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
 }
 
-/// What the first bytes of a file say that it is.
+/// Format of a file, from its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Head {
     Script(PathBuf),

@@ -1,8 +1,9 @@
-//! Holding ranks that a launcher has started: they are not our children.
+//! Holds ranks that a launcher has started. They are not our children.
 //!
-//! Each waits, in a program of ours, for the word to become its program. It is seized before, as a rank of our own is at its gate, and stops for
-//! us in the same place. Two things differ. Nobody tells us, when we no longer trace it, that a stranger has stopped: it is looked for. And its
-//! end is collected by its parent, the launcher's helper on this node.
+//! Each of them waits in our shim until it may execute its program. The agent seizes it before that, as it seizes its
+//! own rank at the gate. It stops for the agent in the same place. Two things differ. The kernel does not report the
+//! stop of a process that is neither our child nor our tracee: the agent polls for it. And the process's parent, the
+//! launcher's helper on this node, collects its end.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,13 +17,14 @@ use super::refusal::{PtraceFacts, why_ptrace_refused};
 use super::trace::{self, HeldProof, HoldFailure};
 use super::{procfs, sys};
 
-/// How long a process with SIGSTOP before it may take until it is seen stopped.
+/// Time limit for a process with a pending SIGSTOP to stop.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Becomes the tracer of all of `pids`, which wait for the word. To be called on the thread that will hold them.
+/// Seizes all of `pids`, which wait in our shim. Call it on the thread that will hold them.
 ///
 /// # Errors
-/// The first that may not be traced. Where tracing is forbidden altogether they wait on; else all of them are ended.
+/// The first that may not be traced. If the first rank already shows that ptrace is forbidden, all of them wait on. In
+/// all other cases all of them are ended.
 pub(super) fn seize_all(pids: &[i32], batch: &Batch) -> Result<(), StartFailure> {
     let seized = pids.iter().enumerate().try_for_each(|(index, &pid)| {
         let program = waiting(pid);
@@ -39,7 +41,7 @@ pub(super) fn seize_all(pids: &[i32], batch: &Batch) -> Result<(), StartFailure>
     seized
 }
 
-/// Brings all of `pids`, which have been seized and told to go on, to their first instruction. Blocks until they are there.
+/// Brings all of `pids` to their first instruction. They must be seized and told to go on. Blocks until they are there.
 ///
 /// # Errors
 /// The first that did not get there; all of them are ended then.
@@ -71,8 +73,10 @@ fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure
     }
 }
 
-/// Waits until `pid` has stopped. It is on its way from the kernel to its first instruction, with SIGSTOP before it: there is nothing to wait for but
-/// its turn on a processor.
+/// Waits until `pid` has stopped.
+///
+/// It is on its way from the kernel to its first instruction, with SIGSTOP pending. It needs only its turn on a
+/// processor.
 pub(super) fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
     let until = Instant::now() + STOPS_WITHIN;
     loop {
@@ -83,18 +87,20 @@ pub(super) fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldP
     }
 }
 
-/// Looks whether a process that somebody else has brought to its first instruction is stopped, with nobody who traces it.
+/// Checks that a process which another tracer brought to its first instruction is stopped and not traced.
 ///
 /// # Errors
-/// It is not, or is gone.
+/// It is not, or it is gone.
 pub(crate) fn prove_held(pid: i32) -> Result<HeldProof, StartError> {
-    // Where the counter cannot be read, the stop has to be enough.
+    // Where the counter cannot be read, the stop alone is the proof.
     let counter = procfs::read_syscall_pc(pid).ok().flatten().unwrap_or(0);
     prove_stopped(pid, (counter, None)).map_err(|failure| explain(failure, pid))
 }
 
-/// Looks whether a process that ran before anybody asked was left at its first instruction, stopped and traced by nobody. None: it was not. One that stands there in
-/// somebody's hands is waited for a moment, as its launcher is about to leave it.
+/// Checks whether a process was left at its first instruction, stopped and not traced, before any request for it.
+/// `None`: it was not.
+///
+/// If it stands there while its launcher still traces it, this waits a moment: the launcher is about to detach.
 pub(crate) fn look_for_hold(pid: i32) -> Option<HeldProof> {
     let counter = procfs::read_syscall_pc(pid).ok().flatten()?;
     let entry = [Width::Bits64, Width::Bits32]
@@ -106,7 +112,8 @@ pub(crate) fn look_for_hold(pid: i32) -> Option<HeldProof> {
     prove_stopped(pid, (counter, Some(entry))).ok()
 }
 
-/// As [`prove_held`], of a process that was sent SIGSTOP wherever it is: its counter is known when it stands.
+/// As [`prove_held`], for a process that may still be running when SIGSTOP reaches it. Its counter is known once it
+/// stops.
 ///
 /// # Errors
 /// As [`prove_held`].
@@ -139,7 +146,7 @@ pub(super) fn explain(failure: HoldFailure, pid: i32) -> StartError {
     }
 }
 
-/// What a process runs, as far as it can be told.
+/// The program of a process, or its pid as text if that cannot be read.
 pub(super) fn waiting(pid: i32) -> PathBuf {
     procfs::read_exe(pid).unwrap_or_else(|_| PathBuf::from(format!("process {pid}")))
 }

@@ -1,4 +1,4 @@
-//! Why ranks did not start. Every cause is told apart that its reader would act on differently.
+//! Why ranks did not start. Causes that need different actions by the reader are separate variants.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) enum StartError {
     /// The program is not there.
     #[error("start {program:?}: there is no such file")]
     ProgramMissing { program: PathBuf },
-    /// The program is there, and what it names in `#!` or as its loader is not.
+    /// The program exists, but its interpreter (`#!` or ELF loader) does not.
     #[error("start {program:?}: its interpreter {interpreter:?} is not there")]
     InterpreterMissing { program: PathBuf, interpreter: PathBuf },
     /// No permission to execute.
@@ -28,64 +28,64 @@ pub(crate) enum StartError {
     /// Neither a file nor a directory.
     #[error("start {program:?}: {path:?} is not a regular file")]
     NotRegular { program: PathBuf, path: PathBuf },
-    /// Its file system forbids execution.
+    /// Its file system is mounted noexec.
     #[error("start {program:?}: {path:?} is on a file system mounted noexec")]
     NoexecMount { program: PathBuf, path: PathBuf },
-    /// A directory on the way may not be entered.
+    /// The user may not enter a directory on the path.
     #[error("start {program:?}: directory {directory:?} may not be entered by this user")]
     NoSearch { program: PathBuf, directory: PathBuf },
     /// An ELF file for another processor.
     #[error("start {program:?}: {path:?} is built for {built_for}, this node is {node}")]
     WrongArchitecture { program: PathBuf, path: PathBuf, built_for: String, node: &'static str },
-    /// Not a program at all.
+    /// Not an executable file.
     #[error("start {program:?}: {path:?} is {what}")]
     WrongFormat { program: PathBuf, path: PathBuf, what: &'static str },
-    /// Somebody has it open for writing.
+    /// A process has it open for writing.
     #[error("start {program:?}: it is open for writing (ETXTBSY)")]
     Busy { program: PathBuf },
     /// `E2BIG`.
     #[error("start {program:?}: arguments and environment are longer than the system allows")]
     TooLong { program: PathBuf },
-    /// Every other answer of `execve`.
+    /// Any other error of `execve`.
     #[error("start {program:?}")]
     Exec { program: PathBuf, source: io::Error },
-    /// The working directory.
+    /// The working directory could not be entered.
     #[error("change to directory {directory:?}")]
     ChangeDirectory { directory: PathBuf, source: io::Error },
-    /// The child could not be made ready.
+    /// The child could not be prepared.
     #[error("prepare a new process ({stage:?})")]
     Prepare { stage: Stage, source: io::Error },
-    /// `fork`, or a pipe for it.
+    /// `fork` failed, or a pipe for it.
     #[error("make a new process")]
     Fork { source: io::Error },
     /// ptrace is forbidden here.
     #[error("hold {program:?}: {refusal}")]
     PtraceRefused { program: PathBuf, refusal: PtraceRefusal, source: io::Error },
-    /// A ptrace request or a wait failed in a way it should not.
+    /// A ptrace request or a wait failed unexpectedly.
     #[error("hold {program:?}: {step}")]
     Trace { program: PathBuf, step: &'static str, source: io::Error },
     /// It ended before its first instruction.
     #[error("hold {program:?}: it ended before its first instruction ({status})")]
     Died { program: PathBuf, status: ExitStatus },
-    /// The kernel did not put it where it starts programs.
+    /// After `execve` it did not stand at the program's entry.
     #[error("hold {program:?}: it stopped at {counter:#x}, not at its entry {entry:#x}")]
     NotAtEntry { program: PathBuf, counter: u64, entry: u64 },
-    /// It is not stopped, or somebody traces it.
+    /// It is not stopped, or a process traces it.
     #[error("hold {program:?}: it is in state {state:?} with tracer {tracer}, not stopped and untraced")]
     NotStopped { program: PathBuf, state: char, tracer: i32 },
-    /// What `/proc` should say of a process just started.
+    /// `/proc` could not be read for the new process.
     #[error("inspect the new process {program:?}")]
     Look { program: PathBuf, source: io::Error },
-    /// None of the programs that a rank has become was the one to be held.
+    /// The rank executed no program that matches the pattern.
     #[error("hold {pattern:?}: the rank ended and was {} before", if .became.is_empty() { "no other program".to_owned() } else { became.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ") })]
     NoneFits { pattern: String, became: Vec<PathBuf> },
-    /// Given up.
+    /// The start was cancelled.
     #[error("start {program:?}: the start was cancelled")]
     GivenUp { program: PathBuf },
 }
 
 impl StartError {
-    /// What can be done about it.
+    /// The error kind for the caller.
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::ProgramMissing { .. } | Self::InterpreterMissing { .. } => Kind::NotFound,
@@ -113,7 +113,7 @@ impl StartError {
         }
     }
 
-    /// What to do, where there is something to say.
+    /// A hint on what to do, if there is one.
     pub(crate) fn hint(&self) -> Option<String> {
         let text = match self {
             Self::NoneFits { .. } => {

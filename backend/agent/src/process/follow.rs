@@ -1,7 +1,9 @@
-//! Holding not the program that a launcher starts but one further on: behind a shell script, `env`, `numactl`, a container's starter.
+//! Holds a program that the launcher starts indirectly: behind a shell script, `env`, `numactl` or a container's
+//! starter.
 //!
-//! The rank and everything that comes from it are traced, through forks and execs, until one of them becomes a program whose path matches. That one is
-//! held and is the rank from then on; the others are let go. All of it is done by a thread of its own, whose tracees are all that it can wait for.
+//! The agent traces the rank and all its descendants through forks and execs, until one of them executes a program
+//! whose path matches. That process is held and is the rank from then on; the agent detaches from the others. A
+//! separate thread does all of it. Its tracees are all that it can wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -23,26 +25,28 @@ use super::thread::{COLLECT_AT_MOST, GiveUpOnDrop, given_up};
 use super::trace::{self, HeldProof, HoldFailure, Stop};
 use super::{procfs, sys};
 
-/// Most programs that are named when none was the right one.
+/// Most programs that an error message names when none matched.
 const MOST_NAMED: usize = 8;
 
-/// Which program is the one.
+/// Which program is to be held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// A shell's pattern for paths: `*` is any text, `?` any character. A pattern without a slash is for the last part of a path.
+    /// A shell pattern for paths: `*` is any text, `?` any character. A pattern without a slash matches the last part
+    /// of a path.
     Path(String),
-    /// The first that a child becomes of a program of that name, or the very first if it has another name.
+    /// The program behind a wrapper of that name: the first that a child of the wrapper executes. If the rank's first
+    /// program has another name, that one.
     Behind(String),
 }
 
-/// What a traced process has become.
+/// A program that a traced process has executed.
 struct Became<'a> {
     exe: &'a Path,
-    /// What it was called with.
+    /// Its command line.
     words: &'a [PathBuf],
-    /// It is no longer the process that the launcher has started.
+    /// The process is not the one that the launcher started.
     is_child: bool,
-    /// The launcher's process has become another one before.
+    /// The launcher's process has executed a program before this one.
     is_later: bool,
 }
 
@@ -55,7 +59,7 @@ impl Pattern {
         Self::Behind(wrapper.to_owned())
     }
 
-    /// What an order means, if not the ranks as they are.
+    /// The pattern that an order asks for. `None` if the ranks are to be held as they are.
     pub(crate) fn of(order: &AdoptRanks) -> Option<Self> {
         let AdoptRanks { hold_at, wrapper, .. } = order;
         hold_at.as_deref().map(Self::new).or_else(|| wrapper.as_deref().map(Self::behind))
@@ -76,7 +80,7 @@ impl Pattern {
         fits(pattern.as_bytes(), OsStr::as_bytes(text))
     }
 
-    /// For people.
+    /// The pattern as text for error messages.
     fn show(&self) -> String {
         match self {
             Self::Path(pattern) => pattern.clone(),
@@ -85,15 +89,15 @@ impl Pattern {
     }
 }
 
-/// Whether a process runs the program of that name, or a script of that name by an interpreter.
+/// Whether a process runs the program of that name, or an interpreter runs a script of that name.
 pub(crate) fn is_called(name: &str, exe: &Path, words: &[PathBuf]) -> bool {
     let is = |path: &Path| path.file_name() == Some(OsStr::new(name));
     is(exe) || words.iter().take(2).any(|word| is(word))
 }
 
-/// Whether `text` fits `pattern`. Takes time by the product of their lengths at most.
+/// Whether `text` matches `pattern`. Takes at most time proportional to the product of their lengths.
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    // Where the last star stood, and how much of the text it has taken so far.
+    // Position of the last star, and how much of the text it has matched so far.
     let mut star: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     while t < text.len() {
@@ -118,7 +122,7 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
     pattern.get(p..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
-/// Ranks that are traced and wait for the word. If they are not held they are ended.
+/// Traced ranks that wait in our shim. They are ended if they do not become held.
 #[derive(Debug)]
 pub(crate) struct Follower {
     batch: GiveUpOnDrop,
@@ -126,7 +130,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Becomes the tracer of all of `pids` and of what will come from them.
+    /// Seizes all of `pids` and, from then on, their descendants.
     ///
     /// # Errors
     /// The first that may not be traced. None of them is left then.
@@ -154,7 +158,8 @@ impl Follower {
             if result.is_ok() && !shared.hand_over() {
                 return;
             }
-            // If nobody takes it, who gave up has killed the ranks; what is still traced dies with this thread.
+            // If the receiver is gone, its owner has cancelled the start and so killed the ranks. What is still traced
+            // dies with this thread.
             drop(told.send(result));
         });
         thread.map_err(|source| StartFailure { index: 0, error: StartError::Fork { source } })?;
@@ -162,18 +167,21 @@ impl Follower {
         Ok(Self { batch, held })
     }
 
-    /// As [`Follower::start`], of ranks that are held at their first instruction and are to go on from there, but for those that are the right program already.
+    /// As [`Follower::start`], for ranks that are held at their first instruction. Ranks that match already stay held;
+    /// the others go on from there.
     ///
     /// # Errors
-    /// As [`Follower::start`]; or one is not held.
+    /// As [`Follower::start`]; or a rank is not held.
     pub(crate) async fn start_held(pids: Vec<i32>, pattern: Pattern) -> Result<Self, StartFailure> {
         Self::start_with(pids, pattern, Chase::seize_held).await
     }
 
-    /// Waits until a program of every rank is held, at most until `timeout`. Gives, in the order of the ranks, the processes that are held.
+    /// Waits until a program of every rank is held, at most until `deadline`. Returns the held processes in the order
+    /// of the ranks.
     ///
     /// # Errors
-    /// The first rank none of whose programs fits; [`StartError::GivenUp`] after `timeout`. None of them is left then.
+    /// The first rank none of whose programs matches; [`StartError::GivenUp`] after `deadline`. None of them is left
+    /// then.
     pub(crate) async fn hold(mut self, deadline: Instant) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
         match timeout_at(deadline, &mut self.held).await {
             Ok(held) => held.unwrap_or_else(|_| Err(given_up())),
@@ -186,20 +194,20 @@ impl Follower {
     }
 }
 
-/// The state of the thread.
+/// State of the tracing thread.
 struct Chase {
     pattern: Pattern,
     ranks: Vec<Chased>,
-    /// Every thread that is traced, and the rank that it comes from.
+    /// Every traced thread, and the rank that it descends from.
     traced: BTreeMap<i32, usize>,
-    /// Those that have stopped before anybody told where they come from.
+    /// Threads that stopped before their parent's fork event named their rank.
     strangers: BTreeSet<i32>,
 }
 
 struct Chased {
     pid: i32,
     found: Option<(i32, HeldProof)>,
-    /// What it has become so far.
+    /// Programs that it has executed so far.
     became: Vec<PathBuf>,
 }
 
@@ -227,7 +235,7 @@ impl Chase {
         Ok(())
     }
 
-    /// All of them are looked at and traced before the first goes on.
+    /// Checks and traces all ranks before the first goes on.
     fn seize_held(&mut self, batch: &Batch) -> Result<(), StartFailure> {
         for index in 0..self.ranks.len() {
             let Some(rank) = self.ranks.get_mut(index) else { continue };
@@ -238,7 +246,7 @@ impl Chase {
             let (exe, words) = read_program(rank.pid);
             if self.pattern.fits(&Became { exe: &exe, words: &words, is_child: false, is_later: false }) {
                 rank.found = Some((rank.pid, proof));
-                // Should another one fail, this one goes too.
+                // Add it to the batch: if another rank fails, this one is killed too.
                 if !batch.add(rank.pid) {
                     return Err(StartFailure { index, error: StartError::GivenUp { program: exe } });
                 }
@@ -248,7 +256,7 @@ impl Chase {
             }
         }
         for &pid in self.traced.keys() {
-            // One that has ended meanwhile is news.
+            // A rank that has ended meanwhile is reported by the wait.
             drop(sys::kill(pid, libc::SIGCONT));
         }
         Ok(())
@@ -258,7 +266,7 @@ impl Chase {
         while self.ranks.iter().any(|rank| rank.found.is_none()) {
             let tid = sys::wait_for_any().map_err(|source| self.failed(0, call("wait for it", source)))?;
             let collected = sys::wait(tid, libc::__WALL | libc::WUNTRACED | libc::WNOHANG);
-            // Another thread may have had it killed meanwhile: there is more to come.
+            // Another thread may have killed it meanwhile. Then another report follows.
             if let Ok(Some(status)) = collected {
                 self.take(tid, status)?;
             }
@@ -289,7 +297,7 @@ impl Chase {
             Stop::Group => sys::trace_listen(tid),
             Stop::Other => sys::trace_continue(tid, 0),
         };
-        // One that was killed in its stop cannot go on; its end is the next news.
+        // A tracee that was killed in its stop cannot go on. The next wait reports its end.
         match went_on {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
                 Err(self.failed(index, call("let it go on", error)))
@@ -312,7 +320,7 @@ impl Chase {
         }
     }
 
-    /// A process has become a program. Its other threads are gone without a word.
+    /// Handles an exec event. `execve` has ended the other threads of the process, without an event for each.
     fn became(&mut self, pid: i32, index: usize) -> Result<(), StartFailure> {
         let former = sys::trace_event(pid).unwrap_or(pid);
         if former != pid {
@@ -344,13 +352,13 @@ impl Chase {
         Ok(())
     }
 
-    /// Stops tracing what else has come from a rank.
+    /// Detaches from all other descendants of a rank.
     fn let_go(&mut self, index: usize) {
         let others: Vec<i32> =
             self.traced.iter().filter(|(_, rank)| **rank == index).map(|(tid, _)| *tid).collect();
         for tid in others {
             self.traced.remove(&tid);
-            // Only one that is stopped can be let go of. One that has ended cannot be stopped, and need not be.
+            // Only a stopped tracee can be detached. One that has ended cannot be stopped, and needs no detach.
             if sys::trace_interrupt(tid).is_ok() && sys::wait(tid, libc::__WALL | libc::WUNTRACED).is_ok() {
                 drop(sys::trace_detach(tid));
             }
@@ -363,7 +371,7 @@ impl Chase {
     }
 }
 
-/// The program that a process runs, and what it was called with.
+/// The program that a process runs, and its command line.
 fn read_program(pid: i32) -> (PathBuf, Vec<PathBuf>) {
     (procfs::read_exe(pid).unwrap_or_default(), procfs::read_words(pid).unwrap_or_default())
 }

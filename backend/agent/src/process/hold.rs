@@ -1,8 +1,7 @@
 //! Starting a batch of ranks, held or not, all of them or none.
 //!
-//! The steps are done for the whole batch one after the other (fork and seize all, open the gate, collect), so
-//! that the ranks load their programs at the same time. A tool's daemon is alone and needs none of that
-//! ([`start_alone`]).
+//! Each step is done for the whole batch before the next one: fork and seize all, open the gate, collect. So the ranks
+//! load their programs at the same time. A tool's daemon starts alone and needs none of that ([`start_alone`]).
 
 use std::path::PathBuf;
 
@@ -22,14 +21,15 @@ pub(crate) enum Hold {
     No,
 }
 
-/// A rank that was started. From here on its starter has to wait for it.
+/// A rank that was started. From here on the caller must wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StartedRank {
     /// Its pid and start time. The pid is the leader of the rank's own process group.
     pub(crate) process: Pinned,
-    /// What runs, for a held rank as the kernel says it (a script's interpreter); else what was asked for.
+    /// The program that runs. For a held rank it is the kernel's view (a script's interpreter); else it is the
+    /// requested program.
     pub(crate) exe: PathBuf,
-    /// For a held rank.
+    /// Proof of the hold, for a held rank.
     pub(crate) proof: Option<HeldProof>,
 }
 
@@ -37,15 +37,17 @@ pub(crate) struct StartedRank {
 #[derive(Debug, thiserror::Error)]
 #[error("start rank {index} of the batch")]
 pub(crate) struct StartFailure {
-    /// Which of the batch's specs it was, from 0.
+    /// Index in the batch's specs, from 0.
     pub(crate) index: usize,
     /// Why.
     #[source]
     pub(crate) error: StartError,
 }
 
-/// Starts all of `specs`, in their order. Blocks until every rank is held, or has become its program. `batch`
-/// must be new. The caller's thread becomes the parent: with `die_with_parent` its end is the ranks' end.
+/// Starts all of `specs`, in their order. Blocks until every rank is held, or has executed its program.
+///
+/// `batch` must be new. The caller's thread becomes the parent: with `die_with_parent` the ranks end when this thread
+/// ends.
 ///
 /// # Errors
 /// The first rank that failed, with the cause. Then no process of the batch is left.
@@ -61,8 +63,10 @@ pub(crate) fn start_ranks(
     started
 }
 
-/// Starts a process that is no rank: it waits for no others, so that it is its program when this returns. Gives its pid. `batch` and the caller's thread
-/// are to it what they are to [`start_ranks`].
+/// Starts a process that is no rank, and returns its pid. It does not wait for other processes: it has executed its
+/// program when this returns.
+///
+/// `batch` and the caller's thread have the same roles as in [`start_ranks`].
 ///
 /// # Errors
 /// As [`start_ranks`].
@@ -82,7 +86,7 @@ pub(crate) fn start_alone(spec: ProcessSpec, batch: &Batch) -> Result<i32, Start
     started.map_err(|error| StartFailure { index: 0, error })
 }
 
-/// Kills and collects processes that were started here and nobody wants.
+/// Kills and collects processes that were started here and that no caller has taken.
 pub(crate) fn end_started(pids: Vec<i32>) {
     Batch::of(pids).end();
 }
@@ -126,7 +130,7 @@ fn collect_held(forked: &mut [Forked], batch: &Batch) -> Result<Vec<StartedRank>
     for (index, (rank, place)) in forked.iter_mut().zip(places).enumerate() {
         let proof = trace::prove_held(rank.pid, place, batch)
             .map_err(|failure| StartFailure { index, error: explain(failure, rank, batch) })?;
-        // The link of a program that its user may not read cannot be read either.
+        // If the user may not read the program, its link cannot be read either.
         let exe = procfs::read_exe(rank.pid).unwrap_or_else(|_| rank.program.clone());
         let process = pin(rank).map_err(|error| StartFailure { index, error })?;
         started.push(StartedRank { process, exe, proof: Some(proof) });
@@ -149,7 +153,7 @@ fn collect_running(forked: &mut [Forked], batch: &Batch) -> Result<Vec<StartedRa
 fn seize(rank: &mut Forked, batch: &Batch) -> Result<(), StartError> {
     let Err(source) = sys::trace_seize(rank.pid) else { return Ok(()) };
     let facts = PtraceFacts::read(rank.pid);
-    // It may have failed on its own: a dead child cannot be seized either. Only its end closes the pipe.
+    // The rank may have failed by itself: a dead child cannot be seized either. Only the child's end closes the pipe.
     batch.end_process(rank.pid);
     rank.wait_for_exec().map_err(|error| or_given_up(error, rank, batch))?;
     let program = rank.program.clone();
@@ -174,7 +178,7 @@ fn explain(failure: HoldFailure, rank: &mut Forked, batch: &Batch) -> StartError
     or_given_up(error, rank, batch)
 }
 
-/// When the batch was given up, everything that fails afterwards fails because of that.
+/// After a cancel every failure is reported as the cancel.
 fn or_given_up(error: StartError, rank: &Forked, batch: &Batch) -> StartError {
     if batch.is_given_up() { StartError::GivenUp { program: rank.program.clone() } } else { error }
 }

@@ -1,10 +1,11 @@
-//! Processes on this node: starting ranks, holding them at their first instruction, releasing them, knowing how
-//! they end.
+//! Processes on this node: starts ranks, holds them at their first instruction, releases them and reports their end.
 //!
-//! Two owners, one after the other. While ranks are being started, the thread "ranks" ([`thread`]) is their
-//! only waiter: it forks them, traces them and brings them to *held* ([`hold`]). Then their pids are handed
-//! over, and the [`reaper`] on the agent's main thread waits for them. Nobody ever calls `waitpid(-1)`.
-//! Processes that somebody else started are [`adopted`]; those that a launcher started for us are brought to their programs by [`enter`].
+//! A rank has two owners, one after the other. During the start the thread "ranks" ([`thread`]) is its only waiter.
+//! That thread forks the ranks, traces them and brings them to *held* ([`hold`]). Then it hands over their pids, and
+//! the [`reaper`] on the agent's main thread waits for them. No code calls `waitpid(-1)`.
+//!
+//! Processes that were not started by this agent are [`adopted`]. For ranks that a launcher started for us, [`enter`]
+//! brings them to their programs.
 
 pub(crate) mod adopted;
 pub(crate) mod alone;
@@ -35,13 +36,14 @@ pub(crate) use self::sys::{SERVED, allow_tracer};
 pub(crate) use self::trace::HeldProof;
 pub(crate) use gantry_types::status::ExitStatus;
 
-/// How a process ended, from what `waitpid` gave; `None` for one that has only stopped or gone on.
+/// How a process ended, from a status of `waitpid`; `None` for one that has only stopped or continued.
 pub(crate) fn parse_end(status: i32) -> Option<ExitStatus> {
     (libc::WIFEXITED(status) || libc::WIFSIGNALED(status)).then(|| ExitStatus::from_wait_status(status))
 }
 
-/// Kills what processes of ours have left behind: the agent is a subreaper, so these are its children that it did not start itself.
-/// Waits until they are gone, a bounded time.
+/// Kills what our processes have left behind. Waits until it is gone, for a bounded time.
+///
+/// The agent is a subreaper, so these orphans are its children that it did not start itself.
 pub(crate) async fn end_orphans() {
     const ROUNDS: u32 = 50;
     for _ in 0..ROUNDS {
@@ -51,7 +53,7 @@ pub(crate) async fn end_orphans() {
         }
         let mut pidfds = Vec::new();
         for pid in orphans {
-            // It may have ended by itself meanwhile; as long as nobody waits for it the pid is its own.
+            // It may have ended by itself meanwhile. It keeps its pid until the agent collects it.
             drop(sys::kill(pid, libc::SIGKILL));
             if let Ok(pidfd) = sys::pidfd_open(pid) {
                 pidfds.push((pid, pidfd));
@@ -60,14 +62,14 @@ pub(crate) async fn end_orphans() {
         for (pid, pidfd) in pidfds {
             use std::os::fd::AsFd;
             const ENDS_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
-            // A process that the kernel holds in a system call ends later, as init's child.
+            // A process that is blocked in a system call ends later, as init's child.
             drop(tokio::time::timeout(ENDS_WITHIN, sys::pidfd_ended(pidfd.as_fd())).await);
             drop(sys::wait(pid, libc::WNOHANG));
         }
     }
 }
 
-/// A process that cannot be mistaken for a later one of the same pid.
+/// A process, told apart from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pinned {
     /// Its pid.
@@ -77,7 +79,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Pins a process that is there now.
+    /// Pins a process that exists now.
     ///
     /// # Errors
     /// Not found when there is no such process.
@@ -85,17 +87,17 @@ impl Pinned {
         Ok(Self { pid, start_time: procfs::read_stat(pid)?.start_time })
     }
 
-    /// Whether this very process is still there; one that ended and was not collected is.
+    /// Whether this same process still exists. One that ended and was not collected does.
     pub(crate) fn is_there(&self) -> bool {
         procfs::read_stat(self.pid).is_ok_and(|stat| stat.start_time == self.start_time)
     }
 }
 
-/// Time limit for processes to stop. One that waits for a device or a file system stops later.
+/// Time limit for processes to stop. One that is blocked in a device or a file system stops later.
 const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Waits until processes that SIGSTOP was sent to have stopped or ended: a process that has no processor takes it later. Gives up after
-/// [`STOPPED_WITHIN`].
+/// Waits until processes that were sent SIGSTOP have stopped or ended. A process takes the signal only once it has a
+/// processor. Times out after [`STOPPED_WITHIN`].
 pub(crate) async fn stopped(mut processes: Vec<Pinned>) {
     let deadline = Instant::now() + STOPPED_WITHIN;
     loop {

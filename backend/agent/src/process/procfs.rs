@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What `/proc/PID/stat` says, as far as it matters here.
+/// The fields of `/proc/PID/stat` that the agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: i32,
@@ -14,18 +14,18 @@ pub(crate) struct Stat {
     pub(crate) state: char,
     pub(crate) parent: i32,
     pub(crate) group: i32,
-    /// Clock ticks since boot: with the pid it names a process for good.
+    /// Clock ticks since boot. Together with the pid it identifies a process.
     pub(crate) start_time: u64,
-    /// The wait status of a process in state `Z`; 0 for readers who may not know it.
+    /// The wait status of a process in state `Z`; 0 for readers without permission.
     pub(crate) exit_status: Option<i32>,
 }
 
-/// What `/proc/PID/status` says, as far as it matters here.
+/// The fields of `/proc/PID/status` that the agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
     /// The process that this thread belongs to; its own pid for a process.
     pub(crate) thread_group: i32,
-    /// Which thread traces it; 0 for nobody.
+    /// The thread that traces it; 0 for none.
     pub(crate) tracer: i32,
     pub(crate) real_uid: u32,
     pub(crate) effective_uid: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Status {
     pub(crate) seccomp: Option<u32>,
 }
 
-/// How wide an address of the process is.
+/// Width of an address of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Width {
     /// 4 bytes.
@@ -42,16 +42,17 @@ pub(crate) enum Width {
     Bits64,
 }
 
-/// What the kernel tells a new program of where it put things.
+/// Where the kernel put the parts of a new program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Auxv {
-    /// Where the loader is; `None` for a static program.
+    /// Base address of the loader; `None` for a static program.
     pub(crate) loader_base: Option<u64>,
     /// The program's own entry.
     pub(crate) entry: u64,
 }
 
-/// The fields of `/proc/PID/stat` after the name, from field 3 of proc(5) on. The name may contain anything, brackets and newlines as well.
+/// Splits the fields of `/proc/PID/stat` after the name, from field 3 of proc(5) on. The name may contain any byte,
+/// also brackets and newlines.
 fn split_stat(bytes: &[u8]) -> Option<Vec<&str>> {
     let close = bytes.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
@@ -139,7 +140,7 @@ pub(crate) fn read_stat(pid: i32) -> io::Result<Stat> {
     parse_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))
 }
 
-/// Where the environment is that the process was started with: its first address, and the one after its last.
+/// Where the process's initial environment is: its first address, and the one after its last.
 ///
 /// # Errors
 /// Not found when there is no such process; permission denied for one that may not be traced.
@@ -148,7 +149,7 @@ pub(crate) fn read_environment_range(pid: i32) -> io::Result<(u64, u64)> {
     let fields = split_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))?;
     let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
     match (field(50), field(51)) {
-        // The kernel shows zeros to those who may not know it.
+        // The kernel shows zeros to readers without permission.
         (Some(start @ 1..), Some(end)) => Ok((start, end)),
         (Some(0), Some(_)) => Err(io::ErrorKind::PermissionDenied.into()),
         _ => Err(malformed(pid, "stat")),
@@ -173,7 +174,7 @@ pub(crate) fn read_auxv(pid: i32, width: Width) -> io::Result<Auxv> {
     parse_auxv(&bytes, width).ok_or_else(|| malformed(pid, "auxv"))
 }
 
-/// Where a stopped process stands, if this may be known.
+/// The program counter of a stopped process; `None` if the process runs.
 ///
 /// # Errors
 /// Permission denied, or not found when the kernel does not have the file.
@@ -184,12 +185,12 @@ pub(crate) fn read_syscall_pc(pid: i32) -> io::Result<Option<u64>> {
 /// The program that the process runs. ` (deleted)` is part of it when the file is gone.
 ///
 /// # Errors
-/// Permission denied for somebody else's process; not found for one that has ended.
+/// Permission denied for another user's process; not found for one that has ended.
 pub(crate) fn read_exe(pid: i32) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe"))
 }
 
-/// The words that the process was called with; empty ones are left out.
+/// The command line of the process, without empty words.
 ///
 /// # Errors
 /// As [`read_exe`].
@@ -216,8 +217,8 @@ pub(crate) fn read_parents() -> io::Result<Vec<(i32, i32)>> {
     Ok(all)
 }
 
-/// All that descends from `ancestor` now, parents before their children, without itself. Who has been left
-/// by its parent belongs to another ancestor already.
+/// All descendants of `ancestor` now, parents before their children, without `ancestor`. A process whose parent has
+/// ended belongs to another ancestor already.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -231,7 +232,7 @@ fn descendants_in(parents: &[(i32, i32)], ancestor: i32) -> Vec<i32> {
     let mut found = vec![ancestor];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
-        // Read at different moments, the pairs may go round in a circle.
+        // The pairs were read at different moments, so they may form a circle.
         let children = parents.iter().filter(|(pid, of)| *of == parent && !found.contains(pid));
         let children: Vec<i32> = children.map(|(pid, _)| *pid).collect();
         found.extend(children);
@@ -241,7 +242,7 @@ fn descendants_in(parents: &[(i32, i32)], ancestor: i32) -> Vec<i32> {
     found
 }
 
-/// The children of our own main thread. Orphans that come to a subreaper become its main thread's.
+/// The children of our own main thread. The kernel gives a subreaper's orphans to its main thread.
 ///
 /// # Errors
 /// Not found on kernels built without `CONFIG_PROC_CHILDREN`.
@@ -252,7 +253,7 @@ pub(crate) fn read_own_children() -> io::Result<Vec<i32>> {
     Ok(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
-/// A file whose length the kernel does not tell beforehand: without room it would be asked for in many small pieces.
+/// Reads a small file. The kernel does not report its length, and without a buffer `read` would take many small pieces.
 fn read_small(path: String) -> io::Result<Vec<u8>> {
     const USUAL_BYTES: usize = 4096;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
@@ -260,7 +261,8 @@ fn read_small(path: String) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reading a process that ends meanwhile is ESRCH; one that has ended is ENOENT. Callers need one of them.
+/// Reading a process that ends during the read fails with ESRCH; one that has ended, with ENOENT. Maps both to one of
+/// them.
 fn gone(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(libc::ESRCH) { io::ErrorKind::NotFound.into() } else { error }
 }

@@ -1,7 +1,8 @@
-//! Who waits for the processes that this agent owns, once they have started.
+//! Waits for the processes that this agent owns, once they have started.
 //!
-//! It collects its own pids and never "any child": other parts of the process have children of their own, and threads that start
-//! processes wait for those. The kernel is asked who has ended, without collecting it.
+//! The reaper collects its own pids and never "any child". Other parts of the agent have children of their own, and
+//! threads that start processes wait for those. The reaper asks the kernel for a child that has ended, without
+//! collecting it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -10,12 +11,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{ExitStatus, parse_end, procfs, sys};
 
-/// That an owned process has ended. Its pid may be another process's from now on.
+/// End of an owned process. Another process may have its pid from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exited {
-    /// Which one.
+    /// Pid of the process.
     pub(crate) pid: i32,
-    /// How.
+    /// How it ended.
     pub(crate) status: ExitStatus,
 }
 
@@ -25,11 +26,11 @@ pub(crate) struct Reaper {
     news: Signal,
     owned: BTreeSet<i32>,
     ended: VecDeque<Exited>,
-    /// Owned since the table was last gone through: they may have ended before.
+    /// Owned since the last pass over the table. They may have ended before that.
     fresh: Vec<i32>,
-    /// Those that were waited for since [`Reaper::take_collected`] was last asked.
+    /// Collected since the last call of [`Reaper::take_collected`].
     collected: Vec<i32>,
-    /// Whether something may have ended since the table was last gone through.
+    /// Whether a child may have ended since the last pass over the table.
     look: bool,
     orphans: bool,
 }
@@ -38,7 +39,7 @@ impl Reaper {
     /// Begins to listen for SIGCHLD. Must be called in a tokio runtime.
     ///
     /// # Errors
-    /// When the signal cannot be listened for.
+    /// When the runtime cannot listen for the signal.
     pub(crate) fn new() -> io::Result<Self> {
         let news = signal(SignalKind::child())?;
         Ok(Self {
@@ -52,13 +53,13 @@ impl Reaper {
         })
     }
 
-    /// Makes this process the one that orphans of its descendants come to, and collects them.
+    /// Makes this process a subreaper: orphans of its descendants become its children. Collects them.
     ///
-    /// From here on a child of the *main thread* must be known to [`Reaper::own`] before the next `await`, or
-    /// it may be collected as an orphan. Children of other threads are safe.
+    /// From here on, register a child of the *main thread* with [`Reaper::own`] before the next `await`. Otherwise the
+    /// reaper may collect it as an orphan. Children of other threads are safe.
     ///
     /// # Errors
-    /// What the system says.
+    /// The kernel's error.
     pub(crate) fn adopt_orphans(&mut self) -> io::Result<()> {
         nix::sys::prctl::set_child_subreaper(true)?;
         self.orphans = true;
@@ -71,18 +72,18 @@ impl Reaper {
         self.fresh.push(pid);
     }
 
-    /// Whether `pid` is owned and not collected: as long as it is, it means no other process.
+    /// Whether `pid` is owned and not collected. As long as it is, no other process has this pid.
     pub(crate) fn owns(&self, pid: i32) -> bool {
         self.owned.contains(&pid)
     }
 
-    /// Processes that have been waited for since this was last asked. [`Reaper::next`] tells of each of them, sooner or later.
+    /// Processes that were collected since the last call. [`Reaper::next`] reports each of them, sooner or later.
     pub(crate) fn take_collected(&mut self) -> Vec<i32> {
         std::mem::take(&mut self.collected)
     }
 
-    /// Waits until an owned process ends. That one stops or goes on is not told. Can be dropped and called
-    /// again without losing one.
+    /// Waits until an owned process ends. Stops and continues are not reported. Cancel safe: a later call reports what
+    /// a dropped one did not.
     pub(crate) async fn next(&mut self) -> Exited {
         loop {
             for pid in std::mem::take(&mut self.fresh) {
@@ -103,16 +104,17 @@ impl Reaper {
     }
 
     fn collect(&mut self) {
-        // The kernel names one that has ended. To ask for each of many ranks at each one's end takes longer than the ends.
+        // The kernel names a child that has ended. At the end of each of many ranks, asking for every rank would take
+        // longer than the ends themselves.
         while let Some(pid) = sys::peek_ended_child() {
             if !self.collect_owned(pid) {
-                // An orphan, or a child that another thread waits for. It hides the others.
+                // This is an orphan, or a child that another thread waits for. It hides the others.
                 return self.collect_all();
             }
         }
     }
 
-    /// False: it is not owned, or has not ended.
+    /// False if it is not owned, or has not ended.
     fn collect_owned(&mut self, pid: i32) -> bool {
         let Some(exited) = self.owned.contains(&pid).then(|| collect(pid)).flatten() else { return false };
         self.owned.remove(&pid);
@@ -131,7 +133,7 @@ impl Reaper {
     }
 
     fn collect_orphans(&self) {
-        // Without CONFIG_PROC_CHILDREN they stay until we end, and do no harm.
+        // Without CONFIG_PROC_CHILDREN they stay zombies until the agent ends. That does no harm.
         for pid in procfs::read_own_children().unwrap_or_default() {
             if !self.owns(pid) {
                 drop(sys::wait(pid, libc::WNOHANG));
@@ -144,7 +146,7 @@ impl Reaper {
 fn collect(pid: i32) -> Option<Exited> {
     match sys::wait(pid, libc::WNOHANG) {
         Ok(status) => status.and_then(parse_end).map(|status| Exited { pid, status }),
-        // Not our child, or collected by somebody who should not: nobody can tell any more.
+        // Not our child, or collected elsewhere by mistake: the status is lost.
         Err(_) => Some(Exited { pid, status: ExitStatus::Unknown }),
     }
 }

@@ -1,23 +1,23 @@
-//! Why ptrace was refused: EPERM comes from any of several knobs, and here it is looked at which one it was.
+//! Why ptrace was refused. EPERM has several causes; this module finds out which one it was.
 
 use super::procfs;
 
 /// Which rule forbids ptrace here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PtraceRefusal {
-    /// Somebody traces the rank already.
+    /// A thread with this id traces the rank already.
     Traced(i32),
-    /// Yama lets nobody trace, or administrators only.
+    /// Yama forbids tracing, or allows it to administrators only.
     Yama(u32),
     /// SELinux's boolean `deny_ptrace`.
     Selinux,
-    /// A seccomp filter is in the way.
+    /// A seccomp filter forbids it.
     Seccomp,
     /// None of these.
     Unknown,
 }
 
-/// What can be known when ptrace was refused.
+/// The facts that can be read after ptrace was refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PtraceFacts {
     /// The rank's tracer, 0 for none.
@@ -31,7 +31,7 @@ pub(crate) struct PtraceFacts {
 }
 
 impl PtraceFacts {
-    /// Looks around, for the rank `pid`.
+    /// Reads the facts for the rank `pid`.
     pub(crate) fn read(pid: i32) -> Self {
         let number = |path: &str| std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok();
         let own = std::process::id().cast_signed();
@@ -44,7 +44,7 @@ impl PtraceFacts {
     }
 }
 
-/// The most likely reason. Yama's 0 and 1 allow a parent to trace its child, so they are none.
+/// The most likely reason. Yama's levels 0 and 1 allow a parent to trace its child, so they are no reason.
 pub(crate) fn why_ptrace_refused(facts: PtraceFacts) -> PtraceRefusal {
     match facts {
         PtraceFacts { tracer, .. } if tracer != 0 => PtraceRefusal::Traced(tracer),
@@ -69,7 +69,7 @@ impl std::fmt::Display for PtraceRefusal {
 }
 
 impl PtraceRefusal {
-    /// Which knob to turn.
+    /// The setting to change.
     pub(crate) fn hint(self) -> Option<String> {
         let text = match self {
             Self::Traced(_) => "do not run the agent under strace -f or a debugger that follows forks",

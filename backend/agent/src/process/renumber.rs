@@ -1,7 +1,8 @@
-//! Variables of a held process, changed where the kernel has put them.
+//! Changes environment variables of a held process, where the kernel has put them.
 //!
-//! Which number a rank has in an MPI world of several apps is known when the last of them is there: the rank is held by then, and its environment is made. It has run no
-//! instruction, so nobody has read that. What is written is never longer than what was there.
+//! The number of a rank in an MPI world of several apps is known only when the last app is there. By then the rank is
+//! held and its environment exists. The rank has run no instruction, so it has not read its environment yet. A new
+//! value is never longer than the old one.
 
 use std::fs::File;
 use std::io;
@@ -9,13 +10,13 @@ use std::os::unix::fs::FileExt;
 
 use super::procfs::read_environment_range;
 
-/// The most bytes of an environment that is looked through. The kernel has its own limit, which is lower by default.
+/// The most bytes of an environment that are searched. The kernel's own limit is lower by default.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Gives variables of a process that is held other values.
+/// Changes the values of environment variables of a held process.
 ///
 /// # Errors
-/// The process lacks one, or has no room for the value; its memory cannot be written.
+/// The process lacks a variable, or has no room for a value; its memory cannot be written.
 pub(crate) fn change_variables(pid: i32, changes: &[(&str, String)]) -> io::Result<()> {
     let (start, end) = read_environment_range(pid)?;
     let bytes = end.checked_sub(start).filter(|bytes| *bytes <= MAX_BYTES);
@@ -33,7 +34,7 @@ pub(crate) fn change_variables(pid: i32, changes: &[(&str, String)]) -> io::Resu
     Ok(())
 }
 
-/// Where the value of that variable is, and what is to be there: the rest of the old one becomes zeros.
+/// Offset of the variable's value, and its new bytes. Zeros fill the rest of the old value.
 fn build_change(environment: &[u8], name: &str, value: &str) -> Option<(usize, Vec<u8>)> {
     let mut at = 0;
     for variable in environment.split(|byte| *byte == 0) {

@@ -1,4 +1,4 @@
-//! Signals to processes that are pinned by their start time, so that none ever goes to a stranger.
+//! Signals to processes that are pinned by their start time, so that no signal reaches another process.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,17 +13,18 @@ use super::{Pinned, procfs, sys};
 pub(crate) enum Released {
     /// It goes on.
     Continued,
-    /// This thread of a debugger traces it and decides when it goes on.
+    /// A debugger's thread with this id traces it and decides when it goes on.
     LeftToDebugger(i32),
     /// It has ended.
     Gone,
 }
 
-/// Lets held ranks go on, but for those that somebody traces. A debugger that attaches in the same instant sees the
-/// SIGCONT as any other signal of its tracee. Gives what became of each, in their order.
+/// Releases held ranks, except those that are traced. Returns the result for each, in their order.
 ///
-/// All are looked at before the first goes: ranks that run want the processor, and looking at the rest beside
-/// them would take many times as long.
+/// A debugger that attaches in the same instant sees the SIGCONT like any other signal of its tracee.
+///
+/// All ranks are checked before the first goes on. Released ranks compete for the processor, so checks beside them
+/// would take many times as long.
 pub(crate) fn release(processes: &[Pinned]) -> Vec<io::Result<Released>> {
     let ready: Vec<_> = processes.iter().map(|process| prepare_release(*process)).collect();
     let go = |ready| match ready {
@@ -53,7 +54,7 @@ fn prepare_release(process: Pinned) -> io::Result<Ready> {
     Ok(Target::find(process)?.map_or(Ready::Not(Released::Gone), Ready::Held))
 }
 
-/// A process that was there when it was looked for, and by what it is reached.
+/// A process that existed when it was looked up, and the pidfd to reach it.
 #[derive(Debug)]
 pub(super) struct Target {
     pid: i32,
@@ -61,19 +62,19 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// None if it is not there any more.
+    /// `None` if it no longer exists.
     pub(super) fn find(process: Pinned) -> io::Result<Option<Self>> {
         let pidfd = match sys::pidfd_open(process.pid) {
             Ok(pidfd) => Some(pidfd),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
-            // Kernels before 5.3, filters that do not know the call, no descriptor left.
+            // Kernels before 5.3, seccomp filters that do not know the call, no descriptor left.
             Err(_) => None,
         };
-        // What the pidfd means was settled before the look at the start time.
+        // The pidfd was opened before the start time was read, so both mean the same process.
         Ok(process.is_there().then_some(Self { pid: process.pid, pidfd }))
     }
 
-    /// False if it has been collected meanwhile.
+    /// False if it was collected meanwhile.
     pub(super) fn send(&self, signal: i32) -> io::Result<bool> {
         there(match &self.pidfd {
             Some(pidfd) => sys::pidfd_send_signal(pidfd.as_fd(), signal),
@@ -81,25 +82,27 @@ impl Target {
         })
     }
 
-    /// Blocks until it has ended, at most that long. Without a pidfd it is not waited for.
+    /// Blocks until it has ended, or for `at_most`. Without a pidfd this does not wait.
     pub(super) fn wait_end(&self, at_most: Duration) {
         let Some(pidfd) = &self.pidfd else { return };
         let limit = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
-        // A poll that fails waits less, and nothing follows from that.
+        // A failed poll only shortens the wait.
         poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], limit).ok();
     }
 }
 
-/// Sends `signal` to this very process; false if it is not there any more.
+/// Sends `signal` to exactly this process; false if it no longer exists.
 ///
 /// # Errors
-/// When the process is somebody else's, or there is no such signal.
+/// When the process belongs to another user, or there is no such signal.
 pub(crate) fn send(process: Pinned, signal: i32) -> io::Result<bool> {
     Target::find(process)?.map_or(Ok(false), |target| target.send(signal))
 }
 
-/// Sends `signal` to every process of the group that `leader` leads; false if it has none. The number of a
-/// group is taken while its leader is not collected or one member lives: call it only while one of them is so.
+/// Sends `signal` to every process of the group that `leader` leads; false if the group is empty.
+///
+/// The number of a group stays taken while its leader is not collected or one member lives. Call this only during that
+/// time.
 ///
 /// # Errors
 /// When none of them is ours, or there is no such signal or group.

@@ -1,8 +1,10 @@
-//! One new process: what it shall be, and the fork that waits at the batch's gate; or, of a process that nobody waits for, the program at once.
+//! Starts one new process: its specification, and its fork.
 //!
-//! A child makes itself ready and then reads one byte from the gate before it becomes its program. So all
-//! children of a batch exist, and are traced if they shall be held, before the first of them goes on. What fails
-//! in a child comes back as (stage, errno) on a pipe that a successful `execve` closes.
+//! The child of a batch waits at the batch's gate. A process that is started alone executes its program at once.
+//!
+//! A child prepares itself and then reads one byte from the gate before it executes its program. So all children of a
+//! batch exist, and are traced if they are to be held, before the first of them goes on. A child reports a failure as
+//! (stage, errno) on a pipe that a successful `execve` closes.
 
 use std::ffi::{CString, OsStr};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -34,7 +36,7 @@ pub(crate) struct ProcessSpec {
     pub(crate) argv: Vec<CString>,
     /// The whole environment, as `NAME=value`.
     pub(crate) env: Vec<CString>,
-    /// Where it starts; where we are, if `None`.
+    /// Its working directory; ours, if `None`.
     pub(crate) cwd: Option<CString>,
     /// Its standard input.
     pub(crate) stdin: OwnedFd,
@@ -42,10 +44,10 @@ pub(crate) struct ProcessSpec {
     pub(crate) stdout: OwnedFd,
     /// Its standard error.
     pub(crate) stderr: OwnedFd,
-    /// What it finds at descriptor [`SERVED`](sys::SERVED).
+    /// Its descriptor [`SERVED`](sys::SERVED).
     pub(crate) served: Option<OwnedFd>,
-    /// Whether the end of the forking thread is its end (SIGKILL). The kernel forgets this when a program with
-    /// the set-user-id bit is executed, and does not hand it down to the process's own children.
+    /// Whether it dies (SIGKILL) when the forking thread ends. The kernel forgets this when a set-user-id program is
+    /// executed, and the process's own children do not inherit it.
     pub(crate) die_with_parent: bool,
     /// Soft and hard limit of open files for it; ours, if `None`.
     pub(crate) nofile: Option<(u64, u64)>,
@@ -54,7 +56,7 @@ pub(crate) struct ProcessSpec {
 }
 
 impl ProcessSpec {
-    /// With descriptors that are clear of 0, 1 and 2.
+    /// Moves its descriptors above 0, 1 and 2.
     fn lift_stdio(mut self) -> Result<Self, StartError> {
         self.stdin = above_stdio(self.stdin)?;
         self.stdout = above_stdio(self.stdout)?;
@@ -77,8 +79,7 @@ impl ProcessSpec {
     }
 }
 
-/// Keeps the children of one batch from going on until it is opened. When it is dropped closed, or its
-/// process dies, they end.
+/// Holds the children of one batch back until it is opened. If it is dropped closed, or this process dies, they end.
 #[derive(Debug)]
 pub(super) struct Gate {
     reader: PipeReader,
@@ -98,7 +99,7 @@ impl Gate {
     }
 }
 
-/// A child on its way to its program.
+/// A child that has not executed its program yet.
 #[derive(Debug)]
 pub(super) struct Forked {
     pub(super) pid: i32,
@@ -107,7 +108,8 @@ pub(super) struct Forked {
     report: PipeReader,
 }
 
-/// Starts a child that is its program when this returns, and returns its pid. `batch` knows it from its first moment.
+/// Starts a child and returns its pid once it has executed its program. `batch` knows the pid from the child's first
+/// moment.
 pub(super) fn spawn(spec: ProcessSpec, batch: &Batch) -> Result<i32, StartError> {
     let spec = spec.lift_stdio()?;
     let child = spec.as_child();
@@ -121,7 +123,7 @@ pub(super) fn spawn(spec: ProcessSpec, batch: &Batch) -> Result<i32, StartError>
     }
 }
 
-/// Why a child has not become its program.
+/// Why a child has not executed its program.
 fn explain(program: &Path, cwd: Option<&Path>, stage: Stage, errno: i32) -> StartError {
     let source = io::Error::from_raw_os_error(errno);
     match stage {
@@ -149,10 +151,10 @@ impl Forked {
         Ok(Self { pid, program: path(&spec.program), cwd: spec.cwd.as_ref().map(path), report })
     }
 
-    /// Waits until the child is its program, or is dead, and says why it failed if it told.
+    /// Waits until the child has executed its program or is dead. Returns the failure if the child reported one.
     ///
     /// # Errors
-    /// What the child reported.
+    /// The failure that the child reported.
     pub(super) fn wait_for_exec(&mut self) -> Result<(), StartError> {
         let mut failure = [0; sys::FAILURE_LENGTH];
         match self.report.read_exact(&mut failure) {
@@ -170,11 +172,13 @@ impl Forked {
     }
 }
 
-/// Raises our own soft limit of open files to the hard one and returns (soft, hard) as it was before the first call, for
-/// [`ProcessSpec::nofile`]: programs that use `select` must not inherit a limit above 1024.
+/// Raises our own soft limit of open files to the hard one.
+///
+/// Returns (soft, hard) as they were before the first call, for [`ProcessSpec::nofile`]: programs that use `select`
+/// must not inherit a limit above 1024.
 ///
 /// # Errors
-/// What the system says.
+/// The kernel's error.
 pub(crate) fn raise_open_files() -> io::Result<(u64, u64)> {
     static BEFORE: OnceLock<(u64, u64)> = OnceLock::new();
     let now = getrlimit(Resource::RLIMIT_NOFILE)?;
@@ -200,14 +204,14 @@ pub(crate) fn make_room_for_open_files() {
     }
 }
 
-/// Close-on-exec, and clear of what a child puts in its place.
+/// A close-on-exec pipe whose ends are above the numbers that a child replaces.
 fn pipe() -> Result<(PipeReader, PipeWriter), StartError> {
     let fork = |source| StartError::Fork { source };
     let (reader, writer) = io::pipe().map_err(fork)?;
     Ok((above(sys::SERVED, reader.into())?.into(), above(sys::SERVED, writer.into())?.into()))
 }
 
-/// Clear of 0, 1 and 2 even if we were started with one of them closed.
+/// Moves a descriptor above 0, 1 and 2, even if the agent was started with one of them closed.
 fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, StartError> {
     above(2, fd)
 }
@@ -219,7 +223,7 @@ fn above(last: RawFd, fd: OwnedFd) -> Result<OwnedFd, StartError> {
     sys::duplicate_above(last, &fd).map_err(|source| StartError::Fork { source })
 }
 
-/// As a path.
+/// The text as a path.
 pub(super) fn path(text: &CString) -> PathBuf {
     Path::new(OsStr::from_bytes(text.as_bytes())).to_path_buf()
 }

@@ -1,10 +1,12 @@
-//! Ends what ranks and daemons have started, wherever it has gone: into other process groups and sessions, or away from its parents.
+//! Ends what ranks and daemons have started, even in other process groups and sessions or after their parents have
+//! ended.
 //!
-//! Below a subreaper nothing gets lost, but the ranks of a launcher are not below the agent. There are two ways to find what they have
-//! started: it descends from a rank, or it bears the app's mark. A process that has lost its parents *and* its environment is not found.
+//! Below a subreaper no process gets lost, but the ranks of a launcher are not below the agent. A process that they
+//! have started is found in one of two ways: it descends from a rank, or its environment has the app's mark. A process
+//! that has lost its parents *and* its environment is not found.
 //!
-//! All are stopped before the first is killed. Otherwise the children of a killed process would lose their parent, and new ones would
-//! come while we look.
+//! All processes are stopped before the first is killed. Otherwise the children of a killed process would lose their
+//! parent, and new processes would start during the search.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,21 +21,21 @@ use nix::unistd::geteuid;
 use super::signal::Target;
 use super::{Pinned, procfs, sys};
 
-/// Looks before processes that start others faster than they are found are killed as they are.
+/// Number of searches before processes are killed. Some processes start others faster than a search finds them.
 const LOOKS: u32 = 30;
 
-/// Times that all is looked for, stopped and killed.
+/// Number of rounds of search, stop and kill.
 const ROUNDS: u32 = 5;
 
-/// How long killed processes may take to end. One that the kernel holds in a system call ends later.
+/// Time limit for killed processes to end. One that is blocked in a system call ends later.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// What is to be ended.
+/// The processes to end.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Doomed {
-    /// Processes that end with all that descends from them.
+    /// Processes that end together with all their descendants.
     pub(crate) roots: Vec<Pinned>,
-    /// The app whose mark it bears. What descends from this very process is not meant: it is looked after otherwise.
+    /// The app whose marked processes end, except the descendants of this agent: other code ends those.
     pub(crate) app: Option<AppId>,
 }
 
@@ -45,7 +47,8 @@ struct Seen {
     mark: Option<Mark>,
 }
 
-/// Ends all that is `doomed`: when this returns it has ended, unless the kernel holds it. Blocks until then, some seconds at most.
+/// Ends all processes that `doomed` describes. Blocks until they have ended, for some seconds at most. A process that
+/// is blocked in a system call may end later.
 ///
 /// # Errors
 /// When `/proc` cannot be read. The roots are killed all the same.
@@ -53,14 +56,14 @@ pub(crate) fn end(doomed: &Doomed) -> io::Result<()> {
     end_chosen(&doomed.roots, |mark| Some(mark.app) == doomed.app)
 }
 
-/// Ends what bears the mark of an app whose processes on this node have lost their starter. No other process ends them.
-/// Says how many there were.
+/// Ends marked processes whose starter on this node has ended, so that no other process ends them. Returns their
+/// number.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn sweep() -> io::Result<usize> {
     let namespace = read_namespace()?;
-    // The user may work in a shell that is left. Then this process bears the shell's mark.
+    // The user may work in a shell that such an app left behind. Then this process has the shell's mark.
     let itself = std::fs::read("/proc/self/environ").ok().and_then(|own| Mark::find(&own));
     let is_dead = |mark: &Mark| is_gone(mark.starter, namespace) && Some(*mark) != itself;
     let found = list()?.iter().filter(|seen| seen.mark.as_ref().is_some_and(is_dead)).count();
@@ -70,7 +73,7 @@ pub(crate) fn sweep() -> io::Result<usize> {
     Ok(found)
 }
 
-/// Marks the processes of an app, so that what they start is found.
+/// Marks the processes of an app, so that their descendants are found.
 #[derive(Debug, Clone)]
 pub(crate) struct Marker {
     app: AppId,
@@ -84,7 +87,8 @@ impl Marker {
     /// # Errors
     /// When `/proc` cannot be read.
     pub(crate) fn new(app: AppId, starter: i32) -> io::Result<Self> {
-        // A parent in another pid namespace has no number here: then it is the namespace's first process that all of them have in common.
+        // A parent in another pid namespace has no number here. Then use the first process of this namespace, which all
+        // of them share.
         let pid = Pid::new(starter).or(Pid::new(1)).ok_or(io::ErrorKind::InvalidInput)?;
         let start_time = procfs::read_stat(pid.get())?.start_time;
         let starter = Starter { pid, start_time, namespace: read_namespace()? };
@@ -92,7 +96,7 @@ impl Marker {
         Ok(Self { app, starter, place })
     }
 
-    /// The variable for a process with this environment.
+    /// The mark as an environment variable, for a process with this environment.
     pub(crate) fn build<'a>(
         &self,
         environment: impl Iterator<Item = (&'a OsStr, &'a OsStr)> + Clone,
@@ -108,7 +112,7 @@ impl Marker {
     }
 }
 
-/// The job of a process, by its environment.
+/// Digest of the job that a process belongs to, from its environment.
 fn digest_job<'a>(value: impl Fn(&str) -> Option<&'a [u8]>) -> u64 {
     let names = gantry_wlm::registry::WLMS_JOB_VARIABLES.iter().copied().flatten().copied();
     Origin::digest_job(names.filter_map(|name| Some((name, value(name)?))))
@@ -131,7 +135,7 @@ fn read_namespace() -> io::Result<u64> {
     })
 }
 
-/// Whether a starter has ended, as far as this can be known here.
+/// Whether a starter has ended, as far as this process can tell.
 fn is_gone(starter: Starter, namespace: u64) -> bool {
     if starter.namespace != namespace {
         return false;
@@ -166,13 +170,13 @@ fn end_chosen(roots: &[Pinned], is_marked: impl Fn(&Mark) -> bool) -> io::Result
         for target in caught.values() {
             target.wait_end(until.saturating_duration_since(Instant::now()));
         }
-        // What was started in the last moment has lost its parents, and bears the mark.
+        // Processes that were started in the last moment have lost their parents. They are found by their mark.
         roots.clear();
     }
     Ok(())
 }
 
-/// Stops all that is chosen and what descends from it, until nothing new is found.
+/// Stops all chosen processes and their descendants, until a search finds no new one.
 fn stop_all(
     roots: &[Pinned],
     is_marked: &impl Fn(&Mark) -> bool,
@@ -185,7 +189,7 @@ fn stop_all(
             return Ok(());
         }
         for process in fresh {
-            // One that has ended meanwhile has nothing to be stopped.
+            // A process that has ended meanwhile needs no stop.
             if let Ok(Some(target)) = Target::find(process) {
                 drop(target.send(libc::SIGSTOP));
                 caught.insert(process.pid, target);
@@ -195,7 +199,8 @@ fn stop_all(
     Ok(())
 }
 
-/// Those of `all` that are to be ended and are not `known` to be. Never this process (`own`), what it descends from, or what descends from it.
+/// The processes in `all` that are to be ended and are not yet `known`. Never this process (`own`), its ancestors or
+/// its descendants.
 fn choose(
     all: &[Seen],
     roots: &[Pinned],
@@ -204,7 +209,7 @@ fn choose(
     own: i32,
 ) -> Vec<Pinned> {
     let parents: HashMap<i32, i32> = all.iter().map(|seen| (seen.process.pid, seen.parent)).collect();
-    // Read at different moments, the pairs may go round in a circle.
+    // The pairs were read at different moments, so they may form a circle.
     let up = |pid: i32| {
         std::iter::successors(Some(pid), |pid| parents.get(pid).copied())
             .take(parents.len().saturating_add(1))
@@ -237,7 +242,7 @@ fn list() -> io::Result<Vec<Seen>> {
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process may end while we look.
+        // A process may end during the search.
         if !entry.metadata().is_ok_and(|it| it.uid() == own) {
             continue;
         }
@@ -251,7 +256,8 @@ fn list() -> io::Result<Vec<Seen>> {
     Ok(all)
 }
 
-/// The mark of a process, if it is in the place and the job where this was given. In the middle of `execve` it has no environment for a moment.
+/// The mark of a process, if it was given on this boot of this machine and in the same job. A process has no
+/// environment for a moment during `execve`.
 fn read_mark(pid: i32, boot: &[u8]) -> Option<Mark> {
     const TRIES: u32 = 3;
     for _ in 0..TRIES {

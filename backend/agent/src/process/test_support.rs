@@ -11,8 +11,8 @@ use super::hold::{Hold, StartFailure, StartedRank, start_alone, start_ranks};
 use super::spawn::ProcessSpec;
 use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
 
-/// Tests that fork take turns: a child of another test would keep a program that was just written open (ETXTBSY)
-/// and would be seen as a leak.
+/// Tests that fork run one at a time. A child of another test would keep a newly written program open (ETXTBSY), and
+/// would look like a leak.
 pub(super) struct Turn(#[expect(dead_code, reason = "it is held, not read")] MutexGuard<'static, ()>);
 
 pub(super) fn turn() -> Turn {
@@ -21,7 +21,7 @@ pub(super) fn turn() -> Turn {
 }
 
 impl Drop for Turn {
-    /// What a failed test has left would make the next ones fail too.
+    /// Clears up after a failed test, so that the next ones do not fail too.
     fn drop(&mut self) {
         for pid in procfs::descendants(std::process::id().cast_signed()).unwrap_or_default() {
             drop(sys::kill(pid, libc::SIGKILL));
@@ -71,7 +71,7 @@ pub(super) fn hold_one(spec: ProcessSpec) -> StartedRank {
     start(vec![spec], Hold::AtEntry).unwrap().remove(0)
 }
 
-/// Waits for the end of a child, here and now.
+/// Blocks until a child ends.
 pub(super) fn wait_end(pid: i32) -> ExitStatus {
     parse_end(sys::wait(pid, 0).unwrap().unwrap()).unwrap()
 }
@@ -90,7 +90,7 @@ pub(super) fn kill_and_wait(rank: &StartedRank) {
     assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_types::signal::Signal::KILL));
 }
 
-/// That we have no child, of whatever kind.
+/// Asserts that this process has no child of any kind.
 #[track_caller]
 pub(super) fn assert_no_child() {
     assert_eq!(procfs::descendants(std::process::id().cast_signed()).unwrap(), [] as [i32; 0]);

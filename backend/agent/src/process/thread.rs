@@ -1,10 +1,10 @@
 //! The thread "ranks": the parent and tracer of every rank that this agent starts.
 //!
-//! It is one thread for two reasons of the kernel's: ptrace requests must come from the thread that seized, and
-//! PDEATHSIG is sent when the *thread* that forked ends. So it lives as long as its handle.
+//! It is one thread for two reasons in the kernel. Ptrace requests must come from the thread that seized. PDEATHSIG is
+//! sent when the *thread* that forked ends. So the thread lives as long as its handle.
 //!
-//! A rank that is being started is waited for on this thread and nowhere else. Once [`RanksThread::start`] has
-//! returned it, it is handed over: this thread does not touch it again and the caller waits for it, by pid.
+//! During a rank's start only this thread waits for it. When [`RanksThread::start`] returns, the rank is handed over:
+//! this thread does not touch it again, and the caller waits for it, by pid.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -24,11 +24,11 @@ use super::hold::{Hold, StartFailure, StartedRank, end_started, start_ranks};
 use super::spawn::ProcessSpec;
 use super::trace::HeldProof;
 
-/// How long a killed batch may take to be collected, before its start returns without having seen it.
+/// Time limit for a killed batch to be collected. After it, the start returns without a confirmed end.
 pub(super) const COLLECT_AT_MOST: Duration = Duration::from_secs(2);
 
-/// The handle of the thread. Dropping it ends the thread, and with it all ranks that shall die with their
-/// parent; it does not wait for that, [`RanksThread::close`] does.
+/// The handle of the thread. Dropping it ends the thread, and with it all ranks that are to die with their parent.
+/// Dropping does not wait for that; [`RanksThread::close`] does.
 #[derive(Debug)]
 pub(crate) struct RanksThread {
     requests: mpsc::Sender<Request>,
@@ -42,7 +42,7 @@ enum Request {
         hold: Hold,
         batch: Arc<Batch>,
         reply: oneshot::Sender<Result<Unclaimed, StartFailure>>,
-        /// To send them back if nobody takes them.
+        /// Sends the ranks back for their end, if the caller does not take them.
         back: mpsc::Sender<Request>,
     },
     /// Becomes the tracer of ranks that a launcher has started.
@@ -51,7 +51,7 @@ enum Request {
         batch: Arc<Batch>,
         reply: oneshot::Sender<Result<(), StartFailure>>,
     },
-    /// Brings them to their first instruction.
+    /// Brings seized ranks to their first instruction.
     Hold {
         pids: Vec<i32>,
         batch: Arc<Batch>,
@@ -64,7 +64,7 @@ impl RanksThread {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system gives no more threads.
+    /// When the system has no thread left.
     pub(crate) fn spawn() -> io::Result<Self> {
         let (requests, inbox) = mpsc::channel();
         let thread = Builder::new().name("ranks".to_owned()).spawn(move || serve(&inbox))?;
@@ -72,10 +72,10 @@ impl RanksThread {
     }
 
     /// Starts a batch of ranks: see [`start_ranks`]. Waits until all of them are held (or run), at most until
-    /// `timeout`. If the future is dropped before, the batch is killed.
+    /// `deadline`. If the future is dropped before, the batch is killed.
     ///
     /// # Errors
-    /// The first rank that failed; [`StartError::GivenUp`] after `timeout`.
+    /// The first rank that failed; [`StartError::GivenUp`] after `deadline`.
     pub(crate) async fn start(
         &self,
         specs: Vec<ProcessSpec>,
@@ -106,7 +106,8 @@ impl RanksThread {
         }
     }
 
-    /// Becomes the tracer of ranks that a launcher has started and that wait for the word to become their programs.
+    /// Becomes the tracer of ranks that a launcher has started. They wait in our shim until they may execute their
+    /// programs.
     ///
     /// # Errors
     /// The first that may not be traced. None of them is left then.
@@ -114,24 +115,23 @@ impl RanksThread {
         let batch = GiveUpOnDrop(Arc::default());
         let (reply, answer) = oneshot::channel();
         let request = Request::Seize { pids: pids.clone(), batch: Arc::clone(&batch.0), reply };
-        // A thread that is gone drops the reply.
+        // If the thread has ended, the reply is dropped with the request.
         drop(self.requests.send(request));
         answer.await.unwrap_or_else(|_| Err(given_up()))?;
         Ok(Seized { pids, batch, requests: self.requests.clone() })
     }
 
-    /// Ends the thread and waits for it. Ranks that shall die with their parent are dying when this returns;
-    /// they have yet to be collected.
+    /// Ends the thread and waits for it. Ranks that die with their parent are dying when this returns, but are not
+    /// collected yet.
     pub(crate) fn close(self) {
         drop(self.requests);
-        // It ends without a result, and a panic on it has been printed.
+        // It has no result, and a panic on it has been printed.
         drop(self.thread.join());
     }
 }
 
 fn serve(inbox: &mpsc::Receiver<Request>) {
-    // The agent's signals are dealt with on its main thread. Without this, waiting here would only be
-    // interrupted more often.
+    // The agent's main thread handles signals. Without this, signals would interrupt the waits on this thread.
     if let Err(error) = SigSet::all().thread_block() {
         tracing::debug!(%error, "the thread \"ranks\" takes signals");
     }
@@ -139,7 +139,7 @@ fn serve(inbox: &mpsc::Receiver<Request>) {
         match request {
             Request::Start { specs, hold, batch, reply, back } => {
                 let started = start_ranks(specs, hold, &batch);
-                // If nobody takes them, the answer is dropped, and that ends them.
+                // If the caller is gone, the dropped answer ends the ranks.
                 drop(reply.send(started.map(|ranks| {
                     let pids = ranks.iter().map(|rank| rank.process.pid).collect();
                     Unclaimed { started: Some(ranks), pids, back }
@@ -147,7 +147,7 @@ fn serve(inbox: &mpsc::Receiver<Request>) {
             }
             Request::Seize { pids, batch, reply } => drop(reply.send(enter::seize_all(&pids, &batch))),
             Request::Hold { pids, batch, reply } => {
-                // If nobody takes the proofs, giving up what was traced has ended the ranks or will.
+                // If the caller is gone, its cancelled batch has ended the ranks or will.
                 drop(reply.send(enter::hold_all(&pids, &batch)));
             }
             Request::End(pids) => end_started(pids),
@@ -155,7 +155,7 @@ fn serve(inbox: &mpsc::Receiver<Request>) {
     }
 }
 
-/// Ranks of a launcher that are traced and wait for the word. If they are not held they are ended.
+/// A launcher's ranks that are traced and wait in our shim. They are ended if they do not become held.
 #[derive(Debug)]
 pub(crate) struct Seized {
     pids: Vec<i32>,
@@ -164,10 +164,11 @@ pub(crate) struct Seized {
 }
 
 impl Seized {
-    /// Brings them to their first instruction, once they were told to go on. Waits until all are there, at most until `timeout`.
+    /// Brings them to their first instruction, after they were told to go on. Waits until all are there, at most until
+    /// `deadline`.
     ///
     /// # Errors
-    /// The first that failed; [`StartError::GivenUp`] after `timeout`. None of them is left then.
+    /// The first that failed; [`StartError::GivenUp`] after `deadline`. None of them is left then.
     pub(crate) async fn hold(self, deadline: Instant) -> Result<Vec<HeldProof>, StartFailure> {
         let (reply, mut answer) = oneshot::channel();
         let request = Request::Hold { pids: self.pids, batch: Arc::clone(&self.batch.0), reply };
@@ -187,7 +188,7 @@ pub(super) fn given_up() -> StartFailure {
     StartFailure { index: 0, error: StartError::GivenUp { program: PathBuf::from("the ranks of this node") } }
 }
 
-/// What was started and nobody has taken yet. If nobody does, it is ended.
+/// Started ranks that the caller has not taken yet. Dropping this ends them.
 #[derive(Debug)]
 struct Unclaimed {
     started: Option<Vec<StartedRank>>,
@@ -206,7 +207,7 @@ impl Drop for Unclaimed {
     fn drop(&mut self) {
         let pids = std::mem::take(&mut self.pids);
         if !pids.is_empty() {
-            // A thread that is gone has taken them along.
+            // A thread that has ended has ended the ranks too.
             drop(self.back.send(Request::End(pids)));
         }
     }

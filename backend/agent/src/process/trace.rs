@@ -1,11 +1,11 @@
-//! The one way in which a rank comes to be held (what the whole of gantry relies on).
+//! The one way in which a rank becomes held. All of gantry relies on it.
 //!
-//! The rank is seized while it waits at its gate. It then becomes its program, and the kernel stops it for us
-//! after `execve`, when everything is mapped and nothing has run. There SIGSTOP is queued and the rank is let go:
-//! the signal takes effect on its way to its first instruction. What remains is an ordinary stopped process
-//! that nobody traces, that any debugger can attach to and that SIGCONT releases.
+//! The thread seizes the rank while it waits at its gate. The rank then executes its program, and the kernel stops it
+//! after `execve`: everything is mapped and nothing has run. There the thread queues SIGSTOP and detaches. The signal
+//! takes effect on the rank's way to its first instruction. The result is an ordinary stopped process without a tracer.
+//! Any debugger can attach to it, and SIGCONT releases it.
 //!
-//! All of this must happen on one thread, and until the rank is held nobody else may wait for it.
+//! All of this must happen on one thread. Until the rank is held no other thread may wait for it.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use super::procfs::{self, Width};
 use super::sys::{self, RegisterSet};
 use super::{ExitStatus, parse_end};
 
-/// That a rank is held: it is stopped, nobody traces it, and its next instruction is its first.
+/// Proof that a rank is held: it is stopped, it is not traced, and its next instruction is its first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeldProof {
     /// Its program counter, read in the stop after `execve`.
@@ -40,28 +40,28 @@ pub(super) enum HoldFailure {
     Call { step: &'static str, source: io::Error },
 }
 
-/// Who is told of a rank's end before its pid is free for another process.
+/// Records a rank's end before its pid is free for another process.
 pub(super) trait EndWatch {
-    /// Collects the news of `pid`, if there is any. If it is the end, nobody may signal `pid` any more.
+    /// Collects a status of `pid`, if there is one. After a reported end, `pid` must not be signalled any more.
     fn collect(&self, pid: i32) -> io::Result<Option<i32>>;
 }
 
-/// What a traced process reported.
+/// Report of a traced process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Ended(ExitStatus),
     Exec,
-    /// It has made a thread or a process, which is traced too.
+    /// It has made a thread or a process. That one is traced too.
     Child,
     /// A signal is about to be delivered.
     Signal(i32),
     /// It has joined a group-stop.
     Group,
-    /// A stop of ptrace's own making, with nothing to deliver.
+    /// A stop that ptrace itself caused, with no signal to deliver.
     Other,
 }
 
-/// Waits until the seized `pid` stands in the stop after `execve`, and says where that is.
+/// Waits until the seized `pid` is in the stop after `execve`. Returns its counter and the program's entry.
 pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<(u64, Option<u64>), HoldFailure> {
     loop {
         let gone_on = match classify(next(pid, watch)?) {
@@ -76,7 +76,7 @@ pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<(u64, Optio
     read_place(pid)
 }
 
-/// Where a process stands that is in the stop after `execve`, and where the kernel starts it.
+/// The counter of a process in the stop after `execve`, and the address where the kernel starts its program.
 pub(super) fn read_place(pid: i32) -> Result<(u64, Option<u64>), HoldFailure> {
     let registers = sys::trace_registers(pid).map_err(call("read its registers"))?;
     let (counter, width) = program_counter(&registers)
@@ -88,14 +88,15 @@ pub(super) fn read_place(pid: i32) -> Result<(u64, Option<u64>), HoldFailure> {
     }
 }
 
-/// From the stop after `execve`: queues SIGSTOP and stops tracing.
+/// In the stop after `execve`: queues SIGSTOP and stops tracing.
 pub(super) fn leave_stopped(pid: i32) -> Result<(), HoldFailure> {
-    // At this stop ptrace cannot inject a signal, so it is sent. It is dealt with before the first instruction.
+    // Ptrace cannot inject a signal at this stop, so `kill` sends it. The kernel handles it before the first
+    // instruction.
     sys::kill(pid, libc::SIGSTOP).map_err(call("send it SIGSTOP"))?;
     sys::trace_detach(pid).map_err(call("stop tracing it"))
 }
 
-/// Waits for the stop that [`leave_stopped`] has asked for and looks at the result.
+/// Waits for the stop that [`leave_stopped`] has requested, and checks the result.
 pub(super) fn prove_held(
     pid: i32,
     (counter, entry): (u64, Option<u64>),
@@ -107,14 +108,14 @@ pub(super) fn prove_held(
     look_held(pid, (counter, entry))
 }
 
-/// Looks whether `pid`, which stood at `counter` after `execve`, is stopped there and nobody traces it.
+/// Checks that `pid`, whose counter was `counter` after `execve`, is stopped there and not traced.
 pub(super) fn look_held(pid: i32, (counter, entry): (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
     let state = procfs::read_stat(pid).map_err(call("read its state"))?.state;
     let tracer = procfs::read_status(pid).map_err(call("read its tracer"))?.tracer;
     if state != 'T' || tracer != 0 {
         return Err(HoldFailure::NotStopped { state, tracer });
     }
-    // Not every kernel has this file, and not every process may be asked; the registers were read anyway.
+    // Some kernels lack this file, and some processes may not be read; the registers were read anyway.
     match procfs::read_syscall_pc(pid) {
         Ok(Some(now)) if now != counter => Err(HoldFailure::NotAtEntry { counter: now, entry: counter }),
         _ => Ok(HeldProof { counter, entry, state }),
@@ -124,14 +125,14 @@ pub(super) fn look_held(pid: i32, (counter, entry): (u64, Option<u64>)) -> Resul
 fn next(pid: i32, watch: &impl EndWatch) -> Result<i32, HoldFailure> {
     loop {
         sys::wait_for_news(pid).map_err(call("wait for it"))?;
-        // The news may have changed since (a SIGKILL in a stop); then there is more to come.
+        // The status may have changed since (a SIGKILL in a stop). Then another report follows.
         if let Some(status) = watch.collect(pid).map_err(call("wait for it"))? {
             return Ok(status);
         }
     }
 }
 
-/// A tracee that was killed cannot be let go on; its end is the next news.
+/// A tracee that was killed cannot go on; the next wait reports its end.
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -172,7 +173,7 @@ fn read_entry(pid: i32, width: Width) -> io::Result<Option<u64>> {
     Ok(loader_entry(&header, base))
 }
 
-/// The entry of the loader whose ELF header stands at `base`, in this machine's byte order.
+/// The entry of the loader whose ELF header is at `base`, in this machine's byte order.
 fn loader_entry(header: &[u8; 32], base: u64) -> Option<u64> {
     const ENTRY: usize = 24;
     let field = header.get(ENTRY..)?;

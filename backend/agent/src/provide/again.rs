@@ -1,7 +1,7 @@
-//! What a session has under another name is not sent once more.
+//! Content that a session already has under another name is copied, not sent again.
 //!
-//! The new name gets a file of its own: a daemon that writes to one does not mean the other. What daemons have changed meanwhile is no longer what it
-//! was, and does not count.
+//! The new name gets a file of its own: a daemon that writes to one file does not mean the other. A file that a daemon
+//! has changed since no longer has the content, and does not count.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -26,23 +26,24 @@ use super::target::parse_below;
 use super::{is_here, open_parent};
 use crate::tree;
 
-/// A content that the session has, ready for another name.
+/// Content that the session has, ready for another name.
 #[derive(Debug)]
 pub(super) enum Again<'a> {
-    /// It is the node's own file.
+    /// A link to the node's own file.
     Link(OsString),
-    /// It was sent.
+    /// A copy of a file that was sent.
     Copy(Copy<'a>),
 }
 
-/// Looks where the session is said to have the entry's content. None: it has not, or not in a form that can be used.
+/// Looks for the entry's content where the session is said to have it. `None`: it is not there, or not in a form that
+/// can be used.
 pub(super) fn find_again<'a>(
     root: &'a OwnedFd,
     entry: &Entry,
     known: &Known,
     cache: &mut ContentCache,
 ) -> io::Result<Option<Again<'a>>> {
-    // Whatever prevents us from knowing means no.
+    // Any failure of the check counts as "not there".
     let Ok(original) = parse_below(known.place, &known.name) else { return Ok(None) };
     let Ok(Some(parent)) = open_parent(root, &original) else { return Ok(None) };
     if let Ok(text) = readlinkat(&parent, original.name()) {
@@ -56,17 +57,17 @@ pub(super) fn find_again<'a>(
     Ok(Copy::make(root, file, entry, known, cache)?.map(Again::Copy))
 }
 
-/// Where it may not, it is sent, and what unpacks it says why.
+/// Whether the content may be copied. If not, it is sent, and the unpacking code reports the reason.
 fn may_be_copied(root: &OwnedFd, entry: &Entry, known: &Known) -> io::Result<bool> {
     let is_code = known.executable || matches!(entry.place, Place::Bin | Place::Lib);
-    // Who writes beyond it is not told so but killed, by SIGXFSZ.
+    // A write beyond this limit gets no error: SIGXFSZ kills the process.
     let (most_bytes, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
     let no_exec = || fstatvfs(root).map(|place| place.flags().contains(FsFlags::ST_NOEXEC));
     Ok(entry.content.size <= most_bytes && !(is_code && no_exec()?))
 }
 
 impl Again<'_> {
-    /// Gives it its name.
+    /// Moves the content to its name.
     ///
     /// # Errors
     /// Of kind `AlreadyExists` when something has that name.
@@ -78,7 +79,7 @@ impl Again<'_> {
     }
 }
 
-/// A copy in a hidden folder, which goes when this is dropped.
+/// A copy in a hidden folder. Dropping this removes the folder.
 #[derive(Debug)]
 pub(super) struct Copy<'a> {
     root: &'a OwnedFd,
@@ -86,14 +87,14 @@ pub(super) struct Copy<'a> {
     dir: OwnedFd,
 }
 
-/// How many random characters the folder's name has.
+/// Number of random characters in the folder's name.
 const UNIQUE_CHARS: usize = 8;
 
-/// Its name in there.
+/// Name of the copy in the folder.
 const COPY: &str = "copy";
 
 impl<'a> Copy<'a> {
-    /// None: the file changes under our eyes.
+    /// Copies the file. `None`: it changes during the copy.
     fn make(
         root: &'a OwnedFd,
         mut file: File,
@@ -101,28 +102,28 @@ impl<'a> Copy<'a> {
         known: &Known,
         cache: &mut ContentCache,
     ) -> io::Result<Option<Self>> {
-        // Other nodes may be at work in the same directory.
+        // Other nodes may work in the same directory.
         let unique = random_text::<UNIQUE_CHARS>().map_err(io::Error::other)?;
         let folder = CString::new(format!("{INCOMING_PREFIX}again-{unique}"))?;
         let dir = tree::make_dir(root, folder.as_c_str())?;
         let copy = Self { root, folder, dir };
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut new = File::from(openat(&copy.dir, COPY, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
-        // Whatever the umask.
+        // Set the mode in a separate call, whatever the umask is.
         new.set_permissions(Permissions::from_mode(if known.executable { 0o700 } else { 0o600 }))?;
         file.rewind()?;
         io::copy(&mut file.take(entry.content.size.saturating_add(1)), &mut new)?;
         let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(known.modified));
-        // Python takes what it has compiled for out of date otherwise. A time that cannot be had here is no loss.
+        // Python otherwise takes its compiled files for outdated. A time that cannot be represented here is no loss.
         drop(modified.map(|modified| new.set_modified(modified)));
         new.rewind()?;
         Ok(cache.is_same(&new, &entry.content).then_some(copy))
     }
 
     fn settle(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
-        // A second name never takes another's place.
+        // A hard link never replaces an existing name.
         match linkat(&self.dir, COPY, parent, name, AtFlags::empty()) {
-            // A file system without hard links.
+            // The file system has no hard links.
             Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EMLINK | Errno::EINVAL) => {
                 match tree::lstat(parent, name) {
                     Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),

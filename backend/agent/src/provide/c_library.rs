@@ -1,9 +1,10 @@
-//! Whether a node's own C library is new enough for what a manifest brings.
+//! Whether a node's own C library is new enough for a manifest's programs.
 //!
-//! The loader would know, but it would have to be run. A library has the names of its versions in its table of strings, so they are looked
-//! for in its bytes, and the newest counts: not every version has symbols in every library of the family (there is no `GLIBC_2.20` in x86-64's
-//! libc), but what has a newer one has all that older ones had. When the question stays open the answer is no: then the C library that was sent is
-//! used, which is right for the manifest's programs on any node, while the node's might not be.
+//! Only a running loader could answer exactly. A library has the names of its versions in its string table, so this
+//! module searches the library's bytes. The newest name counts. Not every library of the family has symbols of every
+//! version (there is no `GLIBC_2.20` in x86-64's libc), but a library with a newer version has all older ones. In doubt
+//! the answer is no: then the C library that was sent is used. It is right for the manifest's programs on any node,
+//! while the node's might not be.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,10 +20,10 @@ use super::ContentCache;
 use super::libc_version::parse_version;
 use crate::tree;
 
-/// Where C libraries are, besides the places that have the processor's name.
+/// Directories of C libraries, besides those named after the processor.
 const USUAL_DIRS: [&str; 6] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/lib32", "/usr/lib32"];
 
-/// Checks the order's texts and gives the name that the loader has in a session.
+/// Checks the order's texts and returns the loader's name in a session.
 ///
 /// # Errors
 /// `Invalid`.
@@ -40,7 +41,7 @@ pub(super) fn loader_name(needs: &LibcNeeds) -> Result<OsString, Failure> {
     }
 }
 
-/// Whether the loader is there, and each C library that it might take has the version.
+/// Whether the loader exists, and each C library that it might load has the version.
 pub(super) fn is_enough(needs: &LibcNeeds, cache: &mut ContentCache) -> bool {
     let places = places(Path::new(&needs.library), std::env::consts::ARCH);
     is_enough_in(needs, &places, cache)
@@ -50,7 +51,7 @@ fn is_enough_in(needs: &LibcNeeds, places: &[PathBuf], cache: &mut ContentCache)
     let machine_of = |file: &File| read_machine(file).ok().flatten();
     let interpreter = tree::open_regular(AT_FDCWD, Path::new(&needs.interpreter));
     let Some(machine) = interpreter.ok().and_then(|file| machine_of(&file)) else { return false };
-    // Of which of several libraries it takes, a loader's configuration decides. Those for another processor it does not.
+    // A loader's configuration decides which of several libraries it loads. It never loads those for another processor.
     let mut libraries = places
         .iter()
         .filter_map(|path| tree::open_regular(AT_FDCWD, path).ok())
@@ -61,7 +62,7 @@ fn is_enough_in(needs: &LibcNeeds, places: &[PathBuf], cache: &mut ContentCache)
         && libraries.all(|file| needed.is_some() && cache.newest_version(&file) >= needed)
 }
 
-/// Where the library may be: where it is on the login side, and where else it usually is.
+/// Possible places of the library: its path on the login side, and the usual directories.
 fn places(library: &Path, processor: &str) -> Vec<PathBuf> {
     let mut places = Vec::new();
     if library.is_absolute() {
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn a_library_is_enough_when_all_that_might_be_taken_have_the_version() {
         let scratch = tempfile::tempdir().unwrap();
-        // Made of this very program's head, so that it is for the machine that runs the test.
+        // Made of this program's own head, so that it fits the machine that runs the test.
         let head = fs::read("/proc/self/exe").unwrap()[..64].to_vec();
         let elf = |name: &str, strings: &[u8]| {
             let path = scratch.path().join(name);

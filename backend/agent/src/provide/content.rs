@@ -1,4 +1,6 @@
-//! Whether a file has a certain content: by size first, then by build id or BLAKE3. What was read is remembered for as long as the file does not change.
+//! Whether a file has a certain content: checks the size first, then the build id or BLAKE3.
+//!
+//! Results are kept as long as the file does not change.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,17 +13,17 @@ use gantry_shared::wire::staging::{Content, Mark};
 
 use super::libc_version::{LibcVersion, find_newest};
 
-/// Most files that are remembered. When there are more it starts afresh: a session has hundreds, and an app few sessions.
+/// Most files in the cache. A full cache is cleared: a session has hundreds of files, and an app few sessions.
 const MAX_FILES: usize = 4096;
 
 fn state_of(file: &File) -> io::Result<FileState> {
     Ok(FileState::of(&file.metadata()?))
 }
 
-/// Most bytes of a file in which a text is looked for. C libraries have 2 MiB.
+/// Most bytes of a file that are searched for a text. C libraries have 2 MiB.
 const MAX_SEARCHED_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Something that was found out about a file by reading it.
+/// A question about a file that needs reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
     Hash,
@@ -29,7 +31,7 @@ enum Question {
     NewestVersion,
 }
 
-/// What was found out.
+/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Known {
     Hash([u8; 32]),
@@ -37,7 +39,8 @@ enum Known {
     NewestVersion(Option<LibcVersion>),
 }
 
-/// What is known of files that were read, by their state. Clones know the same. None of them waits while another reads a file.
+/// Answers about files that were read, by their state. Clones share the cache. No clone waits while another reads a
+/// file.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ContentCache {
     known: Arc<Mutex<HashMap<(FileState, Question), Known>>>,
@@ -46,7 +49,8 @@ pub(crate) struct ContentCache {
 }
 
 impl ContentCache {
-    /// Whether the file has that many bytes with that mark. Reads it, if at all, from its beginning to its end in small pieces. A file that
+    /// Whether the file has that size and that mark. If it must read the file, it reads all of it, in small pieces. A
+    /// file that cannot be read, or that changes meanwhile, has no content.
     /// cannot be read, or that changes meanwhile, has no content.
     pub(super) fn is_same(&mut self, file: &File, content: &Content) -> bool {
         let Ok(state) = state_of(file) else { return false };
@@ -62,7 +66,7 @@ impl ContentCache {
             }
     }
 
-    /// The newest version that a C library says it has.
+    /// The newest version named in a C library.
     pub(super) fn newest_version(&mut self, library: &File) -> Option<LibcVersion> {
         let state = state_of(library).ok()?;
         match self.find_out(library, state, Question::NewestVersion) {
@@ -89,7 +93,7 @@ impl ContentCache {
             Question::NewestVersion => Known::NewestVersion(find_newest(file.take(MAX_SEARCHED_BYTES))?),
             Question::Hash => {
                 let mut hasher = blake3::Hasher::new();
-                // A file that grows under our eyes must not keep us.
+                // Bounded, so that a file which grows meanwhile cannot keep this read going.
                 hasher.update_reader(file.take(state.size.saturating_add(1)))?;
                 Known::Hash(*hasher.finalize().as_bytes())
             }

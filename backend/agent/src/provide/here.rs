@@ -1,4 +1,4 @@
-//! What is on the node already.
+//! Content that is on the node already.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use nix::unistd::{AccessFlags, faccessat};
 use super::content::ContentCache;
 use super::target::Target;
 
-/// Opens the directory of a target. None: it is not there.
+/// Opens the directory of a target. `None`: it does not exist.
 pub(super) fn open_parent(root: &OwnedFd, target: &Target) -> io::Result<Option<OwnedFd>> {
     let mut dir = tree::open_dir(root, ".")?;
     for part in target.parents() {
@@ -26,20 +26,21 @@ pub(super) fn open_parent(root: &OwnedFd, target: &Target) -> io::Result<Option<
     Ok(Some(dir))
 }
 
-/// Whether the node has the entry's content at its source path, in a form that the session can use. Whatever prevents us from knowing means no.
+/// Whether the node has the entry's content at its source path, in a form that the session can use. Any failure of the
+/// check counts as no.
 pub(super) fn is_here(entry: &Entry, cache: &mut ContentCache) -> bool {
     let source = Path::new(&entry.source);
-    // A relative path says nothing here: relative to what?
+    // A relative path has no meaning here: its base is unknown.
     if !source.is_absolute() {
         return false;
     }
-    // access(2) says no to executing anything on a noexec mount too.
+    // access(2) also denies execution on a noexec mount.
     let executable = || faccessat(AT_FDCWD, source, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
     if entry.place == Place::Bin && !executable() {
         return false;
     }
     let Ok(file) = tree::open_regular(AT_FDCWD, source) else { return false };
-    // Mapping a library as code needs the same of its mount as executing does.
+    // Mapping a library as code needs a mount without noexec, like execution.
     let mappable = || fstatvfs(&file).is_ok_and(|place| !place.flags().contains(FsFlags::ST_NOEXEC));
     if entry.place == Place::Lib && !mappable() {
         return false;

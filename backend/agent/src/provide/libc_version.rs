@@ -1,10 +1,10 @@
-//! Versions of the C library, and the newest one of which a file has the name.
+//! Versions of the C library, and the newest version that a file names.
 
 use std::io::{self, Read};
 
 use super::scan::scan;
 
-/// What names of versions start with.
+/// Prefix of a version's name.
 const PREFIX: &[u8] = b"GLIBC_";
 
 /// Longest name of a version with its end, in bytes.
@@ -13,13 +13,13 @@ const MAX_NAME_BYTES: usize = 32;
 /// A version: 2.36, or 2.2.5.
 pub(super) type LibcVersion = [u32; 3];
 
-/// The newest version of which the name is among these bytes.
+/// The newest version whose name is in these bytes.
 pub(super) fn find_newest(bytes: impl Read) -> io::Result<Option<LibcVersion>> {
     let mut newest = None;
     scan(bytes, MAX_NAME_BYTES, |piece| {
         for start in find_prefixes(piece) {
             let name = &piece[start..piece.len().min(start + MAX_NAME_BYTES)];
-            // One that is cut off here is whole in the next piece.
+            // A name that is cut off here is whole in the next piece.
             let end = name.iter().position(|byte| *byte == 0);
             newest = newest.max(end.and_then(|end| parse_version(&name[..end])));
         }
@@ -28,14 +28,16 @@ pub(super) fn find_newest(bytes: impl Read) -> io::Result<Option<LibcVersion>> {
     Ok(newest)
 }
 
-/// Where [`PREFIX`] begins in these bytes, in order. C libraries have 2 MiB, and every node reads its own while the tool waits: so what cannot be a part
-/// of the prefix is jumped over (Horspool's search).
+/// Where [`PREFIX`] begins in these bytes, in order.
+///
+/// C libraries have 2 MiB, and every node reads its own while the tool waits. So this skips bytes that cannot be part
+/// of the prefix (Horspool's search).
 fn find_prefixes(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let mut at = 0;
     std::iter::from_fn(move || {
         while let Some(window) = bytes.get(at..at + PREFIX.len()) {
             let begin = at;
-            // The next place at which the window's last byte would fit.
+            // Move to the next place where the window's last byte could match.
             at += match window[PREFIX.len() - 1] {
                 b'C' => 1,
                 b'B' => 2,
@@ -55,7 +57,7 @@ fn find_prefixes(bytes: &[u8]) -> impl Iterator<Item = usize> {
 pub(super) fn parse_version(name: &[u8]) -> Option<LibcVersion> {
     let text = std::str::from_utf8(name.strip_prefix(PREFIX)?).ok()?;
     let mut numbers = text.split('.').map(|number| {
-        // No sign: parse would take one.
+        // Allow no sign: `parse` would accept one.
         number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u32>().ok())?
     });
     let version = [numbers.next()??, numbers.next()??, numbers.next().unwrap_or(Some(0))?];
@@ -89,7 +91,7 @@ mod tests {
         let bytes: Vec<u8> = (0..200_000)
             .map(|_| {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // Mostly as the prefix goes on, so that it is nearly there, and there, often.
+                // Mostly the byte that continues the prefix, so that near matches and matches are frequent.
                 let next = usize::try_from(seed >> 33).unwrap();
                 letter = if next % 8 < 7 { (letter + 1) % PREFIX.len() } else { next / 8 % letters.len() };
                 letters[letter]

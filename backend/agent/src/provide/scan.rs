@@ -1,11 +1,11 @@
-//! Looks for texts in files that are too large to be held.
+//! Searches for texts in files that are too large for memory.
 
 use std::io::{self, Read};
 
-/// How much is looked at at a time.
+/// Size of a piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Whether the bytes that come have that text among them.
+/// Whether the bytes contain that text.
 pub(crate) fn holds(bytes: impl Read, text: &[u8]) -> io::Result<bool> {
     let mut found = false;
     scan(bytes, text.len(), |piece| {
@@ -15,7 +15,8 @@ pub(crate) fn holds(bytes: impl Read, text: &[u8]) -> io::Result<bool> {
     Ok(found)
 }
 
-/// Shows all that comes in pieces, for as long as `look` wants more. Whatever is not longer than `longest` is in one piece at least once.
+/// Passes all bytes to `look` in pieces, as long as `look` wants more. Any text of at most `longest` bytes is whole in
+/// at least one piece.
 pub(super) fn scan(
     mut bytes: impl Read,
     longest: usize,

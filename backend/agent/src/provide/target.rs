@@ -1,4 +1,4 @@
-//! Where entries go, taken apart and checked before anything is touched. Pure.
+//! Targets of entries: parses and checks them before anything is changed. Pure.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use gantry_shared::wire::message::{Entry, Place};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::session_dirs::{BIN_DIR, LIB_DIR};
 
-/// A path below a session's root: names of directories, and a file's name at the end. No part is empty, `.` or `..`, or has a `/` or NUL.
+/// A path below a session's root: directories, then a file name. No part is empty, `.` or `..`, or has a `/` or NUL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Target {
     parents: Vec<OsString>,
@@ -24,7 +24,7 @@ impl Target {
         &self.parents
     }
 
-    /// The file's name in the last of them.
+    /// The file's name in the last directory.
     pub(super) fn name(&self) -> &OsStr {
         &self.name
     }
@@ -39,10 +39,10 @@ impl fmt::Display for Target {
     }
 }
 
-/// Every target once, with the indices of the entries for it: they have the same content.
+/// Every target once, with the indices of its entries: they have the same content.
 ///
 /// # Errors
-/// `Invalid`, for a hostile name, and for two entries that cannot both be.
+/// `Invalid`, for a hostile name, and for two entries that exclude each other.
 pub(super) fn build_targets(entries: &[Entry]) -> Result<BTreeMap<Target, Vec<u32>>, Failure> {
     let mut targets: BTreeMap<Target, Vec<u32>> = BTreeMap::new();
     let mut firsts: BTreeMap<Target, &Entry> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn parse_target(entry: &Entry) -> Result<Target, Failure> {
     })
 }
 
-/// The target of that name below a place, or why there can be none.
+/// The target of that name below a place, or why it is not valid.
 pub(super) fn parse_below(place: Place, name: &OsStr) -> Result<Target, String> {
     let folder = match place {
         Place::Bin => Some(BIN_DIR),

@@ -65,7 +65,7 @@ fn what_the_node_has_is_linked_and_the_rest_is_reported() {
         entry(Place::Lib, "libx.so", &lib, "ELF"),
         entry(Place::Root, "data/deep/input", &lib, "elf"),
         entry(Place::Root, "a-directory", node.scratch.path(), "elf"),
-        // Tests run in the package's directory, which has such a file.
+        // Tests run in the package's directory. It has such a file.
         entry(Place::Root, "relative", Path::new("Cargo.toml"), &fs::read_to_string("Cargo.toml").unwrap()),
         entry(Place::Root, "device", Path::new("/dev/null"), ""),
     ];
@@ -85,7 +85,7 @@ fn a_binary_that_may_not_be_executed_is_missing() {
     assert_eq!(node.provide(&[entry(Place::Root, "tool", &tool, "x")]).unwrap(), [0; 0]);
 }
 
-/// An entry that the session is said to have already, and that the node has nowhere.
+/// An entry that the session is said to have, and that is nowhere on the node.
 fn known(new: (Place, &str), old: (Place, &str), executable: bool, content: &str) -> Entry {
     let known = Known { place: old.0, name: old.1.into(), executable, modified: 1_000_000_000 };
     Entry { known: Some(known), ..entry(new.0, new.1, Path::new("/gone"), content) }
@@ -126,7 +126,7 @@ fn what_the_session_has_under_another_name_is_copied_and_each_name_has_a_file_of
     );
     let names: Vec<_> = fs::read_dir(&node.dirs.root).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().starts_with(".incoming")), "{names:?}");
-    // What a daemon has changed is not what it was.
+    // A file that a daemon has changed no longer has its content.
     assert_eq!(
         node.provide(&[known((Place::Root, "late"), (Place::Bin, "tool"), false, "content")]).unwrap(),
         [0]
@@ -168,7 +168,7 @@ fn another_content_for_a_name_is_refused_and_both_are_named() {
     for path in [&one, &two] {
         assert!(failure.message().contains(path.to_str().unwrap()), "{failure}");
     }
-    // The same content from elsewhere is fine, also when a file was put there in full.
+    // The same content from elsewhere is fine, also when the file was sent there in full.
     let again = node.file("again", "1", 0o700);
     assert_eq!(node.provide(&[entry(Place::Bin, "t", &again, "1")]).unwrap(), [0; 0]);
     fs::write(node.dirs.bin.join("sent"), "2").unwrap();
@@ -180,7 +180,7 @@ fn another_content_for_a_name_is_refused_and_both_are_named() {
 fn a_link_of_another_node_to_a_file_that_this_node_has_not_is_no_conflict() {
     let mut node = Fixture::new();
     let source = node.file("tool", "old", 0o700);
-    // On a file system that nodes share.
+    // As on a file system that nodes share.
     symlink(&source, node.dirs.bin.join("tool")).unwrap();
     assert_eq!(node.provide(&[entry(Place::Bin, "tool", &source, "new")]).unwrap(), [0]);
     let missing = Path::new("/nowhere/other");
@@ -243,7 +243,7 @@ fn what_lies_on_a_noexec_mount_is_missing_where_code_is_wanted() {
     assert_eq!(node.provide(&entries).unwrap(), [0, 1]);
 }
 
-/// What a program that is linked as this test is may need.
+/// The C library that this test's own program needs.
 fn own_needs(version: &str) -> Option<LibcNeeds> {
     let interpreter =
         gantry_shared::elf::read_interpreter(&fs::File::open("/proc/self/exe").unwrap()).unwrap()?;

@@ -1,10 +1,10 @@
-//! The end of an archive before its end.
+//! The reason why an archive was cut off before its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_types::error::Failure;
 
-/// Why an archive will not come to its end; the first reason counts.
+/// Why an archive will not be complete; the first reason counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cut(Arc<Mutex<Option<Failure>>>);
 

@@ -1,4 +1,4 @@
-//! The pieces of a bulk stream, to be read as one.
+//! Reads the pieces of a bulk stream as one stream of bytes.
 
 use std::io::{self, Read};
 use std::sync::mpsc::Receiver;
@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use super::Cut;
 use crate::overlay::Piece;
 
-/// Reads what comes, waiting for it. Its end is the stream's last piece, or an error when it is cut off before.
+/// Blocks for each piece. Ends with the stream's last piece, or with an error when the stream is cut off before.
 #[derive(Debug)]
 pub(super) struct Pieces {
     coming: Receiver<Piece>,
@@ -35,13 +35,14 @@ impl Read for Pieces {
                     return Ok(read);
                 }
                 self.ended |= piece.last;
-                // Lets the next one come.
+                // Makes room for the next piece.
                 self.current = None;
             }
             if self.ended {
                 return Ok(0);
             }
-            // This waits as long as the sender: the overlay ends each stream for sure, and the agent drops the other end when it leaves.
+            // This waits as long as the sender does. The overlay ends each stream for sure, and the agent drops the
+            // other end when it leaves.
             let piece = self.coming.recv().map_err(|_| {
                 self.cut.check().err().map_or_else(
                     || io::Error::new(io::ErrorKind::ConnectionReset, "the sender has stopped"),

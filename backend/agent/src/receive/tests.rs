@@ -7,10 +7,10 @@ use super::*;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A stream's number, and what became of it.
+/// A stream's number and its result.
 type Outcome = (u64, Result<(), Failure>);
 
-/// A node with two sessions, and what became of each archive.
+/// A node with two sessions, and the result of each archive.
 struct Fixture {
     _scratch: tempfile::TempDir,
     root: std::path::PathBuf,
@@ -57,7 +57,7 @@ impl Fixture {
         self.outcomes.1.recv_timeout(DEADLINE).unwrap()
     }
 
-    /// What is in a session, below its directories.
+    /// The files of a session, below its directories.
     fn list(&self, session: u32) -> Vec<String> {
         let root = self.root.join(session_dir_name(SessionId(session)));
         let names = |dir: &std::path::Path| -> Vec<String> {
@@ -92,7 +92,7 @@ fn archives_come_in_pieces_side_by_side() {
     node.begin(1, 11, false);
     node.begin(1, 12, true);
     node.begin(2, 13, false);
-    // Of an archive that was never begun.
+    // The archive was never begun.
     node.send(99, b"x", true);
     for at in 0..one.len() {
         node.send(11, &one[at..=at], at + 1 == one.len());
@@ -126,7 +126,7 @@ fn a_failure_is_told_at_once_and_the_rest_comes_to_nothing() {
     }
     node.send(11, b"", true);
     assert_eq!(node.list(1), [""; 0]);
-    // Another of the same number can come.
+    // Another archive with the same number may follow.
     node.begin(1, 11, false);
     node.send(11, &archive(&[("bin/one", "1")]), true);
     assert_eq!(node.outcome(), (11, Ok(())));
@@ -154,7 +154,7 @@ fn a_session_that_closes_gets_nothing_more_and_others_do() {
     node.begin(1, 11, false);
     node.begin(2, 12, false);
     let bytes = archive(&[("bin/one", "1")]);
-    // One that has all of it and only waits to be let through.
+    // One that has all its pieces and only waits for its turn.
     let settling = Arc::clone(&node.settling);
     let lock = settling.lock().unwrap();
     node.begin(1, 13, false);

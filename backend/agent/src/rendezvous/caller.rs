@@ -1,17 +1,18 @@
-//! Which rank a process is: one itself, or what has come from one.
+//! Which rank a process belongs to: it is a rank, or descends from one.
 //!
-//! A script that is a rank registers by a command of its own, so what counts is whom a process descends from. The kernel says who is at the other end of a socket, and
-//! `/proc` says who its parents are; a process whose parents have ended on the way to the rank is nobody's.
+//! A script that is a rank registers by a command of its own, so the command's ancestors count. The kernel names the
+//! process at the other end of a socket, and `/proc` names its parents. If a process between it and the rank has ended,
+//! the caller belongs to no rank.
 
 use gantry_types::id::Rank;
 use gantry_types::placement::LocalRank;
 
 use crate::process::procfs::read_stat;
 
-/// The most generations between a rank and who speaks for it.
+/// The most generations between a rank and its caller.
 const GENERATIONS: usize = 64;
 
-/// The rank that has the process, or from which it descends; none where it is no rank's.
+/// The rank that is this process or one of its ancestors. `None` if there is none.
 pub(crate) fn find_rank(pid: i32, ranks: &[LocalRank]) -> Option<Rank> {
     find_rank_by(pid, ranks, |pid| read_stat(pid).ok().map(|stat| stat.parent))
 }
@@ -22,7 +23,7 @@ fn find_rank_by(pid: i32, ranks: &[LocalRank], parent: impl Fn(i32) -> Option<i3
         if pid <= 1 {
             return None;
         }
-        // A rank that has ended may have left its pid to somebody else.
+        // Another process may have the pid of a rank that has ended.
         if let Some(rank) = ranks.iter().find(|rank| rank.pid.get() == pid && !rank.state.is_over()) {
             return Some(rank.rank);
         }

@@ -39,7 +39,7 @@ examples:
   gantry-agent rendezvous put --name ready --expected 2 /dev/null && gantry-agent rendezvous wait --name ready
 ";
 
-/// How long to wait where nobody says.
+/// Timeout if the arguments set none.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ enum Verb {
     List,
 }
 
-/// What is to be done.
+/// The request on the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Words {
     verb: Verb,
@@ -63,13 +63,13 @@ struct Words {
     file: Option<PathBuf>,
 }
 
-/// How it ended, unless well.
+/// How the command failed.
 enum Ended {
     /// The arguments are wrong.
     Usage(String),
-    /// The agent, or nobody, has said why.
+    /// The agent has refused, or could not be reached.
     Failed(Error),
-    /// A file or a pipe.
+    /// A file or a pipe failed.
     File(String),
 }
 
@@ -79,7 +79,7 @@ impl From<Error> for Ended {
     }
 }
 
-/// Does what `args` say, and gives the exit code.
+/// Runs the command in `args`, and returns the exit code.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
     if matches!(args, [help] if help == "--help" || help == "-h") {
         return match io::stdout().write_all(HELP.as_bytes()) {
@@ -173,7 +173,7 @@ fn parse_words(args: &[OsString]) -> Result<Words, String> {
     }
 }
 
-/// Seconds, with tenths and smaller parts or without. What reads any number with a point is large.
+/// Seconds, with or without decimals. Code that parses any decimal number is large.
 fn parse_seconds(text: &str) -> Option<Duration> {
     let (seconds, parts) = text.split_once('.').unwrap_or((text, "0"));
     let digits = u32::try_from(parts.len()).ok().filter(|digits| (1..=9).contains(digits))?;
@@ -232,7 +232,7 @@ fn show(status: &Status) -> String {
 
 fn read_input(words: &Words) -> Result<Vec<u8>, Ended> {
     let mut item = Vec::new();
-    // One more than there may be, so that it is refused for what it is.
+    // One byte above the limit, so that the refusal names the right reason.
     let most = MAX_ITEM_BYTES + 1;
     let read = match &words.file {
         Some(path) => File::open(path).and_then(|file| file.take(most).read_to_end(&mut item)),

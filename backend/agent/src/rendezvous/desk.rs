@@ -1,4 +1,6 @@
-//! Who on this node waits for what, and what is on its way. It decides and never waits; what it has to say to the frontend is taken out of it.
+//! State of rendezvous on this node: which process waits for what, and which items are on their way.
+//!
+//! It decides and never waits. The agent takes its messages for the frontend with [`Desk::take_notices`].
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,58 +19,58 @@ use tokio::sync::{mpsc, oneshot};
 use super::room::Room;
 use crate::overlay::Piece;
 
-/// How somebody is told.
+/// The sender for a process's answer.
 pub(crate) type Told<T> = oneshot::Sender<Result<T, Refusal>>;
 
-/// What a process asks.
+/// A process's request.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// To register its item.
     Put {
-        /// Where.
+        /// The rendezvous.
         of: Gate,
-        /// Which rank it is.
+        /// The rank that registers.
         rank: Rank,
-        /// The item, all of it.
+        /// The whole item.
         item: Vec<u8>,
-        /// Given back when the item has left this node.
+        /// Room for the item, freed when the item has left this node.
         room: Room,
         /// Gets the answer.
         told: Told<()>,
     },
-    /// To get something when it is there.
+    /// To get data once it is complete.
     Get {
-        /// What.
+        /// Which data.
         key: Key,
         /// Gets the bytes.
         told: Told<Arc<Vec<u8>>>,
     },
-    /// How one stands, or all.
+    /// The status of one rendezvous, or of all.
     Status {
-        /// Which.
+        /// Which one; all, if `None`.
         of: Option<Gate>,
         /// Gets the answer.
         told: Told<Vec<Status>>,
     },
-    /// A rank has a link.
+    /// A rank opens a link.
     Open {
         /// Its number.
         link: u32,
-        /// Whose it is.
+        /// Its rank.
         rank: Rank,
-        /// Gets what comes for it.
+        /// Gets the words from the frontend.
         down: mpsc::UnboundedSender<Word>,
     },
-    /// Said on a rank's link.
+    /// A word on a rank's link.
     Word {
-        /// Which.
+        /// The link's number.
         link: u32,
-        /// What.
+        /// The word.
         word: Word,
     },
-    /// A rank is to be served as an MPI program. The agent's own.
+    /// A rank wants to be served as an MPI program. The agent answers this one itself.
     Mpi {
-        /// Which.
+        /// The rank.
         rank: Rank,
         /// The agent's end of its connection.
         socket: OwnedFd,
@@ -84,7 +86,7 @@ struct Outgoing {
     _room: Room,
 }
 
-/// An item that the frontend has not answered for.
+/// A registration that the frontend has not answered.
 #[derive(Debug)]
 struct Put {
     number: u64,
@@ -102,23 +104,23 @@ struct Coming {
     data: Vec<u8>,
 }
 
-/// All that this node knows of rendezvous.
+/// All rendezvous state of this node.
 #[derive(Debug)]
 pub(crate) struct Desk {
     items: Outflow,
-    /// How many items there were.
+    /// Number of items so far.
     count: u64,
     outgoing: VecDeque<Outgoing>,
-    // Lists that are looked through: as long as the node has ranks at most, and maps would make the agent larger.
+    // Lists that are searched. They are at most as long as the node has ranks, and maps would make the agent larger.
     puts: Vec<Put>,
     gets: Vec<(Key, Told<Arc<Vec<u8>>>)>,
     asks: Vec<(Option<Gate>, Told<Vec<Status>>)>,
-    /// Aggregates that somebody here has waited for: the next one has them at once.
+    /// Aggregates that a process here has waited for. The next process gets them at once.
     kept: Vec<(Key, Arc<Vec<u8>>)>,
     streams: Vec<(u64, Coming)>,
     links: Vec<(u32, mpsc::UnboundedSender<Word>)>,
     notices: Vec<Notice>,
-    /// There is no frontend.
+    /// The frontend is gone.
     alone: bool,
 }
 
@@ -141,17 +143,17 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// Whether there is no frontend any more.
+    /// Whether the frontend is gone.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
     }
 
-    /// What is to be reported, in this order.
+    /// The messages for the frontend, in order.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// A process asks. Whoever asked may have gone when the answer comes.
+    /// Takes a process's request. The process may be gone when the answer arrives.
     pub(crate) fn ask(&mut self, request: Request) {
         match request {
             Request::Put { told, .. } if self.alone => drop(told.send(Err(alone()))),
@@ -164,7 +166,7 @@ impl Desk {
                 // The answer to an earlier question may be older than this one.
                 self.report(RendezvousNotice::Status(of));
             }
-            // Dropping its sender ends it.
+            // Dropping its sender ends the link.
             Request::Open { .. } if self.alone => {}
             Request::Open { link, rank, down } => {
                 self.links.push((link, down));
@@ -209,7 +211,7 @@ impl Desk {
             return drop(told.send(Ok(Arc::clone(data))));
         }
         let asked = self.gets.iter().any(|(waits_for, _)| *waits_for == key);
-        // Who has gone is not remembered for ever.
+        // Forget processes that are gone.
         self.gets.retain(|(waits_for, told)| *waits_for != key || !told.is_closed());
         if !asked {
             self.report(RendezvousNotice::Get(key.clone()));
@@ -217,7 +219,7 @@ impl Desk {
         self.gets.push((key, told));
     }
 
-    /// Sends pieces as far as the credit goes.
+    /// Sends pieces as long as the credit lasts.
     fn send(&mut self) {
         while let Some(first) = self.outgoing.front_mut() {
             let rest = first.item.get(first.sent..).unwrap_or_default();
@@ -235,7 +237,7 @@ impl Desk {
         }
     }
 
-    /// The frontend says a word of the flow of items.
+    /// Takes a word from the frontend on the flow of items.
     pub(crate) fn hear_items(&mut self, word: &Word) {
         if let Word::Credit(bytes) = word {
             self.items.earn(*bytes);
@@ -243,15 +245,15 @@ impl Desk {
         }
     }
 
-    /// The frontend says a word of a rank's link.
+    /// Takes a word from the frontend on a rank's link.
     pub(crate) fn hear_link(&self, link: u32, word: Word) {
         if let Some((_, down)) = self.links.iter().find(|(known, _)| *known == link) {
-            // It has ended meanwhile, and is about to say so.
+            // A failed send means that the link has ended meanwhile, and is about to report that.
             drop(down.send(word));
         }
     }
 
-    /// The frontend says something. A stream is answered when it has come.
+    /// Takes an order of the frontend. An order that announces a stream is answered when the stream is complete.
     pub(crate) fn obey(&mut self, request: Option<RequestId>, order: RendezvousOrder) {
         match order {
             RendezvousOrder::Registered { item, outcome } => {
@@ -277,7 +279,7 @@ impl Desk {
         }
     }
 
-    /// Takes the next bytes of bulk data that comes for a process here. At the end: the answer to its order.
+    /// Takes the next bytes of bulk data for a process here. At the end: the answer to its order.
     pub(crate) fn take_piece(
         &mut self,
         mut piece: Piece,
@@ -285,7 +287,7 @@ impl Desk {
         let at = self.streams.iter().position(|(stream, _)| *stream == piece.stream)?;
         let (_, coming) = self.streams.get_mut(at)?;
         if coming.data.is_empty() {
-            // The first one is often all.
+            // The first piece is often the only one.
             coming.data = std::mem::take(&mut piece.plain);
         } else {
             coming.data.extend_from_slice(&piece.plain);
@@ -312,7 +314,7 @@ impl Desk {
         for (_, told) in self.gets.extract_if(.., |(waits_for, _)| *waits_for == key) {
             drop(told.send(outcome.clone()));
         }
-        // A fence is asked for once.
+        // A fence is asked for only once, so its data is not kept.
         if let (Ok(data), Want::All | Want::Complete) = (&outcome, key.want)
             && !matches!(key.of.resource, Resource::Fence(_))
         {
@@ -320,7 +322,7 @@ impl Desk {
         }
     }
 
-    /// The frontend is gone, and with it what has been gathered; aggregates that are here stay.
+    /// The frontend is gone, and the data that it gathered with it. Aggregates on this node stay.
     pub(crate) fn frontend_gone(&mut self) {
         self.alone = true;
         self.outgoing.clear();

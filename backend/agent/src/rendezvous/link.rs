@@ -1,4 +1,5 @@
-//! A rank's link to its job's frontend: bytes are carried in both directions, as far as there is credit. They are not looked at.
+//! A rank's link to its job's frontend. It carries bytes in both directions, as far as there is credit, and does not
+//! interpret them.
 
 mod carrier;
 
@@ -15,15 +16,15 @@ use tokio::time::timeout;
 use self::carrier::{CHUNK_BYTES, Carrier};
 use super::desk::Request;
 
-/// Numbers of links are never used again.
+/// Numbers of links are never reused.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Ranks that have closed their link while something of it is still on its way to the frontend.
+/// Ranks that have closed a link whose bytes are still on their way to the frontend.
 #[derive(Debug, Default)]
 pub(super) struct Closing(watch::Sender<Vec<Rank>>);
 
 impl Closing {
-    /// Waits until no link of the rank is closing, no longer than `patience`.
+    /// Waits until no link of the rank is closing, or for `patience`.
     pub(super) async fn wait(&self, rank: Rank, patience: Duration) {
         let mut closing = self.0.subscribe();
         drop(timeout(patience, closing.wait_for(|ranks| !ranks.contains(&rank))).await);
@@ -40,7 +41,7 @@ impl Closing {
     }
 }
 
-/// Carries until either end has had enough. What the rank has written by its end is carried as well.
+/// Carries bytes until either end closes. It also carries what the rank has written before its end.
 pub(super) async fn carry(
     stream: &mut UnixStream,
     rank: Rank,
@@ -52,7 +53,7 @@ pub(super) async fn carry(
     let (mut reader, mut writer) = stream.split();
     let up = |word| ask(Request::Word { link, word });
     let mut carrier = Carrier::new(link, &up);
-    // The frontend answers by credit: before, nothing is read, so nothing is said before this.
+    // The frontend accepts the link with credit. Until then nothing is read, so this is the link's first word.
     ask(Request::Open { link, rank, down });
     let mut chunk = Vec::new();
     let mut ending = false;

@@ -2,10 +2,10 @@
 
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Room for an item's bytes; given back when it is dropped.
+/// Room for an item's bytes, freed on drop.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     pub(super) taken: Option<OwnedSemaphorePermit>,
-    /// It may grow without taking from the rest.
+    /// With this permit the item may grow without a share of the common room.
     pub(super) last: Option<OwnedSemaphorePermit>,
 }

@@ -1,7 +1,9 @@
-//! The agent's socket for ranks, in the abstract name space: there from before the first rank until the agent ends, and nothing is left of it.
+//! The agent's socket for ranks, in the abstract name space. It exists from before the first rank until the agent ends,
+//! and leaves nothing behind.
 //!
-//! Whoever connects may do anything. So a connection gets a bounded share of everything: places for those that have not said yet what they want, time for every
-//! next byte, memory for items that are on their way. Another user's process is not listened to.
+//! A client may do anything. So each connection gets a bounded share of every resource: places for clients that have
+//! not sent their request yet, time for every next byte, memory for items on their way. Another user's process is
+//! refused.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -29,26 +31,26 @@ use super::link::{self, Closing};
 use super::room::Room;
 use crate::service::View;
 
-/// How much the service takes upon itself.
+/// Limits of the service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Processes that have not said yet what they want.
+    /// Number of clients that have not sent their request yet.
     pub(crate) newcomers: usize,
     /// Memory for items that have not left the node, in KiB.
     pub(crate) items_kib: u32,
-    /// How long a process has for the next bytes, to give or to take them.
+    /// Timeout for a process to send or take the next bytes.
     pub(crate) patience: Duration,
 }
 
 const LIMITS: Limits = Limits { newcomers: 1024, items_kib: 256 * 1024, patience: Duration::from_secs(10) };
 
-/// The most bytes that are taken or given at a time.
+/// The most bytes of one read or write.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// So many bytes of an item are read before there is room for it.
+/// This many bytes of an item are read before it gets room.
 const FIRST_BYTES: usize = 1024;
 
-/// How long to wait before accepting again when the system refuses a descriptor and no connection is there to end.
+/// Time until the next accept, if the system refuses a descriptor and no connection is left that could end.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The socket, bound and listening.
@@ -60,19 +62,19 @@ pub(crate) struct Socket {
     owed: Owed,
 }
 
-/// How many processes have asked, and have not had their whole answer yet.
+/// Number of processes that have asked and do not have their whole answer yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Owed(watch::Sender<usize>);
 
 impl Owed {
-    /// Waits until nobody is owed an answer.
+    /// Waits until no process is owed an answer.
     pub(crate) async fn nothing(&self) {
-        // The sender is this one's own.
+        // This cannot fail: `self` holds the sender.
         drop(self.0.subscribe().wait_for(|owed| *owed == 0).await);
     }
 }
 
-/// One who is owed an answer, until this is dropped.
+/// Counts one process as owed an answer, until this is dropped.
 struct Debt(Owed);
 
 impl Debt {
@@ -92,7 +94,7 @@ impl Socket {
     /// Binds this agent's socket.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub(crate) fn bind(app: AppId, secret: &Secret) -> io::Result<Self> {
         let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
         let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
@@ -102,7 +104,7 @@ impl Socket {
     /// Binds the socket of its node.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub(crate) fn bind_own(app: AppId, secret: &Secret) -> io::Result<Self> {
         Self::bind_name(build_node_service_name(app, secret))
     }
@@ -113,12 +115,12 @@ impl Socket {
         Ok(Self { listener, name, owed: Owed::default() })
     }
 
-    /// Who is owed an answer while it serves.
+    /// Counts the processes that are owed an answer.
     pub(crate) fn owed(&self) -> Owed {
         self.owed.clone()
     }
 
-    /// Serves until it is dropped, and every connection ends with it. To be called in a tokio runtime.
+    /// Serves until it is dropped, which ends every connection. Call it in a tokio runtime.
     pub(crate) async fn serve(
         self,
         view: watch::Receiver<View>,
@@ -169,7 +171,7 @@ impl Socket {
     }
 }
 
-/// The next connection of our own user, when there is a place for it. Those that come meanwhile wait outside.
+/// The next connection of our own user, once a place is free. Others wait in the listen queue.
 async fn accept(
     listener: &UnixListener,
     newcomers: &Arc<Semaphore>,
@@ -184,23 +186,23 @@ async fn accept(
     }
 }
 
-/// What connections share.
+/// State that connections share.
 struct House {
     view: watch::Receiver<View>,
     ask: Box<dyn Fn(Request) + Send + Sync>,
     closing: Closing,
     owed: Owed,
     items: Arc<Semaphore>,
-    /// For the one item that goes beyond the limit of all.
+    /// For the one item that may exceed the common limit.
     beyond: Arc<Semaphore>,
     limits: Limits,
 }
 
-/// How a connection ends before it has been answered.
+/// Why a connection ends without an answer.
 enum End {
-    /// It is told why.
+    /// The client gets a refusal.
     Refused(Refusal),
-    /// It has gone.
+    /// The client is gone.
     Broken,
 }
 
@@ -216,7 +218,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// One connection, from its beginning to its end: one question, one answer.
+/// Serves one connection: one request, one answer.
 async fn attend(stream: UnixStream, place: OwnedSemaphorePermit, house: Arc<House>) {
     let patience = house.limits.patience;
     let mut client = Client { stream, patience, debt: None };
@@ -234,7 +236,7 @@ async fn attend(stream: UnixStream, place: OwnedSemaphorePermit, house: Arc<Hous
     }
 }
 
-/// Answers what a process asks. Gives the rank that wants to be served as an MPI program from here on.
+/// Answers a process's request. Returns the rank that is to be served as an MPI program from here on.
 async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) -> Result<Option<Rank>, End> {
     let ask = client.read_ask().await?;
     drop(place);
@@ -261,7 +263,7 @@ async fn answer(client: &mut Client, ask: Ask, house: &House) -> Result<(), End>
         client.debt = Some(Debt::new(&house.owed));
     }
     match ask.what {
-        // Served before.
+        // `serve` has handled this one.
         AskWhat::Mpi => Ok(()),
         AskWhat::Put { bytes } => {
             let rank = house.find_caller(client, ask.rank).await?;
@@ -305,11 +307,11 @@ async fn answer(client: &mut Client, ask: Ask, house: &House) -> Result<(), End>
 }
 
 impl House {
-    /// Which rank it is that speaks.
+    /// The rank of the client.
     async fn find_caller(&self, client: &Client, claimed: Option<Rank>) -> Result<Rank, End> {
         let pid = client.stream.peer_cred()?.pid();
         let mut view = self.view.clone();
-        // A rank may be quicker than its own start: the agent knows all of the node at once.
+        // A rank may ask before the agent has reported its start. The agent learns of all ranks of the node at once.
         drop(timeout(self.limits.patience, view.wait_for(|view| !view.ranks.is_empty())).await);
         let found = pid.and_then(|pid| find_rank(pid, &view.borrow().ranks));
         let Some(rank) = found else {
@@ -332,8 +334,10 @@ impl House {
 }
 
 impl Room {
-    /// Takes room for more bytes, when there is some. When many items have begun and none can go on, one of them goes beyond the limit:
-    /// when it is complete it gives its room back to the others.
+    /// Takes room for more bytes, if there is some.
+    ///
+    /// If many items have begun and none can go on, one of them may exceed the limit. When it is complete it gives its
+    /// room back to the others.
     async fn grow(&mut self, bytes: usize, house: &House) -> Result<(), End> {
         if self.last.is_some() {
             return Ok(());
@@ -354,7 +358,7 @@ impl Room {
     }
 }
 
-/// The other side of a connection.
+/// The client of a connection.
 struct Client {
     stream: UnixStream,
     patience: Duration,
@@ -376,7 +380,8 @@ impl Client {
         timeout(patience, read).await.unwrap_or_else(|_| Err(silent(patience).into()))
     }
 
-    /// The item's bytes. Memory is taken as they come, whatever was announced: a process that sends nothing takes no room from others.
+    /// Reads the item's bytes. Memory grows with the bytes that arrive, not with the announced size. So a process that
+    /// sends nothing takes no room from others.
     async fn read_item(&mut self, bytes: u64, house: &House) -> Result<(Vec<u8>, Room), End> {
         if bytes > MAX_ITEM_BYTES {
             let why = format!("register {bytes} bytes: an item has at most {MAX_ITEM_BYTES}");
@@ -387,7 +392,7 @@ impl Client {
         while (item.len() as u64) < bytes {
             let left = usize::try_from(bytes).unwrap_or(usize::MAX) - item.len();
             let (patience, chunk) = (self.patience, left.min(CHUNK_BYTES));
-            // What has come shows that there is something to make room for.
+            // Only bytes that have arrived justify taking room.
             let mut first = [0; FIRST_BYTES];
             let read = self.stream.read(&mut first[..chunk.min(FIRST_BYTES)]);
             let read = timeout(patience, read).await.map_err(|_| silent(patience))??;
@@ -410,7 +415,7 @@ impl Client {
         Ok((item, room))
     }
 
-    /// Waits for an answer, as long as the process waits.
+    /// Waits for an answer, as long as the client waits.
     async fn wait<T>(&mut self, answer: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, End> {
         let mut byte = [0];
         tokio::select! {
@@ -434,7 +439,7 @@ impl Client {
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
         for chunk in bytes.chunks(CHUNK_BYTES) {
-            // Part of the answer may be on its way: a reason would be taken for more of it.
+            // Part of the answer may be sent already: the client would take a refusal for more of it.
             timeout(self.patience, self.stream.write_all(chunk)).await.map_err(|_| End::Broken)??;
         }
         Ok(())

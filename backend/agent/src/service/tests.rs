@@ -1,4 +1,4 @@
-//! The service with real sockets, and the daemons' library against it.
+//! The service with real sockets, and its client library for daemons.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use super::*;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A service on a thread of its own; it ends with this.
+/// A service on its own thread. Dropping this ends the thread.
 struct Fixture {
     scratch: tempfile::TempDir,
     socket: PathBuf,
@@ -40,7 +40,7 @@ impl Fixture {
     }
 
     fn with(limits: Limits, below: &str) -> Self {
-        // A short path, whatever TMPDIR is: lengths matter here.
+        // A short path, whatever TMPDIR is, since lengths matter here.
         let scratch = tempfile::tempdir_in("/tmp").unwrap();
         let dir = scratch.path().join(below);
         std::fs::create_dir_all(&dir).unwrap();
@@ -84,20 +84,20 @@ impl Fixture {
         stream
     }
 
-    /// Sends bytes and says with which failure the service ends the connection.
+    /// Sends bytes and returns the failure with which the service ends the connection.
     fn refused(&self, bytes: &[u8]) -> Failure {
         let mut stream = self.raw();
-        // It may be cut off before all is written.
+        // The service may close the connection before all bytes are written.
         stream.write_all(bytes).ok();
         refusal(&mut stream)
     }
 }
 
-/// The reason that comes, after which the connection must be closed.
+/// The refusal, after which the connection must be closed.
 fn refusal(stream: &mut StdStream) -> Failure {
     let body = read_frame(stream).unwrap().expect("a reason");
     let Tell::Refused(why) = decode(&body).unwrap() else { panic!("no reason: {body:?}") };
-    // Closed with bytes unread, it is reset; in either case it is over.
+    // If it is closed with bytes unread, the kernel resets it. In either case it is over.
     assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
     why
 }
@@ -272,7 +272,7 @@ fn connections_are_bounded_and_a_place_that_gets_free_is_given_away() {
     assert!(matches!(&error, Error::Refused(why) if why.kind() == Kind::NoAccess), "{error:?}");
     assert_eq!(first.local_rank_count().unwrap(), 2);
     drop(second);
-    // The service notices the end of a connection in its own time.
+    // The service notices the end of a connection with a delay.
     let until = std::time::Instant::now() + DEADLINE;
     while node.connect().is_err() {
         assert!(std::time::Instant::now() < until);
@@ -297,7 +297,7 @@ fn a_client_that_takes_no_answers_is_dropped() {
     let mut stream = node.raw();
     stream.write_all(&hello(VERSION, 1, 5)).unwrap();
     stream.set_write_timeout(Some(DEADLINE)).unwrap();
-    // Asks and never reads. Both directions fill up, and writing waits until the service gives up.
+    // The client asks and never reads. Both directions fill up, and writes block until the service times out.
     let end = loop {
         if let Err(error) = write_frame(&mut stream, &Ask::Ranks) {
             break error;
@@ -308,7 +308,7 @@ fn a_client_that_takes_no_answers_is_dropped() {
     assert_eq!(node.connect().unwrap().local_rank_count().unwrap(), 20_000);
 }
 
-/// Not even one that has left its rank's family, whatever it has heard of the daemon but the token.
+/// Not even a process that has left its rank's descendants, whatever it knows of the daemon except the token.
 #[test]
 fn a_process_without_the_daemons_token_opens_no_channel() {
     let node = Fixture::new();

@@ -1,8 +1,9 @@
-//! An app's directory on a node: private, leased for as long as agents are in it, removed by the last of them.
+//! An app's directory on a node: private, leased as long as agents use it, removed by the last of them.
 //!
-//! Its path is the same on every node, so the frontend chooses the name. An agent furnishes the directory under another name and then
-//! gives it the chosen one, which takes no other directory's place: under its name it is always complete. If another agent of the app has
-//! made it before, both are in it. That is so on a machine that plays several nodes, and on a file system that nodes share.
+//! Its path is the same on every node, so the frontend chooses the name. An agent fills the directory under another
+//! name and then renames it. The rename never replaces another directory with content, so under its name the directory
+//! is always complete. If another agent of the app has made it before, both share it. That happens on a machine that
+//! plays several nodes, and on a file system that nodes share.
 
 use std::ffi::CString;
 use std::io;
@@ -25,10 +26,10 @@ use super::StageBase;
 use super::lease::{self, Joined, Lease, NEW_LEASE, Owner};
 use crate::{failure, tree};
 
-/// How often an agent tries to have the directory while others make and remove it.
+/// How often an agent retries while other agents make and remove the directory.
 const MAX_TRIES: u32 = 8;
 
-/// Which app's directory is meant.
+/// The name of an app's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AppDirName {
     app: AppId,
@@ -36,10 +37,10 @@ pub(crate) struct AppDirName {
 }
 
 impl AppDirName {
-    /// A name from the frontend.
+    /// Checks a name from the frontend.
     ///
     /// # Errors
-    /// When it is no name of this app's directory.
+    /// When it is not a name of this app's directory.
     pub(crate) fn parse(app: AppId, name: String) -> Result<Self, Failure> {
         if parse_app_dir_name(&name) == Some(app) {
             return Ok(Self { app, name });
@@ -51,7 +52,8 @@ impl AppDirName {
     }
 }
 
-/// An app's directory and everything in it. Dropping it leaves it as far as that goes, in the process that made it; [`AppDir::leave`] reports.
+/// An app's directory with all its content. Dropping it in the process that made it leaves the directory as far as
+/// possible; [`AppDir::leave`] reports errors.
 #[derive(Debug)]
 pub(crate) struct AppDir {
     base: OwnedFd,
@@ -65,14 +67,14 @@ pub(crate) struct AppDir {
 }
 
 impl AppDir {
-    /// Makes the directory below `base`, with mode 0700 whatever the umask, and takes its lease; or joins the agents that have made it.
+    /// Makes the directory below `base` and takes its lease, or joins the agents that have made it.
     ///
-    /// A sweep in another process never removes it: until the lease stands under its name, the directory is too young to be swept, and from
-    /// then on the lease is locked. Should we have stood still for more than a minute in between and a sweep have begun, then this fails.
-    /// Waits while another agent removes a directory of that name.
+    /// Its mode is 0700, whatever the umask. A sweep in another process never removes it. Until the lease has its name,
+    /// the directory is too young to be swept; from then on the lease is locked. If this process stalls for more than a
+    /// minute in between and a sweep has begun, this fails. Waits while another agent removes a directory of that name.
     ///
     /// # Errors
-    /// When the base cannot be written to, its file system has no locks, or anything else has that name.
+    /// When the base cannot be written to, its file system has no locks, or something else has that name.
     pub(crate) fn create(base: &StageBase, name: &AppDirName, node: NodeId) -> Result<Self, Failure> {
         let path = base.path().join(&name.name);
         let failed = |error: io::Error| {
@@ -117,15 +119,15 @@ impl AppDir {
         &self.path
     }
 
-    /// Where daemons reach their agent.
+    /// The socket on which daemons reach their agent.
     pub(crate) fn socket(&self) -> PathBuf {
         self.path.join(&self.socket)
     }
 
-    /// Makes a session's directories, each with mode 0700; those that another agent has made are shared.
+    /// Makes a session's directories with mode 0700. Those that another agent has made are shared.
     ///
     /// # Errors
-    /// When the directories cannot be made; nothing of ours is left of them then.
+    /// When the directories cannot be made; then this leaves nothing of its own.
     pub(crate) fn open_session(&self, session: SessionId) -> Result<SessionDir, Failure> {
         let dirs = session_dirs(&self.path, session);
         let failed = |error: io::Error| {
@@ -158,7 +160,7 @@ impl AppDir {
         let Some(lease) = self.lease.take() else { return Ok(()) };
         match unlinkat(&*self.dir, self.socket.as_str(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => {}
-            // It goes with the directory, and is in nobody's way.
+            // It is removed with the directory, and does no harm until then.
             Err(error) => tracing::debug!(%error, "the socket for daemons stays"),
         }
         match lease.leave()? {
@@ -170,7 +172,7 @@ impl AppDir {
 
 impl Drop for AppDir {
     fn drop(&mut self) {
-        // A process that was forked from the agent does not own it.
+        // A process forked from the agent does not own it.
         if self.maker != std::process::id() {
             return;
         }
@@ -196,11 +198,14 @@ impl SessionDir {
         &self.dirs
     }
 
-    /// Leaves them. The last agent there removes them with everything in them. Links are removed, never followed, and whatever is mounted
-    /// inside is left alone. The session's daemons of this node must have ended before.
+    /// Leaves the directories. The last agent removes them with all their content.
+    ///
+    /// Links are removed, never followed. File systems mounted inside stay. The session's daemons on this node must
+    /// have ended before.
     ///
     /// # Errors
-    /// When something cannot be removed; what can be removed is gone, and the rest goes with the app's directory if it can.
+    /// When something cannot be removed. Everything else is removed, and the rest goes with the app's directory if it
+    /// can.
     pub(crate) fn remove(self) -> Result<(), Failure> {
         let failed = |error: io::Error| {
             failure::from_io(
@@ -216,7 +221,7 @@ impl SessionDir {
     }
 }
 
-/// Makes the directory and gives it its name. None: there is one of that name.
+/// Makes the directory and renames it to its name. `None`: the name exists.
 fn make(
     base: &StageBase,
     base_fd: &OwnedFd,
@@ -238,7 +243,7 @@ fn make(
             return Err(error);
         }
     };
-    // It takes no place but that of an empty directory, and an app's directory always has its lease.
+    // The rename replaces only an empty directory, and an app's directory always has its lease.
     match renameat(base_fd, &*new, base_fd, &**file_name) {
         Ok(()) => Ok(Some((dir, lease))),
         Err(error) => {
@@ -251,11 +256,11 @@ fn make(
     }
 }
 
-/// What came of joining the agents in a directory.
+/// Result of joining the agents in a directory.
 enum Entered {
-    /// We are in it.
+    /// We have joined.
     In(OwnedFd, Lease),
-    /// It is gone.
+    /// The directory is gone.
     Gone,
     /// See [`Joined::Apart`].
     Apart(String),
@@ -302,8 +307,10 @@ fn make_session(dir: &OwnedFd, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes an app's directory whose lease is held by the caller. While it works, the locked lease keeps sweeps away; between the
-/// lease's end and the directory's own, that it was just changed does.
+/// Removes an app's directory whose lease the caller holds.
+///
+/// Meanwhile the locked lease keeps sweeps away. Between the lease's removal and the directory's own, the directory's
+/// recent change does.
 pub(super) fn remove_leased(
     base: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
@@ -317,7 +324,7 @@ pub(super) fn remove_leased(
     tree::remove(dir, &lease_name)?;
     match unlinkat(base, &**name, UnlinkatFlags::RemoveDir) {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
-        // Once it was empty, another agent's directory may have taken its place and its name.
+        // As soon as it was empty, another agent's directory may have replaced it under its name.
         Err(Errno::ENOTEMPTY | Errno::EEXIST) if !is_named(base, name, dir)? => Ok(()),
         Err(error) => Err(error.into()),
     }

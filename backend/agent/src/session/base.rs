@@ -1,4 +1,4 @@
-//! Where on a node storage goes: the first place that can hold programs and start them.
+//! Where storage goes on a node: the first writable place from which programs can be started.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,26 +15,29 @@ use nix::unistd::{AccessFlags, faccessat};
 
 use super::Lookup;
 
-/// A directory below which apps' directories are made. Looked at once, by [`StageBase::choose`]; what changes afterwards shows when it is used.
+/// The directory below which apps' directories are made. [`StageBase::choose`] checks it once; later changes show only
+/// when it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StageBase {
     path: PathBuf,
 }
 
 impl StageBase {
-    /// The place that was asked for (by the tool, else by `GANTRY_STAGE_DIR`), or else the first of `TMPDIR`, `/tmp`, `/var/tmp` that is a
-    /// writable directory from which programs can be started. An empty variable counts as not set.
+    /// Chooses the requested place, or the first usable one of `TMPDIR`, `/tmp`, `/var/tmp`.
+    ///
+    /// The tool requests a place, else `GANTRY_STAGE_DIR` does. A usable place is a writable directory from which
+    /// programs can be started. An empty variable counts as not set.
     ///
     /// # Errors
-    /// When the place that was asked for will not do (no other is tried), or none of the usual ones: with each one's reason.
+    /// When the requested place is not usable (no other is tried), or none of the usual ones: with each one's reason.
     pub(crate) fn choose(asked: Option<&Path>, env: Lookup<'_>) -> Result<Self, Failure> {
         choose_by(asked, env, &look_at)
     }
 
-    /// The place where another node has its storage, as a session has the same path on every node.
+    /// The place where another node has its storage, because a session has the same path on every node.
     ///
     /// # Errors
-    /// When it will not do here, or another place was asked for.
+    /// When it is not usable here, or another place was requested.
     pub(crate) fn follow(there: &Path, asked: Option<&Path>, env: Lookup<'_>) -> Result<Self, Failure> {
         follow_by(there, asked, env, &look_at)
     }
@@ -51,7 +54,7 @@ impl StageBase {
     }
 }
 
-/// Why a place will not do.
+/// Why a place is not usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Unfit {
     NotAbsolute,
@@ -115,7 +118,7 @@ impl fmt::Display for Unfit {
 
 type Probe<'a> = &'a dyn Fn(&Path) -> Result<(), Unfit>;
 
-/// The decision, with what is known of each place injected.
+/// The decision, with an injected probe of each place.
 fn choose_by(asked: Option<&Path>, env: Lookup<'_>, probe: Probe<'_>) -> Result<StageBase, Failure> {
     if let Some((path, by)) = find_asked(asked, env) {
         return take(path, by, probe);
@@ -158,7 +161,7 @@ fn set(env: Lookup<'_>, name: &str) -> Option<PathBuf> {
     env(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The place that was asked for, and how.
+/// The requested place, and what requested it.
 fn find_asked(asked: Option<&Path>, env: Lookup<'_>) -> Option<(PathBuf, &'static str)> {
     match asked {
         Some(path) => Some((path.to_owned(), "the directory asked for")),
@@ -180,14 +183,15 @@ fn fit(path: &Path, probe: Probe<'_>) -> Result<(), Unfit> {
     if !path.is_absolute() {
         return Err(Unfit::NotAbsolute);
     }
-    // The session's directories become parts of PATH and LD_LIBRARY_PATH; the loader takes `;` as a separator too and expands `$ORIGIN`.
+    // The session's directories become parts of PATH and LD_LIBRARY_PATH. The loader also splits at `;` and expands
+    // `$ORIGIN`.
     if path.as_os_str().as_bytes().iter().any(|byte| b":;$".contains(byte)) {
         return Err(Unfit::Separator);
     }
     probe(path)
 }
 
-/// What this machine says of a place.
+/// Checks a place on this machine.
 fn look_at(path: &Path) -> Result<(), Unfit> {
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
@@ -202,7 +206,7 @@ fn look_at(path: &Path) -> Result<(), Unfit> {
     if !meta.is_dir() {
         return Err(Unfit::NotADirectory);
     }
-    // Asks the kernel, which knows of access lists and read-only mounts.
+    // Asks the kernel, which takes access lists and read-only mounts into account.
     let wanted = AccessFlags::W_OK | AccessFlags::X_OK;
     if faccessat(AT_FDCWD, path, wanted, AtFlags::AT_EACCESS).is_err() {
         return Err(Unfit::NotWritable);
@@ -210,7 +214,7 @@ fn look_at(path: &Path) -> Result<(), Unfit> {
     if statvfs(path).map_err(Unfit::Unreadable)?.flags().contains(FsFlags::ST_NOEXEC) {
         return Err(Unfit::NoExec);
     }
-    // Programs and libraries are started from it.
+    // Programs and libraries are started from this place.
     Trust::of_process().check_dir(path).map_err(Unfit::Untrusted)
 }
 
@@ -357,7 +361,7 @@ mod tests {
             set(0o755, 65533, 65533);
             assert_eq!(why("team"), blame("team", Why::Owner(65533)));
         }
-        // procfs takes no new files, not even root's.
+        // procfs allows no new files, not even for root.
         assert!(matches!(look_at(Path::new("/proc/self")), Err(Unfit::NotWritable | Unfit::NoExec)));
     }
 
@@ -373,7 +377,7 @@ mod tests {
         assert_eq!(look_at(scratch.path()), Err(Unfit::NotWritable));
     }
 
-    /// Mounts a file system in a mount namespace of a process of its own: it is gone with that process.
+    /// Mounts a file system in the mount namespace of a separate process. The mount ends with that process.
     #[test]
     fn a_place_mounted_noexec_is_recognised() {
         const NAME: &str = "session::base::tests::a_place_mounted_noexec_is_recognised";

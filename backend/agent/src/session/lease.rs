@@ -1,13 +1,16 @@
-//! The lease of an app's directory: a file whose lock says that the owner lives, and whose text says who that is.
+//! The lease of an app's directory: a file whose lock says that the owner lives, and whose text names the owner.
 //!
-//! The kernel drops the lock when the owner ends, however it ends, so no pid is ever asked whether it still means the same process. The text is
-//! for people, and for one question that the lock cannot answer. On a directory that several machines share, some file systems keep
-//! locks to one machine (Lustre with `localflock`): there, a lock that can be had proves nothing about an owner on another machine.
+//! The kernel drops the lock when the owner ends, however it ends. So no code checks whether a pid still means the same
+//! process. The text is for people, and for one question that the lock cannot answer. On a directory that several
+//! machines share, some file systems keep locks to one machine (Lustre with `localflock`). There, a successful lock
+//! proves nothing about an owner on another machine.
 //!
-//! A lease never exists under its name without its lock: it is made as `lease.new`, locked, written, and then renamed.
+//! A lease never exists under its name without its lock: an agent makes it as `lease.new`, locks it, writes it and then
+//! renames it.
 //!
-//! Several agents of one app can be in one directory: a machine that plays several nodes, or a file system that several nodes share. So
-//! agents lock a lease for reading. An agent that can lock it for writing is alone, and only such an agent removes anything.
+//! Several agents of one app can share a directory: on a machine that plays several nodes, or on a file system that
+//! several nodes share. So agents take a shared lock on a lease. An agent that gets the exclusive lock is alone, and
+//! only such an agent removes anything.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,13 +25,13 @@ use nix::unistd::geteuid;
 
 use crate::tree;
 
-/// The lease's name while it is made.
+/// The lease's name during its creation.
 pub(super) const NEW_LEASE: &str = "lease.new";
 
-/// A directory without a complete lease that was changed less than this ago is taken to be under construction.
+/// A directory without a complete lease counts as under construction until it has been unchanged for this long.
 pub(super) const CONSTRUCTION: Duration = Duration::from_secs(60);
 
-/// Longer texts are not ours.
+/// A longer text is not a lease of gantry.
 const MAX_TEXT_BYTES: u64 = 4096;
 
 /// The lock of a lease, held until dropped.
@@ -36,9 +39,10 @@ const MAX_TEXT_BYTES: u64 = 4096;
 pub(super) struct Lease(Option<Flock<File>>);
 
 impl Lease {
-    /// Gives up our share. The last holder gets the whole lease, so it can remove what the lease is for; any other gets nothing.
+    /// Releases our share. The last holder gets the exclusive lease, so it can remove what the lease protects; any
+    /// other gets `None`.
     ///
-    /// The share is given up first. If two agents leave at once, the later one to ask finds no other share.
+    /// The share is released first. If two agents leave at once, the later one to ask finds no other share.
     ///
     /// # Errors
     /// When the file system fails.
@@ -56,19 +60,20 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // The lock's own drop panics when the system refuses to unlock; closing the file would have done, so let it be.
+        // The lock's own drop panics when the system refuses to unlock. Closing the file unlocks it as well, so skip
+        // that drop.
         if let Some(Err((lock, _))) = self.0.take().map(Flock::unlock) {
             std::mem::forget(lock);
         }
     }
 }
 
-/// Who holds a lease.
+/// The holder of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
     /// The process.
     pub(super) pid: u32,
-    /// When it started, in clock ticks after boot: with the pid and the boot it names one process for ever.
+    /// Its start in clock ticks after boot. With the pid and the boot it identifies one process for ever.
     pub(super) start: u64,
     /// The kernel's id of this boot.
     pub(super) boot: String,
@@ -80,7 +85,7 @@ impl Owner {
     /// This process.
     ///
     /// # Errors
-    /// When `/proc` is not there.
+    /// When `/proc` is missing.
     pub(super) fn this_process() -> io::Result<Self> {
         let stat = std::fs::read_to_string("/proc/self/stat")?;
         let start = parse_start(&stat).ok_or_else(|| io::Error::other("no start time in /proc/self/stat"))?;
@@ -89,7 +94,8 @@ impl Owner {
         Ok(Self { pid: std::process::id(), start, boot, host })
     }
 
-    /// Whether a lock that we could take proves that this owner is dead: it lived on this kernel, or on this machine before it was started anew.
+    /// Whether getting the lock proves that this owner is dead: it ran on this kernel, or on this machine before a
+    /// reboot.
     pub(super) fn is_judged_here(&self, here: &Self) -> bool {
         self.boot == here.boot || self.host == here.host
     }
@@ -99,7 +105,7 @@ impl Owner {
     }
 }
 
-/// The owner in a lease's text; `None` when it is not complete.
+/// The owner in a lease's text; `None` when the text is incomplete.
 fn parse_owner(text: &str) -> Option<Owner> {
     let mut lines = text.strip_suffix('\n')?.split('\n');
     let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
@@ -111,15 +117,16 @@ fn parse_owner(text: &str) -> Option<Owner> {
     })
 }
 
-/// The start time in `/proc/PID/stat`: field 22, counted behind the command's name, which may have blanks and brackets.
+/// The start time in `/proc/PID/stat`: field 22, counted after the command's name, which may have blanks and brackets.
 fn parse_start(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Makes the lease of a new directory and takes a share of it for as long as the result lives.
+/// Makes the lease of a new directory and takes a share of it for the lifetime of the result.
 ///
 /// # Errors
-/// When somebody else is at work in that directory (a sweep that took it for dead), or the file system fails or has no locks.
+/// When another process works in that directory (a sweep that took it for dead), or the file system fails or has no
+/// locks.
 pub(super) fn take(dir: impl AsFd) -> io::Result<Lease> {
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = File::from(openat(dir.as_fd(), NEW_LEASE, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
@@ -131,7 +138,7 @@ pub(super) fn take(dir: impl AsFd) -> io::Result<Lease> {
     Ok(lease)
 }
 
-/// What came of joining the agents in a directory.
+/// Result of joining the agents in a directory.
 #[derive(Debug)]
 pub(super) enum Joined {
     /// We have a share of its lease.
@@ -140,18 +147,20 @@ pub(super) enum Joined {
     Gone,
     /// Its agents are dead. No other agent touches the directory while we hold the lock.
     Dead(Lease),
-    /// An agent on that machine made it, and locks do not cross machines there: nothing shows whether that agent lives.
+    /// An agent on that machine made it, and locks do not reach other machines there. So nothing shows whether that
+    /// agent lives.
     Apart(String),
 }
 
 /// Takes a share of the lease of a directory that another agent of our app has made. Waits while that agent removes it.
 ///
 /// # Errors
-/// When the lease is no file of ours, or cannot be locked.
+/// When the lease is not a file of ours, or cannot be locked.
 pub(super) fn join(dir: impl AsFd, here: &Owner) -> io::Result<Joined> {
     let dir = dir.as_fd();
     let Some(file) = open(dir, LEASE_FILE, OFlag::empty())? else { return Ok(Joined::Gone) };
-    // The maker holds a share. If we can have the whole lease all the same, the maker is dead, or its locks do not reach us.
+    // The maker holds a share. If we get the exclusive lock all the same, the maker is dead, or its locks do not reach
+    // us.
     let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Err((file, Errno::EWOULDBLOCK)) => file,
         Err((_, error)) => return Err(error.into()),
@@ -165,15 +174,16 @@ pub(super) fn join(dir: impl AsFd, here: &Owner) -> io::Result<Joined> {
     Ok(share_named(dir, LEASE_FILE, file)?.map_or(Joined::Gone, Joined::Share))
 }
 
-/// Takes a share of a lease inside an app's directory, which is made where it is not there. Waits while the last holder removes what
-/// it is for.
+/// Takes a share of a lease inside an app's directory, and makes the lease if it is missing.
+///
+/// Waits while the last holder removes what the lease protects.
 ///
 /// # Errors
-/// When the name stands for anything but a file of ours, or the file cannot be locked.
+/// When the name belongs to anything but a file of ours, or the file cannot be locked.
 pub(super) fn share(dir: impl AsFd, name: &str) -> io::Result<Lease> {
     let dir = dir.as_fd();
     loop {
-        // The flag makes it, so there is one.
+        // The flag creates the file, so it exists.
         let file = open(dir, name, OFlag::O_CREAT)?.ok_or(io::ErrorKind::NotFound)?;
         if let Some(lease) = share_named(dir, name, file)? {
             return Ok(lease);
@@ -181,7 +191,7 @@ pub(super) fn share(dir: impl AsFd, name: &str) -> io::Result<Lease> {
     }
 }
 
-/// Locks the file for reading. None: its name was taken away meanwhile.
+/// Takes a shared lock on the file. `None`: its name was removed meanwhile.
 fn share_named(dir: BorrowedFd<'_>, name: &str, file: File) -> io::Result<Option<Lease>> {
     let share = Flock::lock(file, FlockArg::LockShared).map_err(|(_, error)| error)?;
     let ours = fstat(&*share)?;
@@ -194,19 +204,19 @@ fn share_named(dir: BorrowedFd<'_>, name: &str, file: File) -> io::Result<Option
     Ok(is_named.then_some(lease))
 }
 
-/// What a directory's lease says about its owner.
+/// A sweep's verdict on a directory, from its lease.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// The owner is dead. No other sweep touches the directory while we hold the lock.
     Dead(Lease),
-    /// The owner lives, or cannot be judged from here, or the directory is being made.
+    /// The owner lives, or cannot be judged from here, or the directory is under construction.
     Leave,
 }
 
 /// Judges the owner of an app's directory. `here` is this process, `now` the time.
 ///
 /// # Errors
-/// When the lease cannot be read or locked; the directory must be left alone then.
+/// When the lease cannot be read or locked; then the caller must leave the directory alone.
 pub(super) fn judge(dir: impl AsFd, here: &Owner, now: SystemTime) -> io::Result<Verdict> {
     let dir = dir.as_fd();
     if let Some(file) = open(dir, LEASE_FILE, OFlag::empty())? {
@@ -215,15 +225,15 @@ pub(super) fn judge(dir: impl AsFd, here: &Owner, now: SystemTime) -> io::Result
     if !is_older_than_construction(dir, now)? {
         return Ok(Verdict::Leave);
     }
-    // Died before its lease was complete, or has stood still for a minute. By making `lease.new` ourselves we keep such an owner from going on:
-    // it makes that file only where there is none, and locks it before it goes further.
+    // The owner died before its lease was complete, or has stalled for a minute. Making `lease.new` ourselves stops a
+    // stalled owner: it makes that file only if it does not exist, and locks it before it goes on.
     let Some(file) = open(dir, NEW_LEASE, OFlag::O_CREAT)? else { return Ok(Verdict::Leave) };
     let Some(lease) = lock(file)? else { return Ok(Verdict::Leave) };
-    // It may have completed its lease between our two looks.
+    // The owner may have completed its lease between our two checks.
     Ok(match tree::lstat(dir, LEASE_FILE) {
         Err(Errno::ENOENT) => Verdict::Dead(lease),
         _ => {
-            // Only our own empty file goes: a rename of the owner's took its name with it.
+            // Only our own empty file is removed: the owner's rename took the name along.
             nix::unistd::unlinkat(dir, NEW_LEASE, nix::unistd::UnlinkatFlags::NoRemoveDir).ok();
             Verdict::Leave
         }
@@ -242,7 +252,7 @@ fn judge_lease(dir: impl AsFd, mut file: File, here: &Owner, now: SystemTime) ->
     Ok(if judged { Verdict::Dead(lease) } else { Verdict::Leave })
 }
 
-/// The owner in a lease. What is not text is not a lease of ours, like one that is cut short.
+/// Reads the owner in a lease. Bytes that are not text are no lease of ours, like a truncated text.
 fn read_owner(file: &mut File) -> Option<Owner> {
     let mut text = String::new();
     file.take(MAX_TEXT_BYTES).read_to_string(&mut text).ok()?;
@@ -276,7 +286,7 @@ fn lock(file: File) -> io::Result<Option<Lease>> {
 fn is_older_than_construction(dir: impl AsFd, now: SystemTime) -> io::Result<bool> {
     let changed = u64::try_from(fstat(dir)?.st_ctime).unwrap_or(0);
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
-    // A change in the future: the clocks differ, nothing is known.
+    // A change in the future: the clocks differ, so the age is unknown.
     Ok(now.duration_since(changed).is_ok_and(|age| age > CONSTRUCTION))
 }
 

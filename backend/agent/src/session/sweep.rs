@@ -1,4 +1,4 @@
-//! Cleaning up after agents that were killed: the next agent of the same user on that node removes what they left.
+//! Cleans up after agents that were killed: the next agent of the same user on that node removes their directories.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -19,20 +19,22 @@ use super::app_dir::remove_leased;
 use super::lease::{self, Owner, Verdict};
 use crate::{failure, tree};
 
-/// A dead agent's directory, and what became of it.
+/// A dead agent's directory, and the result of its removal.
 #[derive(Debug)]
 pub(crate) struct Swept {
-    /// Where it was.
+    /// Its path.
     pub(crate) path: PathBuf,
     /// Whether all of it could be removed.
     pub(crate) outcome: Result<(), Failure>,
 }
 
-/// Removes the directories in `base` whose agents are dead. They are told by four things: the name is one that an agent gives, it is a
-/// directory (not a link to one) of our own user, and its lease can be locked. A directory without a lease is being made, until
-/// it has not been changed for a minute. A directory whose lease names another machine is left to that machine.
+/// Removes the directories in `base` whose agents are dead.
 ///
-/// Two sweeps at once share the work: who has a lease's lock removes.
+/// Four conditions must hold: the name is one that an agent gives, it is a directory (not a link to one), it belongs to
+/// our own user, and its lease can be locked. A directory without a lease is under construction, until it has been
+/// unchanged for a minute. A directory whose lease names another machine is left to that machine.
+///
+/// Two sweeps at once share the work: the sweep that holds a lease's lock removes the directory.
 pub(crate) fn sweep(base: &StageBase) -> Vec<Swept> {
     sweep_at(base, SystemTime::now())
 }
@@ -73,12 +75,12 @@ fn is_app_dir_name(name: &CStr) -> bool {
     name.to_str().is_ok_and(|name| parse_app_dir_name(name).is_some())
 }
 
-/// Whether it was dead, and is removed now.
+/// Removes the directory if its agent is dead. True if it was removed.
 fn sweep_one(base: BorrowedFd<'_>, name: &CString, here: &Owner, now: SystemTime) -> io::Result<bool> {
     let ours = |stat: &nix::sys::stat::FileStat| {
         tree::is_kind(stat, SFlag::S_IFDIR) && stat.st_uid == geteuid().as_raw()
     };
-    // Asked before it is opened: opening what is not ours can have effects, and refusals of it are no news.
+    // Check before opening: opening a foreign file can have side effects, and a refusal would not be worth reporting.
     match tree::lstat(base, &**name) {
         Ok(stat) if ours(&stat) => {}
         _ => return Ok(false),
@@ -89,7 +91,7 @@ fn sweep_one(base: BorrowedFd<'_>, name: &CString, here: &Owner, now: SystemTime
         Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => return Ok(false),
         Err(error) => return Err(error),
     };
-    // Asked again: it may have been replaced in between.
+    // Check again: it may have been replaced in between.
     if !ours(&fstat(&dir)?) {
         return Ok(false);
     }
@@ -121,7 +123,7 @@ mod tests {
         SystemTime::now() + Duration::from_secs(120)
     }
 
-    /// What is swept of `base` at that time, by name; every removal must have worked.
+    /// The names that a sweep of `base` removes at that time; every removal must have worked.
     fn swept(base: &Path, now: SystemTime) -> Vec<String> {
         let swept = sweep_at(&StageBase::at(base), now);
         let mut names: Vec<String> = swept
@@ -135,7 +137,7 @@ mod tests {
         names
     }
 
-    /// A directory as a killed agent leaves it: complete, with nobody holding the lock.
+    /// A directory as a killed agent leaves it: complete, and its lock is free.
     fn dead(base: &Path, unique: &str, boot: &str, host: &str) -> PathBuf {
         let path = base.join(format!("gantry-3kx9w0fz-{unique}"));
         fs::create_dir_all(path.join("s1/bin")).unwrap();

@@ -17,12 +17,12 @@ use crate::process::strays;
 use crate::service::{Service, View};
 use crate::session::{AppDir, AppDirName, SessionDir, StageBase, sweep};
 
-/// The app's directory, made for the first session and left with the last.
+/// The app's directory. It is made for the first session, and left with the last.
 #[derive(Debug, Default)]
 pub(super) struct Home {
     there: Option<There>,
     sessions: usize,
-    /// Ends when what dead agents have left was swept; there from the first session on.
+    /// Ends when the sweep of dead agents' directories is done; set from the first session on.
     sweeping: Option<oneshot::Receiver<Infallible>>,
 }
 
@@ -43,7 +43,8 @@ impl Home {
     /// Makes a session's directories, and the app's if this is the first one. Blocks.
     ///
     /// # Errors
-    /// When they cannot be made there, or the app's directory is elsewhere; what was made for this is removed again.
+    /// When they cannot be made there, or the app's directory is elsewhere. Then everything made for this is removed
+    /// again.
     pub(super) fn open_session(
         &mut self,
         (base, name, node): (&StageBase, &AppDirName, NodeId),
@@ -77,7 +78,7 @@ impl Home {
             }
             Err(failure) => {
                 if self.sessions == 0 {
-                    // What failed first says more.
+                    // The first failure says more than one of this removal.
                     self.there.take().map(There::leave);
                 }
                 Err(failure)
@@ -85,12 +86,13 @@ impl Home {
         }
     }
 
-    /// Removes a session's directories, and the app's with the last. Blocks, and locks nothing while a session's are removed.
+    /// Removes a session's directories, and the app's with the last session. Blocks. Holds no lock while it removes a
+    /// session's.
     ///
     /// # Errors
-    /// What could not be removed. The app's directory stays then, until the agent leaves.
+    /// What could not be removed. Then the app's directory stays until the agent leaves.
     pub(super) fn close_session(home: &Mutex<Self>, session: Option<SessionDir>) -> Result<(), Failure> {
-        // It could not be opened.
+        // The session could not be opened.
         let Some(session) = session else { return Ok(()) };
         let removed = session.remove();
         let mut home = lock(home);
@@ -101,16 +103,16 @@ impl Home {
         home.there.take().map_or(Ok(()), There::leave)
     }
 
-    /// Leaves the directory if it is still there, and waits for the sweep, until then at most.
+    /// Leaves the directory if it still exists, and waits for the sweep, at most until `until`.
     ///
     /// # Errors
-    /// What could not be removed, or not in that time.
+    /// What could not be removed, or was not removed in time.
     pub(super) async fn leave(home: Arc<Mutex<Self>>, until: Instant) -> Result<(), Failure> {
         let (done, told) = oneshot::channel();
         let started = spawn("storage", move || {
             let mut home = lock(&home);
             let left = home.there.take().map_or(Ok(()), There::leave);
-            // Only the agent that leaves asks.
+            // The agent asks only when it leaves.
             drop(done.send((left, home.sweeping.take())));
         });
         started.map_err(|error| failure::from_io("start a thread for storage", &error))?;
@@ -123,14 +125,14 @@ impl Home {
                 ));
             }
         };
-        // What is not swept by then is left to the next agent.
+        // The next agent sweeps the rest.
         if let Some(sweeping) = sweeping {
             drop(timeout_at(until, sweeping).await);
         }
         left
     }
 
-    /// Removes what dead agents have left there, once, on a thread of its own: that may be much.
+    /// Removes what dead agents have left there, once. It runs on its own thread, as it may take long.
     fn sweep_once(&mut self, base: &StageBase) {
         if self.sweeping.is_some() {
             return;
@@ -157,7 +159,7 @@ impl Home {
     }
 }
 
-/// Locks, also after a panic of another holder.
+/// Locks the mutex, even after another holder panicked.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The entries of a tar archive, one after the other, as its bytes come.
+//! Reads the entries of a tar archive, one after the other, as its bytes arrive.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,22 +10,22 @@ use super::name::{check_link, parse_parts};
 use super::pax::{Pax, parse_pax};
 use super::{INCOMING_PREFIX, damaged, refused};
 
-/// Most bytes of an extension: a name, a link's text and what else goes with them.
+/// Most bytes of an extension: a name, a link's text and other data with them.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 
-/// How much of a file is copied at a time.
+/// Bytes of a file that are copied in one step.
 const COPY_BYTES: usize = 64 * 1024;
 
 /// An entry that may be unpacked.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// A plain relative name.
+    /// A relative name that has been checked.
     pub(super) name: Vec<u8>,
-    /// What it is.
+    /// The kind of entry.
     pub(super) what: What,
 }
 
-/// What is unpacked.
+/// The kind of an entry that is unpacked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum What {
     File {
@@ -35,11 +35,11 @@ pub(super) enum What {
         modified: u64,
     },
     Directory,
-    /// A link of this text to a place below the root.
+    /// A link with this text, to a place below the root.
     Link(Vec<u8>),
     /// A file with the content of another one of this archive.
     Again {
-        /// That one's name.
+        /// The other file's name.
         of: Vec<u8>,
         executable: bool,
         /// Seconds since 1970.
@@ -50,12 +50,12 @@ pub(super) enum What {
 /// An archive that is being read.
 pub(super) struct Archive<R> {
     inner: R,
-    /// Bytes that may still come.
+    /// Bytes that may still arrive.
     left: u64,
     buffer: Vec<u8>,
 }
 
-/// What stands in front of an entry.
+/// Extensions that precede an entry.
 #[derive(Default)]
 struct Extensions {
     name: Option<Vec<u8>>,
@@ -75,7 +75,8 @@ impl<R: Read> Archive<R> {
         Self { inner, left: bytes, buffer: vec![0; COPY_BYTES] }
     }
 
-    /// The next entry; none at the end, behind which nothing came. The content of the one before was copied.
+    /// The next entry; `None` at the end, after which no bytes may follow. Call it only after the content of the last
+    /// entry was copied.
     pub(super) fn next_entry(&mut self) -> Result<Option<Entry>, Failure> {
         let mut extensions = Extensions::default();
         loop {
@@ -110,7 +111,7 @@ impl<R: Read> Archive<R> {
         }
     }
 
-    /// Copies the content of the entry that came last.
+    /// Copies the content of the last entry.
     pub(super) fn copy(&mut self, size: u64, to: &mut File) -> Result<(), CopyError> {
         let mut rest = size;
         while rest > 0 {
@@ -129,7 +130,7 @@ impl<R: Read> Archive<R> {
 
     fn read_text(&mut self, header: &Header) -> Result<Vec<u8>, Failure> {
         let mut bytes = self.read_extension(header)?;
-        // Who writes them adds a NUL; some do not.
+        // Some writers of archives add a NUL; some do not.
         if bytes.last() == Some(&0) {
             bytes.pop();
         }
@@ -145,7 +146,7 @@ impl<R: Read> Archive<R> {
         Ok(bytes)
     }
 
-    /// Reads what fills the last block of a content.
+    /// Reads the padding of a content's last block.
     fn read_padding(&mut self, size: u64) -> Result<(), Failure> {
         let used = usize::try_from(size % BLOCK as u64).unwrap_or(0);
         let padding = (BLOCK - used) % BLOCK;
@@ -158,7 +159,7 @@ impl<R: Read> Archive<R> {
         Ok(block)
     }
 
-    /// After the first block of zeros: one more, and then nothing but zeros to the end.
+    /// After the first block of zeros: reads one more, and then nothing but zeros to the end.
     fn read_end(&mut self) -> Result<(), Failure> {
         if self.read_block()? != [0; BLOCK] {
             return Err(damaged("there is data after its end"));
@@ -204,13 +205,13 @@ impl<R: Read> Archive<R> {
 /// Why a content was not copied.
 #[derive(Debug)]
 pub(super) enum CopyError {
-    /// The archive's fault.
+    /// The archive caused it.
     Read(Failure),
-    /// The file's fault.
+    /// The file caused it.
     Write(io::Error),
 }
 
-/// What a broken compression says is a matter of the archive; everything else, of how it comes.
+/// A decompression error is a fault of the archive; any other error is a fault of its transport.
 fn read_failure(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::Other => {
@@ -221,7 +222,7 @@ fn read_failure(error: &io::Error) -> Failure {
     }
 }
 
-/// Checks what an entry says of itself.
+/// Checks the fields of an entry.
 fn build_entry(header: Header, extensions: Extensions) -> Result<Entry, Failure> {
     let pax = extensions.pax.unwrap_or_default();
     if extensions.name.is_some() && pax.name.is_some() || extensions.link.is_some() && pax.link.is_some() {

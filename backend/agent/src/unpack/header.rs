@@ -3,25 +3,25 @@
 /// Bytes of a header; contents are padded to a multiple of it.
 pub(super) const BLOCK: usize = 512;
 
-/// What a header announces.
+/// The kind of data that a header announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announced {
     File,
     Directory,
     Link,
-    /// The content of a file that came before.
+    /// The content of an earlier file.
     Again,
-    /// The next entry's name, where it is too long for its header.
+    /// The next entry's name, if it is too long for its header.
     LongName,
-    /// The next link's text, where it is too long for its header.
+    /// The next link's text, if it is too long for its header.
     LongLink,
-    /// More about the next entry, as POSIX has it.
+    /// POSIX extension of the next entry.
     Pax,
-    /// Something that is not unpacked: why.
+    /// Something that is not unpacked, with the reason.
     Unwanted(&'static str),
 }
 
-/// What stands in a header.
+/// The fields of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) announced: Announced,
@@ -29,7 +29,7 @@ pub(super) struct Header {
     pub(super) link: Vec<u8>,
     pub(super) size: u64,
     pub(super) executable: bool,
-    /// When it was changed, in seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub(super) modified: u64,
 }
 
@@ -67,12 +67,12 @@ pub(super) fn parse_header(block: &[u8; BLOCK]) -> Result<Header, &'static str> 
     Ok(Header { announced, name, link, size, executable: mode & 0o111 != 0, modified })
 }
 
-/// Up to the first NUL, if there is one.
+/// The text up to the first NUL, if there is one.
 fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Octal digits, or with the first bit set a number of the bytes, which is how more than 8 GiB are written.
+/// Octal digits; or, with the first bit set, a binary number. Sizes above 8 GiB are written that way.
 fn parse_number(field: &[u8]) -> Result<u64, &'static str> {
     const WRONG: &str = "a number in a header is malformed";
     if let Some((first @ 0x80.., rest)) = field.split_first() {
@@ -93,7 +93,7 @@ fn parse_number(field: &[u8]) -> Result<u64, &'static str> {
     })
 }
 
-/// The sum of all bytes, with spaces for the checksum itself.
+/// The sum of all bytes, with spaces in place of the checksum itself.
 fn checksum(block: &[u8; BLOCK]) -> u64 {
     let sum: u64 = block.iter().copied().map(u64::from).sum();
     let own: u64 = block[148..156].iter().copied().map(u64::from).sum();

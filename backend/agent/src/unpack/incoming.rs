@@ -1,4 +1,4 @@
-//! The hidden directory in which an archive waits for its end.
+//! The hidden directory that holds an archive's files until the archive is complete.
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -25,7 +25,7 @@ use crate::{failure, tree};
 
 pub(super) struct Incoming<'a> {
     root: &'a OwnedFd,
-    /// The directory of the entry before, under its name: archives have many files of one directory behind each other.
+    /// The directory of the last entry, with its name. Consecutive files of an archive are often in one directory.
     last: Option<(Vec<u8>, OwnedFd)>,
     no_exec: bool,
     most_bytes: u64,
@@ -37,12 +37,12 @@ impl<'a> Incoming<'a> {
     pub(super) fn new(root: &'a OwnedFd, copied_bytes: u64) -> Result<Self, Failure> {
         let failed = |error: Errno| failure::from_io("inspect the session's directory", &error.into());
         let no_exec = fstatvfs(root).map_err(failed)?.flags().contains(FsFlags::ST_NOEXEC);
-        // Who writes beyond it is not told so but killed, by SIGXFSZ.
+        // A write beyond this limit gets no error: SIGXFSZ kills the process.
         let (most_bytes, _) = getrlimit(Resource::RLIMIT_FSIZE).map_err(failed)?;
         Ok(Self { root, last: None, no_exec, most_bytes, copies_left: copied_bytes })
     }
 
-    /// Makes what the entry is. What has its name already is never touched.
+    /// Makes the entry. Never touches an existing file of its name.
     pub(super) fn put<R: Read>(&mut self, entry: &Entry, archive: &mut Archive<R>) -> Result<(), Failure> {
         let name = &entry.name;
         let mut parts = parse_parts(name).map_err(|why| refused(name, why))?;
@@ -92,8 +92,10 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Opens the file whose content another one gets, and its length. It is looked for where this archive's files are until its end has come, so
-    /// that nothing else can be read by it, and no link is followed.
+    /// Opens the file whose content another one gets, and returns its length.
+    ///
+    /// The file is searched only in this archive's hidden directory, so that no other file can be read. No link is
+    /// followed.
     fn open_original(&mut self, name: &[u8], of: &[u8]) -> Result<(File, u64), Failure> {
         let none = || refused(name, "is a hard link to something other than an earlier file of the archive");
         let mut parts = parse_parts(of).map_err(|_| none())?;
@@ -119,7 +121,7 @@ impl<'a> Incoming<'a> {
         Ok((file, about.len()))
     }
 
-    /// Opens a directory, after making what of it is not there. Never goes through a link, and nothing but the archive makes any here.
+    /// Opens a directory, after making its missing parts. Never goes through a link. Only the archive makes links here.
     fn open(&mut self, name: &[u8], parts: &[&OsStr]) -> io::Result<&OwnedFd> {
         let last = match self.last.take() {
             Some(last) if last.0 == name => last,
@@ -135,7 +137,7 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Python takes what it has compiled for out of date otherwise. A time that cannot be had here is no loss.
+/// Python otherwise takes its compiled files for outdated. A time that cannot be represented here is no loss.
 fn set_modified(file: &File, seconds: u64) {
     let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
     drop(modified.map(|modified| file.set_modified(modified)));
@@ -144,12 +146,12 @@ fn set_modified(file: &File, seconds: u64) {
 fn make_file(dir: impl AsFd, name: &OsStr, executable: bool) -> io::Result<File> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = File::from(openat(dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
-    // Whatever the umask.
+    // Set the mode in a separate call, whatever the umask is.
     file.set_permissions(Permissions::from_mode(if executable { 0o700 } else { 0o600 }))?;
     Ok(file)
 }
 
-/// Whether an entry is of no use where nothing can be executed.
+/// Whether an entry is useless where nothing can be executed.
 fn is_code(parts: &[&OsStr], entry: &Entry) -> bool {
     let in_code_dir =
         parts.first().is_some_and(|first| [BIN_DIR, LIB_DIR, LOADER_DIR].iter().any(|dir| first == dir));
@@ -172,7 +174,7 @@ fn too_large(name: &[u8], size: u64, most: u64) -> Failure {
         .with_hint("raise the limit of files' sizes (ulimit -f) of what starts the agents")
 }
 
-/// What the system says, as a matter of the archive where it is one.
+/// The system's error; a fault of the archive where the archive caused it.
 fn explain(name: &[u8], error: &io::Error) -> Failure {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EEXIST) => refused(name, "comes twice"),

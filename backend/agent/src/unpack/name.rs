@@ -1,4 +1,4 @@
-//! Names of files from outside, taken apart and checked before anything is touched. Pure.
+//! Names of files from outside: parses and checks them before anything is changed. Pure.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,13 +9,13 @@ const MAX_PART_BYTES: usize = 255;
 /// Most parts of a name. Every part costs a call for every file.
 pub const MAX_PARTS: usize = 64;
 
-/// Longest name, in bytes. Behind a session's directory it is still a path that programs can use (`PATH_MAX`).
+/// Longest name, in bytes. With a session's directory in front it is still a path that programs can use (`PATH_MAX`).
 const MAX_BYTES: usize = 3072;
 
 /// The parts of a relative name: none is empty, `.` or `..`, or has a `/` or NUL.
 ///
 /// # Errors
-/// What is wrong with it, to be put behind "the name ...".
+/// What is wrong with it, to be put after "the name ...".
 pub fn parse_parts(name: &[u8]) -> Result<Vec<&OsStr>, &'static str> {
     if name.is_empty() {
         return Err("is empty");
@@ -41,9 +41,11 @@ pub fn parse_parts(name: &[u8]) -> Result<Vec<&OsStr>, &'static str> {
     if parts.len() > MAX_PARTS { Err("has too many parts") } else { Ok(parts) }
 }
 
-/// Whether a link of this text leads to a place below the root, from a directory that many levels below it, whatever other such links there are.
+/// Checks that a link of this text leads to a place below the root. The link's directory is `levels` levels below the
+/// root.
 ///
-/// `..` may stand in front only. Behind a name it counts from where that name leads, should it be a link itself: `up/..` is not where we are.
+/// The result holds whatever other such links there are. `..` may stand only at the front. After a name it would count
+/// from that name's target, if the name is a link itself: `up/..` is not the current directory.
 pub(super) fn check_link(text: &[u8], levels: usize) -> Result<(), &'static str> {
     let mut rest = text;
     let mut up = 0;

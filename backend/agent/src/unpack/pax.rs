@@ -1,17 +1,19 @@
-//! What POSIX lets stand in front of an entry: records `LENGTH KEY=VALUE\n`. Pure. Source: pax(1), "pax Extended Header".
+//! POSIX extended headers of an entry: records `LENGTH KEY=VALUE\n`. Pure.
+//!
+//! Source: pax(1), "pax Extended Header".
 
-/// What the next entry's own header is overruled by.
+/// Values that override the next entry's own header.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pax {
     pub(super) name: Option<Vec<u8>>,
     pub(super) link: Option<Vec<u8>>,
 }
 
-/// Says only when a file was changed, whose it is, or in which letters it is named: nothing of that is kept.
+/// Keys for times, owners and character sets: gantry keeps none of these.
 const IGNORED: [&[u8]; 9] =
     [b"mtime", b"atime", b"ctime", b"uid", b"gid", b"uname", b"gname", b"comment", b"hdrcharset"];
 
-/// Reads all records. Those that would change what an entry is are refused, and so is every key twice.
+/// Reads all records. Refuses records that would change the kind of an entry, and every key that occurs twice.
 pub(super) fn parse_pax(mut bytes: &[u8]) -> Result<Pax, &'static str> {
     let mut pax = Pax::default();
     while !bytes.is_empty() {
@@ -33,7 +35,7 @@ pub(super) fn parse_pax(mut bytes: &[u8]) -> Result<Pax, &'static str> {
     Ok(pax)
 }
 
-/// The next record without its length and its end, and what comes after it.
+/// The next record without its length and its newline, and the bytes after it.
 fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = bytes.iter().take(10).position(|byte| *byte == b' ')?;
     let digits = &bytes[..space];

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use gantry_types::error::{Failure, Kind};
 
-/// What the name of a directory starts with in which an archive waits for its end. Archives and manifests have no such name at their top.
+/// Prefix of the directories that hold incomplete archives. Archives and manifests have no such name at their top.
 pub const INCOMING_PREFIX: &str = ".incoming-";
 
-/// An archive that is not as we write them, or not as it was announced.
+/// The error for an archive that is not in our format, or not as it was announced.
 pub(super) fn damaged(what: impl std::fmt::Display) -> Failure {
     Failure::new(Kind::Protocol, format!("unpack an archive: {what}"))
         .with_hint("send it again; if that fails too, see that all of gantry is of one version")

@@ -1,4 +1,4 @@
-//! Moves what an archive brought to its place, all of it or nothing.
+//! Moves an archive's files to their places, all of them or none.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
@@ -15,7 +15,8 @@ use nix::unistd::linkat;
 
 use crate::{failure, tree};
 
-/// Moves everything in `from` to `to`, on the same file system. What stands there already and is the same stays; `from` may keep some of its own.
+/// Moves everything in `from` to `to`, on the same file system. An identical file that exists already stays; `from` may
+/// keep some of its own.
 pub(super) fn settle(from: impl AsFd, to: impl AsFd) -> Result<(), Failure> {
     let mut settling = Settling { moved: Vec::new() };
     let settled = settling.settle_dir(from.as_fd(), to.as_fd(), Path::new(""));
@@ -26,7 +27,7 @@ pub(super) fn settle(from: impl AsFd, to: impl AsFd) -> Result<(), Failure> {
 }
 
 struct Settling {
-    /// What was moved, by its path below `to`. A directory that was not there is moved as one.
+    /// Paths of moved files below `to`. A directory that did not exist there is moved as a whole.
     moved: Vec<PathBuf>,
 }
 
@@ -66,7 +67,7 @@ impl Settling {
         Ok(())
     }
 
-    /// Takes away again what was moved, as far as that goes.
+    /// Removes the moved files again, as far as possible.
     fn undo(&self, to: BorrowedFd<'_>) {
         for path in self.moved.iter().rev() {
             if let Err(error) = remove_below(to, path) {
@@ -85,7 +86,7 @@ fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     tree::remove(&dir, &name)
 }
 
-/// Moves a directory with all that is in it. One that is empty at the other end is no loss.
+/// Moves a directory with all its content. It may replace an empty directory, which is no loss.
 fn move_dir(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     match tree::lstat(to, name) {
         Err(Errno::ENOENT) => match renameat(from, name, to, name) {
@@ -97,10 +98,11 @@ fn move_dir(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result
     }
 }
 
-/// Gives a file or link its place by a second name, since that never takes another's; the first name goes with its directory.
+/// Gives a file or link its place by a hard link, which never replaces an existing name. Its first name goes with its
+/// directory.
 fn move_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     match linkat(from, name, to, name, AtFlags::empty()) {
-        // A file system without hard links.
+        // The file system has no hard links.
         Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EMLINK | Errno::EINVAL) => {
             match tree::lstat(to, name) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -116,16 +118,17 @@ fn conflict(path: &Path, what: impl std::fmt::Display) -> Failure {
     Failure::new(Kind::Invalid, format!("put {path:?} in place: {what}")).with_hint("rename one of the two")
 }
 
-/// What stands there, compared with what has come.
+/// The existing file, compared with the new one.
 enum Standing {
     Same,
-    /// A link to a file that this node has not, or has with other content: another node has made it, or the file has changed.
+    /// A link to a file that this node lacks or has with other content: another node has made the link, or the file has
+    /// changed.
     Stale,
-    /// How it differs.
+    /// The difference.
     Other(String),
 }
 
-/// Compares what stands there with what has come. A file that the node has itself is there as a link.
+/// Compares the existing file with the new one. A file that the node has itself exists as a link.
 fn compare(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<Standing> {
     let link = |dir: BorrowedFd<'_>| match readlinkat(dir, name) {
         Ok(text) => Ok(Some(text)),

@@ -13,7 +13,7 @@ use super::*;
 mod again;
 mod node_limits;
 
-/// A session's directory, and what is outside of it.
+/// A session's directory, and the directory around it.
 struct Fixture {
     scratch: tempfile::TempDir,
     root: PathBuf,
@@ -45,14 +45,14 @@ impl Fixture {
         unpack(archive, &root, 7, limits, || Ok(()))
     }
 
-    /// Everything there is, with kind, mode and content.
+    /// All files, with kind, mode and content.
     fn list(&self) -> BTreeMap<PathBuf, String> {
         let mut all = BTreeMap::new();
         list_into(self.scratch.path(), self.scratch.path(), &mut all);
         all
     }
 
-    /// What is in the session, without what always is.
+    /// The files of the session, without those that every session has.
     fn session(&self) -> Vec<String> {
         let all = self.list();
         let in_session = all.iter().filter_map(|(path, what)| Some((path.strip_prefix("s1").ok()?, what)));
@@ -78,7 +78,7 @@ fn list_into(top: &Path, dir: &Path, all: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// A header that says what it is told to, right or not.
+/// A header with these values, valid or not.
 fn header(kind: u8, name: &[u8], size: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.as_mut_bytes()[..name.len()].copy_from_slice(name);
@@ -89,7 +89,7 @@ fn header(kind: u8, name: &[u8], size: u64) -> tar::Header {
     header
 }
 
-/// A header with some of its bytes changed and the checksum made right again.
+/// A header with some of its bytes changed and the checksum corrected.
 fn changed(mut header: tar::Header, at: usize, bytes: &[u8]) -> tar::Header {
     header.as_mut_bytes()[at..at + bytes.len()].copy_from_slice(bytes);
     header.set_cksum();
@@ -184,7 +184,7 @@ fn what_the_tar_crate_writes_is_unpacked_for_its_owner_alone() {
     }
 }
 
-/// The archive is refused with these words, and nothing of it is anywhere, nor of the file that stood in front.
+/// Asserts that the archive is refused with these words. Nothing of it is left, nor of the file in front of it.
 #[track_caller]
 fn check(bad: &[Vec<u8>], expected: &str) {
     let mut entries = vec![file("bin/first", "fine")];
@@ -304,7 +304,7 @@ fn what_comes_twice_is_refused() {
 
 #[test]
 fn sparse_files_and_hostile_extensions_are_refused() {
-    // 4 GiB, of which nothing is there; and more than there is of anything.
+    // 4 GiB, all of it a hole; and more than any limit.
     let sparse = changed(header(b'S', b"data/hole", 0), 483, b"40000000000\0");
     check(&[block(&sparse, b"")], "\"data/hole\": is a sparse file");
     check(&[block(&header(b'0', b"data/large", 4 << 30), b"")], "larger than the rest of the archive");
@@ -430,7 +430,7 @@ fn what_is_there_stays_and_must_be_the_same() {
         (file("bin/alias/x", ""), "other than a directory is in its place"),
     ];
     for (conflict, expected) in conflicts {
-        // The rest of it would fit, and is taken away again, whatever came first.
+        // The rest of it would fit, and is removed again, whatever came first.
         let entries =
             [file("bin/a", "a"), file("zz/z", "z"), file("lib/deep/a", "a"), conflict, file("lib/zz", "z")];
         let failure = node.unpack(&archive(&entries)).unwrap_err();
@@ -543,7 +543,7 @@ proptest! {
             all.iter().filter(|(path, _)| !path.starts_with("s1")).map(|(path, what)| (path.clone(), what.clone())).collect()
         };
         prop_assert_eq!(outside(&after), outside(&before));
-        // No link in the session leads out of it, also by way of others.
+        // No link in the session leads out of it, even through other links.
         let top = fs::canonicalize(&node.root).unwrap();
         for path in after.keys().filter(|path| path.starts_with("s1")) {
             if let Ok(real) = fs::canonicalize(node.scratch.path().join(path)) {

@@ -1,4 +1,4 @@
-//! How the agent's work ends: sessions, everything, and the last steps out of the door.
+//! How the agent's work ends: it ends sessions, ends everything, and leaves.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::pmi::Failed;
 use crate::process::strays::{self, Doomed};
 use crate::stdio::OpenStreams;
 
-/// How long the agent waits for output to be taken before it leaves.
+/// Timeout for the last output to be taken before the agent leaves.
 const LAST_CREDIT: Duration = Duration::from_secs(5);
 
-/// How long processes that have asked may take for their answers when everything else has ended.
+/// Timeout for processes to get their answers after everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 impl Agent {
     pub(super) fn frontend_gone(&mut self, orderly: bool, reason: &str) {
         tracing::info!(orderly, reason, claim = ?self.claim, "the frontend has ended");
         self.outputs.drop_everything();
-        // Nobody writes to them any more: they read the end of their input.
+        // Only this agent could write to them: now they read the end of their input.
         self.stdin.clear();
         self.storage.nobody_sends();
         self.rendezvous.frontend_gone();
@@ -36,7 +36,7 @@ impl Agent {
         self.end_all(None, Duration::ZERO, GRACE);
     }
 
-    /// The ranks' MPI world cannot go on: all ranks of the app are to end.
+    /// Handles a failure of the ranks' MPI world: all ranks of the app must end.
     pub(super) fn mpi_failed(&mut self, Failed { rank, code, why, end }: Failed) {
         if self.rendezvous.is_alone() {
             tracing::warn!(%rank, why, "the MPI world ends");
@@ -59,13 +59,14 @@ impl Agent {
             self.kill_ranks(None, None);
             self.following = None;
         } else if self.started_here && self.ranks.all_over() {
-            // What the ranks have left ends with the app.
+            // What the ranks have left behind ends with the app.
             self.kill_ranks(None, None);
         }
         self.begin(Ending::new(Scope::All, request, Instant::now(), patience, grace));
     }
 
-    /// Kills ranks with what they have started; where all are meant, also with what has left them. `request` is answered when that has ended.
+    /// Kills ranks with their descendants. If all ranks are meant, also kills marked processes that are no longer their
+    /// descendants. Answers `request` when all of them have ended.
     pub(super) fn kill_ranks(&mut self, request: Option<RequestId>, wanted: Option<&RankSet>) {
         if wanted.is_none() {
             self.doomed |= self.world.is_upcoming();
@@ -74,7 +75,7 @@ impl Agent {
             }
         }
         let (killed, roots) = self.ranks.kill(wanted);
-        // What comes from processes that we have started is below us, and ends when we leave.
+        // Descendants of processes that the agent itself has started are its own. They end when it leaves.
         let app = (wanted.is_none() && self.brought).then_some(self.ticket.app);
         if roots.is_empty() && app.is_none() {
             return self.answer(request, killed.map(|()| Answer::Done));
@@ -83,12 +84,12 @@ impl Agent {
         let events = self.events.clone();
         tokio::task::spawn_local(async move {
             let doomed = Doomed { roots, app };
-            // What apps have left whose launcher is gone with them is found by the same look.
+            // The same task finds what apps have left whose launcher has ended too.
             let end = move || strays::end(&doomed).and_then(|()| strays::sweep().map(drop));
             let ended = tokio::task::spawn_blocking(end).await;
             let ended = ended.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
             let ended = ended.map_err(|e| crate::failure::from_io("end what ranks have started", &e));
-            // The loop takes events until it leaves, and it does not leave while this is under way.
+            // The loop takes events until it leaves. It does not leave while this is under way.
             drop(events.send(Event::RanksKilled(request, killed.and(ended))));
         });
     }
@@ -96,7 +97,7 @@ impl Agent {
     pub(super) fn begin(&mut self, ending: Ending) {
         let scope = ending.scope.clone();
         if let Some(running) = self.endings.iter_mut().find(|it| it.scope == scope) {
-            // A second request joins the first and may hasten it.
+            // A second request joins the first, and may shorten its timeouts.
             running.join(ending);
         } else {
             self.endings.push(ending);
@@ -104,7 +105,7 @@ impl Agent {
         self.advance(&scope, false);
     }
 
-    /// Takes an ending as far as it goes now: asks daemons to end, or makes them.
+    /// Advances an ending as far as possible now: asks daemons to end, or kills them.
     pub(super) fn advance(&mut self, scope: &Scope, due: bool) {
         let Some(ending) = self.endings.iter_mut().find(|it| it.scope == *scope) else { return };
         match ending.step(Instant::now(), due) {
@@ -115,13 +116,13 @@ impl Agent {
             let (events, scope) = (self.events.clone(), scope.clone());
             tokio::task::spawn_local(async move {
                 tokio::time::sleep_until(until).await;
-                // Nobody listens any more when the agent has left.
+                // After the agent has left, the event has no receiver.
                 drop(events.send(Event::Due(scope)));
             });
         }
     }
 
-    /// Finishes session endings whose daemons have gone.
+    /// Finishes session endings whose daemons have ended.
     pub(super) fn check_endings(&mut self) {
         self.endings.iter().for_each(|ending| self.daemons.cancel_starts(&ending.scope));
         let daemons = &self.daemons;
@@ -133,7 +134,7 @@ impl Agent {
             let events = self.events.clone();
             self.storage.close_session(session, move |answer| {
                 for request in ending.requests {
-                    // Nobody listens any more when the agent has left.
+                    // After the agent has left, the event has no receiver.
                     drop(events.send(Event::Answered(Some(request), answer.clone())));
                 }
             });
@@ -147,14 +148,14 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether the end of everything has come to its end.
+    /// Whether the end of everything is complete.
     pub(super) fn is_done(&self) -> bool {
         let ending = self.endings.iter().any(|ending| ending.scope == Scope::All);
         let ranks = !self.started_here || self.ranks.all_over() || self.claim == Claim::None;
         ending && self.starting == 0 && ranks && !self.daemons.any_in(&Scope::All)
     }
 
-    /// Nothing runs any more: clears up, answers, and says goodbye.
+    /// Clears up, answers and says goodbye after all processes have ended.
     pub(super) async fn leave(mut self, inputs: mpsc::UnboundedReceiver<Incoming>) {
         crate::process::end_orphans().await;
         self.pass_last_output(inputs).await;
@@ -163,19 +164,19 @@ impl Agent {
         }
         let removed = self.storage.remove().await;
         if self.endings.iter().all(|ending| ending.requests.is_empty()) {
-            // Whoever is still there takes a goodbye for what it has asked for.
+            // A peer that is still connected takes a goodbye as the answer to its requests.
             self.up.leaving_unasked("its agent was told to end");
         }
         for request in self.endings.into_iter().flat_map(|ending| ending.requests) {
             self.up.answer(request, removed.clone().map(|()| Answer::Done));
         }
         self.up.close().await;
-        // Processes that are no ranks may have asked, and ranks may end before the answer to them is written.
+        // Processes that are no ranks may have asked. Ranks may end before the answer to them is written.
         drop(self.rendezvous);
         drop(tokio::time::timeout(LAST_ANSWERS, self.owed.nothing()).await);
     }
 
-    /// Waits until what the ended processes wrote has been taken, 5 s at most. Nothing but credit counts any more.
+    /// Waits until the output of the ended processes has been taken, 5 s at most. Handles nothing but credit.
     pub(super) async fn pass_last_output(&mut self, mut inputs: mpsc::UnboundedReceiver<Incoming>) {
         let streams =
             std::mem::take(&mut self.streams).into_values().chain(std::mem::take(&mut self.last_output));

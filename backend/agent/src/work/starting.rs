@@ -1,4 +1,4 @@
-//! How ranks and daemons come to this node's agent: started by it, brought by a launcher, found running.
+//! How the agent gets ranks and daemons: it starts them, a launcher brings them, or it finds them running.
 
 use std::ffi::OsString;
 
@@ -31,10 +31,10 @@ impl Agent {
     pub(super) fn serve_ranks(&mut self, socket: Socket) {
         self.owed = socket.owed();
         let events = self.events.clone();
-        // Nobody listens any more when the agent has left.
+        // After the agent has left, the event has no receiver.
         let up = self.up.clone();
         let ask = move |request| match request {
-            // These are many, and change nothing here.
+            // These are frequent, and change nothing here.
             Request::Word { link, word } if word != Word::End => up.flow(FlowId::Link(link), word),
             Request::Mpi { rank, socket } => drop(events.send(Event::MpiRank(rank, socket))),
             request => drop(events.send(Event::Rendezvous(request))),
@@ -42,20 +42,20 @@ impl Agent {
         tokio::spawn(socket.serve(self.view.subscribe(), ask));
     }
 
-    /// Waits for what launchers run after their ranks.
+    /// Waits for the commands that launchers run after their ranks.
     pub(super) fn receive_collectors(&self, desk: UnixListener) {
         let events = self.events.clone();
         let hurried =
             std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|cgroup| dies_with_step(&cgroup));
         tokio::task::spawn_local(desk::receive_collectors(desk, move |collector| {
-            // To drop it is to let it go. Nobody listens any more when the agent has left.
+            // Dropping the collector releases it. After the agent has left, the event has no receiver.
             if hurried {
                 drop(events.send(Event::RankCollected(collector)));
             }
         }));
     }
 
-    /// Puts what this node's processes have to be told of their place over what the frontend's environment says.
+    /// Sets the variables that tell this node's processes their place. They override the frontend's environment.
     fn set_node_variables(&self, env: &mut Vec<(OsString, OsString)>) {
         if self.ticket.node_variables.is_empty() {
             return;
@@ -70,7 +70,7 @@ impl Agent {
         env.append(&mut own);
     }
 
-    /// What every rank is told of where it is.
+    /// The place of every rank.
     fn place(&self) -> ranks::Place<'_> {
         let Ticket { app, subjob, .. } = self.ticket;
         ranks::Place { app, node: self.node, service: &self.service, subjob, marker: self.marker.as_ref() }
@@ -106,7 +106,7 @@ impl Agent {
         self.starting += 1;
         tokio::task::spawn_local(async move {
             let result = thread.start(specs, hold, Instant::now() + START_DEADLINE).await;
-            // The loop takes events until it leaves, and it does not leave while something is starting.
+            // The loop takes events until it leaves. It does not leave while a start is under way.
             drop(events.send(Event::RanksStarted(request, mine, ends, result)));
         });
         Ok(())
@@ -129,7 +129,7 @@ impl Agent {
         }
         self.serve_started(sockets)?;
         if self.doomed || self.endings.iter().any(|ending| ending.scope == Scope::All) {
-            // The end was ordered while they were starting.
+            // The end was ordered during the start.
             self.kill_ranks(None, None);
         }
         Ok(reports)
@@ -149,7 +149,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes over ranks. None: they are followed to other programs first, and `request` is answered then.
+    /// Takes over ranks. `None`: they are first followed to other programs, and `request` is answered after that.
     pub(super) fn adopt(
         &mut self,
         request: Option<RequestId>,
@@ -182,7 +182,7 @@ impl Agent {
         Ok(Some(reports))
     }
 
-    /// Lets held ranks go on until each is the program that is meant.
+    /// Lets held ranks go on until each one has executed the wanted program.
     fn follow(&mut self, request: RequestId, ranks: &[(Rank, Pid)], pattern: Pattern, hold: bool) {
         let (ranks, pids): (Vec<Rank>, Vec<i32>) = ranks.iter().map(|(rank, pid)| (*rank, pid.get())).unzip();
         let (until, given_up) = oneshot::channel::<()>();
@@ -196,10 +196,10 @@ impl Agent {
             };
             let result = tokio::select! {
                 held = held => held.map_err(Failure::from),
-                // Whoever follows them kills them when it is dropped.
+                // Dropping the follower kills the ranks.
                 _ = given_up => Err(ending()),
             };
-            // The loop takes events until it leaves, and it does not leave while something is starting.
+            // The loop takes events until it leaves. It does not leave while a start is under way.
             drop(events.send(Event::RanksFollowed(request, ranks, result)));
         });
     }
@@ -238,7 +238,7 @@ impl Agent {
         Ok(reports)
     }
 
-    /// Ranks that a launcher has brought are ours as if we had started them.
+    /// Takes ranks that a launcher has brought, as if the agent had started them.
     pub(super) fn take_brought(&mut self, ranks: Ranks, size: u32, hold: bool) -> Result<(), Failure> {
         self.claim_app(Claim::Launched, size)?;
         (self.started_here, self.brought) = (true, true);
@@ -253,7 +253,7 @@ impl Agent {
             let events = self.events.clone();
             tokio::task::spawn_local(async move {
                 let status = adopted.ended().await.unwrap_or(ExitStatus::Unknown);
-                // Nobody listens any more when the agent has left.
+                // After the agent has left, the event has no receiver.
                 drop(events.send(Event::AdoptedEnded(rank, status)));
             });
         }
@@ -297,14 +297,15 @@ impl Agent {
             starter.start(|| turn.and_then(|()| crate::daemons::prepare(order, &site, &host, nofile)));
         });
         begun?;
-        // It may ask us at once. Nobody is answered before this function is through, so it is in the view by then.
+        // The daemon may connect at once. The agent answers no connection before this function returns, so the view
+        // contains the daemon by then.
         self.daemons.expect(daemon, session, pending.batch());
         self.up.channel(|hub| hub.expect(daemon, session));
         self.show();
         let events = self.events.clone();
         tokio::task::spawn_local(async move {
             let result = pending.wait(Instant::now() + START_DEADLINE).await;
-            // Nobody listens any more when the agent has left.
+            // After the agent has left, the event has no receiver.
             drop(events.send(Event::DaemonStarted(request, session, daemon, result)));
         });
         Ok(())
@@ -337,7 +338,7 @@ impl Agent {
             }
         };
         self.answer(request, answer);
-        // If its session was to end meanwhile, this one goes with it.
+        // If its session was to end meanwhile, this daemon ends with it.
         for scope in self.endings.iter().map(|ending| ending.scope.clone()).collect::<Vec<_>>() {
             self.advance(&scope, false);
         }

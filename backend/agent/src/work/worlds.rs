@@ -1,4 +1,7 @@
-//! The MPI world of this node's ranks: one of the app alone, known before they start, or one that is told when all of it is there.
+//! The MPI world of this node's ranks.
+//!
+//! Either it is the app's own world, known before the ranks start. Or the frontend announces it when all its apps are
+//! there.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +14,7 @@ use crate::failure;
 use crate::pmi::{Server, Upcoming, Wish, World};
 
 impl Agent {
-    /// The ranks that were to start are there, at these sockets.
+    /// The started ranks exist, and have these sockets.
     pub(super) fn serve_started(&mut self, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
         match std::mem::replace(&mut self.world, Upcoming::None) {
             Upcoming::Known(world) => self.serve_mpi(*world, sockets),
@@ -23,7 +26,7 @@ impl Agent {
         }
     }
 
-    /// A rank of a launcher wants to be served.
+    /// A launcher's rank asks for an MPI server.
     pub(super) fn serve_mpi_rank(&mut self, rank: Rank, socket: OwnedFd) {
         match (&mut self.world, &mut self.mpi) {
             (Upcoming::Told(sockets), _) => {
@@ -36,12 +39,12 @@ impl Agent {
                     tracing::warn!(%rank, %error, "a rank is not served as an MPI program");
                 }
             }
-            // Dropping the socket tells it that there is no server.
+            // Dropping the socket tells the rank that there is no server.
             (_, None) => tracing::warn!(%rank, "a rank asked for an MPI server, and there is none"),
         }
     }
 
-    /// The world is known: its ranks get their numbers, and may begin.
+    /// The world is known: numbers its ranks, and lets them begin.
     pub(super) fn join_world(&mut self, join: &JoinWorld) -> Result<(), Failure> {
         let Upcoming::Told(sockets) = std::mem::replace(&mut self.world, Upcoming::None) else {
             let why = "join an MPI world: the ranks of this node wait for none";
@@ -61,7 +64,7 @@ impl Agent {
     /// Serves ranks that are MPI programs.
     fn serve_mpi(&mut self, world: World, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
         let events = self.events.clone();
-        // Nobody listens any more when the agent has left.
+        // After the agent has left, the event has no receiver.
         let wish = move |wish| match wish {
             Wish::Ask(request) => drop(events.send(Event::Rendezvous(request))),
             Wish::End(failed) => drop(events.send(Event::MpiFailed(failed))),

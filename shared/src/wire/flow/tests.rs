@@ -37,8 +37,8 @@ fn a_receiver_takes_its_window_and_no_byte_more() {
 }
 
 proptest! {
-    /// A flow from end to end beside a model that keeps every byte: bytes come in their order and all of them, never more than a window is on
-    /// its way, and a sender whose bytes are taken is never stuck.
+    /// A whole flow, checked against a model that keeps every byte. All bytes arrive in their order, never more than a
+    /// window is in flight, and a sender whose bytes are taken is never stuck.
     #[test]
     fn a_flow_is_a_pipe_with_a_window(
         which in 0..FLOWS.len(),
@@ -61,7 +61,7 @@ proptest! {
                     on_way.push_back((sent, now));
                     (sent, left) = (sent + now as u64, left - now);
                 }
-                // A consumer that is slow; but one that never takes anything is no consumer.
+                // The consumer may be slow, but must take something in the end.
                 if now == 0 || !lazy.next().unwrap_or(false) {
                     let Some((at, count)) = on_way.pop_front() else {
                         return Err(TestCaseError::fail("stuck with nothing on its way"));
@@ -80,7 +80,7 @@ proptest! {
         prop_assert_eq!(sent, taken);
     }
 
-    /// However a peer mixes data and what it claims to have taken, a receiver lets no more through than it has granted.
+    /// A peer may mix data and false credit in any way: a receiver lets no more through than it has granted.
     #[test]
     fn a_peer_that_breaks_the_rules_is_found(steps in proptest::collection::vec((any::<bool>(), 0_usize..300_000), 0..200)) {
         let flow = FlowId::Link(1);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A body of exactly `length` bytes, by a type without a length of its own.
+/// A body of exactly `length` bytes; the type encodes no length of its own.
 struct Raw(usize);
 
 impl Serialize for Raw {
@@ -102,7 +102,7 @@ fn a_stream_that_ends_inside_a_frame_is_cut() {
     }
 }
 
-/// Gives one byte a read, and an interruption before each.
+/// Returns one byte per read, and an interruption before each.
 struct Dribble<'a>(&'a [u8], bool);
 
 impl Read for Dribble<'_> {

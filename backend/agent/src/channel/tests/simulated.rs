@@ -1,5 +1,7 @@
-//! Thousands of hubs in one process, joined by links that have a latency and a speed in a clock of their own: what operations cost, in time and bytes, as the
-//! tree grows. Nothing here depends on how fast this machine is.
+//! Thousands of hubs in one process, joined by simulated links with a latency and a speed of their own clock.
+//!
+//! The tests measure what operations cost, in time and bytes, as the tree grows. No result depends on this machine's
+//! speed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,13 +17,13 @@ use gantry_types::rank_set::RankSet;
 
 use super::*;
 
-/// One way over a link.
+/// The latency of a link in one direction.
 const LATENCY_NS: u64 = 50_000;
 /// A gigabyte a second.
 const NS_OF_BYTE: u64 = 1;
 const RADIX: u32 = 64;
 
-/// Something on a link: when it arrives, in which order it was sent, and what it is.
+/// A message on a link: when it arrives, its place in the order of sending, and its index.
 type Flying = Reverse<(u64, u64, usize)>;
 
 enum Travels {
@@ -35,9 +37,9 @@ struct Overlay {
     hubs: Vec<Hub>,
     heard: Vec<mpsc::UnboundedReceiver<ToDaemon>>,
     behind: Vec<NodeSet>,
-    /// When the link between a node and its parent is free again, each way.
+    /// When the link between a node and its parent is free again, in each direction.
     free: Vec<[u64; 2]>,
-    /// What has gone over it.
+    /// Bytes that the link has carried, in each direction.
     carried: Vec<[u64; 2]>,
     flying: BinaryHeap<Flying>,
     travelling: Vec<Option<Travels>>,
@@ -46,12 +48,12 @@ struct Overlay {
 
 /// What an operation cost.
 struct Cost {
-    /// In the clock of the links.
+    /// By the clock of the links.
     time_ns: u64,
-    /// The most that a link has carried, up and down.
+    /// The most bytes that a link has carried, in both directions together.
     busiest: u64,
     all: u64,
-    /// What has come to the frontend.
+    /// The notices that have reached the frontend.
     came: Vec<ChannelNotice>,
 }
 
@@ -83,7 +85,7 @@ impl Overlay {
         }
     }
 
-    /// Over the link between a node and its parent.
+    /// Sends over the link between a node and its parent.
     fn send(&mut self, node: u32, what: Travels) {
         let (way, bytes) = match &what {
             Travels::Down(_, order) => (0, encode_body(order).unwrap().len()),
@@ -105,7 +107,7 @@ impl Overlay {
         }
     }
 
-    /// From the frontend's order to the last word about it.
+    /// Runs an operation from the frontend's order to the last notice.
     fn run(&mut self, order: &ChannelOrder) -> Cost {
         let mut came = Vec::new();
         self.tree.root_children().for_each(|node| self.send(node, Travels::Down(node, order.clone())));
@@ -196,7 +198,7 @@ fn a_sum_of_sixteen_thousand_costs_every_link_what_one_of_sixty_four_does() {
 #[test]
 fn a_gather_costs_what_is_gathered_and_little_around_it() {
     const BYTES: usize = 1024;
-    /// Numbers, member, lengths around a contribution.
+    /// Bytes around a contribution: numbers, member, lengths.
     const AROUND: u64 = 24;
     for nodes in TREES {
         let mut overlay = Overlay::new(nodes);
@@ -210,7 +212,7 @@ fn a_gather_costs_what_is_gathered_and_little_around_it() {
         let hops: u64 = (0..nodes).map(|node| u64::from(overlay.tree.depth_of(node))).sum();
         let orders = u64::from(nodes) * AROUND;
         assert!(cost.all <= hops * (BYTES as u64 + AROUND) + orders, "{} bytes for {hops} hops", cost.all);
-        // Of the largest subtree all has to pass one link; what is above waits for nothing else.
+        // All of the largest subtree must pass one link. Nothing else delays the frontend.
         let largest =
             overlay.tree.root_children().map(|node| overlay.behind[node as usize].len()).max().unwrap();
         assert!(cost.busiest <= largest * (BYTES as u64 + AROUND) + AROUND, "{}", cost.busiest);
@@ -239,7 +241,7 @@ fn a_message_to_all_passes_every_link_once() {
     }
 }
 
-/// The call paths of a hundred ranks on each node. A thousand ranks that follow each other are a class.
+/// The call paths of a hundred ranks on each node. A thousand consecutive ranks share a class.
 fn stacks(node: u32) -> Vec<u8> {
     let ranks = RankSet::from_range(Rank(node * 100)..=Rank(node * 100 + 99));
     let class = node / 10;
@@ -255,7 +257,7 @@ fn stacks(node: u32) -> Vec<u8> {
 #[test]
 fn the_stacks_of_a_million_ranks_cost_a_link_what_their_classes_do() {
     const NODES: u32 = 10_000;
-    // Of a subtree's own classes; all thousand are some fifty kilobytes.
+    // For a subtree's own classes. All thousand classes take some fifty kilobytes.
     const MOST_BYTES: u64 = 50_000;
     let mut overlay = Overlay::new(NODES);
     overlay.contribute(stacks);

@@ -81,7 +81,7 @@ fn a_script_runs_with_the_sessions_interpreter_where_the_node_has_none() {
     check("#!/bin/sh", None);
     check("#!python9", None);
     check("no script", None);
-    // Who names a script of the node means it to run as it does there.
+    // A script named by its path on the node runs as it does there.
     let elsewhere = node.scratch.path().join("script");
     fs::write(&elsewhere, "#!/opt/gone/bin/python9\n").unwrap();
     assert_eq!(command(&elsewhere).by_interpreter(&node.dirs), command(&elsewhere));
@@ -125,7 +125,7 @@ fn programs_of_the_session_run_through_its_loader() {
     }
 }
 
-/// The machine's own loader, in the place of one that was sent.
+/// The machine's own loader, instead of one that was sent.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test starts a program")]
 fn a_loader_starts_what_it_is_given_under_its_name() {

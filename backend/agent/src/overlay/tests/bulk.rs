@@ -8,7 +8,7 @@ use super::*;
 
 const CHUNK: usize = 256 * 1024;
 
-/// A stall time for tests in which somebody hangs.
+/// A stall time for tests in which a node stalls.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn seat(node: u32, feeder: Feeder, children: &[u32], relayed: &[u32]) -> BulkSeat {
@@ -28,7 +28,7 @@ fn sink(sealer: &BulkSealer) -> Order {
     Order::Sink { stream: sealer.stream() }
 }
 
-/// The next piece; the order that announces it comes before.
+/// Reads the next piece. The order that announces it arrives before.
 async fn piece(agent: &mut Joined) -> crate::overlay::Piece {
     match input(agent).await {
         Input::Bulk(piece) => piece,
@@ -36,7 +36,7 @@ async fn piece(agent: &mut Joined) -> crate::overlay::Piece {
     }
 }
 
-/// Takes what comes until the announced stream has ended.
+/// Takes inputs until the announced stream has ended.
 async fn receive(agent: &mut Joined) -> Reply {
     let mut bulk = BulkReceiver::default();
     loop {
@@ -53,7 +53,9 @@ async fn receive(agent: &mut Joined) -> Reply {
     }
 }
 
-/// A stream for nodes 0 and 2 of a chain, by these seats: it arrives as it was sent, and each node has sent so much of it on.
+/// Sends a stream to nodes 0 and 2 of a chain with these seats.
+///
+/// It arrives unchanged, and each node has forwarded `sent_on` times its bytes.
 async fn check(seats: impl Fn(&[SocketAddr]) -> Vec<BulkSeat>, sent_on: [u64; 3]) {
     const BYTES: usize = 20 * 200_000;
     let (front, mut root, mut agents, listens) = chain(3).await;
@@ -65,7 +67,7 @@ async fn check(seats: impl Fn(&[SocketAddr]) -> Vec<BulkSeat>, sent_on: [u64; 3]
     let mut sinks = agents.into_iter();
     let (mut first, mut last) = (sinks.next().unwrap(), sinks.next().unwrap());
     let sending = async {
-        // Nobody has announced this one.
+        // No order has announced this one.
         let stray = BulkSealer::start(&front.secret).unwrap().seal(b"stray", true).unwrap();
         root.feed(&stray).await;
         for piece in data.chunks(200_000) {
@@ -107,7 +109,7 @@ async fn bulk_data_reaches_whom_it_was_announced_to_over_links_of_its_own() {
         vec![seat(0, Feeder::Parent, &[2], &[]), seat(2, peer(0, listens[0]), &[], &[])]
     };
     check(seats, [1, 0, 0]).await;
-    // A node may be fed by one with a greater number, which takes its place later than it is dialled.
+    // A node may be fed by one with a greater number, which takes its place only after the dial.
     let seats = |listens: &[SocketAddr]| {
         let middle = not_own(seat(1, Feeder::Parent, &[2], &[]));
         vec![seat(0, Feeder::Parent, &[], &[1]), middle, seat(2, peer(1, listens[1]), &[], &[])]
@@ -115,7 +117,7 @@ async fn bulk_data_reaches_whom_it_was_announced_to_over_links_of_its_own() {
     check(seats, [1, 1, 0]).await;
 }
 
-/// Takes inputs until there are so many pieces and orders.
+/// Takes inputs until that many pieces and orders have arrived.
 async fn take_until(agent: &mut Joined, pieces: usize, orders: usize, mut take: impl FnMut(Input)) {
     let mut taken = (0, 0);
     while taken.0 + taken.1 < pieces + orders {
@@ -137,7 +139,7 @@ async fn a_node_that_takes_no_bulk_data_holds_the_stream_back_and_nothing_else()
     root.link(sealer.stream(), seats).await;
     root.order(1, To::All, sink(&sealer)).await;
     let (mut slow, mut quick) = (agents.pop().unwrap(), agents.pop().unwrap());
-    // More than all places on the way.
+    // More chunks than all places on the path.
     let chunks = 60;
     let last = tokio::spawn(async move {
         let (mut root, mut sealer) = (root, sealer);
@@ -148,8 +150,8 @@ async fn a_node_that_takes_no_bulk_data_holds_the_stream_back_and_nothing_else()
         }
         root
     });
-    // Orders all come, the announcement among them. The slow one has its four pieces, which it keeps; eight wait on the link to it, four before that; and the next one waits in the hands of the
-    // quick one, with seven behind it.
+    // All orders arrive, the announcement among them. The slow agent keeps its four pieces. Eight more wait on the
+    // link to it, and four before that. The quick agent holds the next piece, with seven behind it.
     let mut kept = Vec::new();
     let (slow_takes, quick_takes) =
         (take_until(&mut slow, 4, 25, |input| kept.push(input)), take_until(&mut quick, 16, 25, drop));
@@ -218,7 +220,7 @@ async fn a_fed_node_that_gives_no_sign_is_reported_and_the_rest_goes_on() {
     let seats = vec![seat(0, Feeder::Parent, &[1], &[])];
     root.link(stream, seats).await;
     root.order(1, to, sink(&sealer)).await;
-    // Who is not to be fed is sent away.
+    // The agent refuses a node that it does not feed.
     let mut other = front.dial(listens[0], &front.secret).await.unwrap();
     other.say(&Dial::Bulk { node: NodeId(7), stream }).await;
     assert!(matches!(other.end().await, Err(LinkError::Refused { .. })));
@@ -251,7 +253,7 @@ async fn a_node_whose_feeder_is_lost_fails_and_so_do_those_behind_it() {
     let (front, mut root, mut agents, _) = chain(3).await;
     let mut sealer = BulkSealer::start(&front.secret).unwrap();
     let stream = sealer.stream();
-    // Node 0 is played by hand as far as the stream is concerned.
+    // The test plays node 0 for this stream.
     let seats = vec![seat(1, peer(0, front.address()), &[], &[2]), seat(2, Feeder::Parent, &[], &[])];
     let feeding = async {
         let mut feeder = front.accept().await.unwrap();
@@ -287,7 +289,7 @@ async fn a_node_that_cannot_reach_its_feeder_says_so_and_takes_the_stream_no_mor
         }
         other => panic!("{other:?}"),
     }
-    // If it is announced all the same, whoever takes it is not left waiting. The same for one that nobody knows.
+    // If it is announced all the same, its consumer does not wait forever. The same for an unknown stream.
     for (request, stream) in [(2, sealer.stream()), (3, 77)] {
         root.order(request, To::All, Order::Sink { stream }).await;
         order(&mut agents[0]).await;
@@ -327,7 +329,7 @@ async fn a_stream_that_the_frontend_ends_is_forgotten_even_while_it_waits() {
             };
             assert!([Kind::Gone, Kind::Lost].contains(&ended.kind()), "{ended}");
         }
-        // Every place comes back, also those of chunks that come too late.
+        // All credit comes back, also for chunks that arrive too late.
         root.feed(&sealer.seal(&[1; CHUNK], true).unwrap()).await;
         while root.free < WINDOW_CHUNKS {
             root.listen().await;
@@ -357,7 +359,7 @@ async fn bulk_data_without_credit_costs_the_link() {
     let (front, mut root, mut agents, _) = chain(1).await;
     let mut sealer = BulkSealer::start(&front.secret).unwrap();
     root.link(sealer.stream(), vec![seat(0, Feeder::Parent, &[], &[])]).await;
-    // It is not announced, so nothing of it can be taken.
+    // No order announces the stream, so no consumer takes any of it.
     for _ in 0..=2 * WINDOW_CHUNKS {
         root.writer.send_bulk(&sealer.seal(&[1], false).unwrap()).unwrap();
     }

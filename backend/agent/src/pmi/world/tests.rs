@@ -33,7 +33,7 @@ fn ask(world: &mut World, rank: u32, text: &str) -> String {
     }
 }
 
-/// The same in PMI-2.
+/// As [`ask`], in PMI-2.
 #[track_caller]
 fn ask_two(world: &mut World, rank: u32, text: &str) -> String {
     let text = format!("{:6}{text}", text.len());
@@ -63,7 +63,7 @@ fn check_out(mut answer: oneshot::Receiver<Vec<u8>>) {
     assert_eq!(answer.try_recv().unwrap(), b"cmd=barrier_out rc=0\n");
 }
 
-/// The one failure that the world tells.
+/// Takes the world's only failure.
 #[track_caller]
 fn failure(world: &mut World) -> (u32, i32, String) {
     match world.take_deeds().as_slice() {
@@ -105,7 +105,7 @@ fn what_ranks_of_one_node_put_is_there_after_the_fence_and_nobody_else_is_asked(
     waiting.into_iter().for_each(check_out);
     assert_eq!(ask(&mut world, 3, "cmd=get kvsname=x key=P0"), "cmd=get_result rc=0 value=at-0");
     assert_eq!(world.take_deeds(), []);
-    // The next one is another.
+    // The next fence is a new one.
     let mut alone = enter(&mut world, 2);
     assert!(alone.try_recv().is_err());
     for rank in 0..4 {
@@ -131,7 +131,7 @@ fn a_node_goes_to_the_fence_once_with_all_that_its_ranks_have_put() {
             (*told, String::from_utf8_lossy(puts)),
             (number, format!("4 1 a4 one{number}1 b0 ").into())
         );
-        // What all nodes have put: the other one's too.
+        // The puts of all nodes, with those of the other node.
         let all = format!("2 {} {}12 2 1 c5 three", puts.len(), String::from_utf8_lossy(puts));
         world.fenced(all.as_bytes());
         check_out(first);
@@ -170,7 +170,7 @@ fn a_part_of_a_world_has_that_ones_numbers_and_takes_what_all_parts_have_put() {
     world.fenced(b"3 1 2 0 1 8 2 1 a1 x1 10 2 1 c3 yes");
     waiting.into_iter().for_each(check_out);
     assert_eq!(ask(&mut world, 0, "cmd=get key=c"), "cmd=get_result rc=0 value=yes");
-    // What is not of that level is malformed.
+    // Data of another level is malformed.
     drop([enter(&mut world, 0), enter(&mut world, 1)]);
     drop(world.take_deeds());
     world.fenced(b"1 8 2 1 a1 x");
@@ -221,7 +221,7 @@ fn a_rank_that_leaves_too_early_ends_the_world_with_its_name() {
         world.ended(Rank(2), KILLED);
     });
     assert_eq!(killed, (1, 137, "rank 1 ended before MPI_Finalize: killed by SIGKILL".to_owned()));
-    // One that has not begun may end as it likes, until others wait for it.
+    // A rank that has not begun may end with any status, until others wait for it.
     let silent = of(&|world| {
         world.ended(Rank(3), ExitStatus::Code(5));
         assert_eq!(world.take_deeds(), []);
@@ -238,7 +238,7 @@ fn a_rank_that_leaves_too_early_ends_the_world_with_its_name() {
         drop(enter(world, 0));
     });
     assert_eq!(left.2, "rank 0 waits for all ranks, and rank 2 has left by MPI_Finalize");
-    // A program that leaves in good order without MPI_Finalize harms nobody who does not wait.
+    // A program that exits with 0 without MPI_Finalize harms only ranks that wait for it.
     let mut world = world(true);
     begin(&mut world, 0..4);
     (0..4).for_each(|rank| world.ended(Rank(rank), ExitStatus::Code(0)));
@@ -316,7 +316,7 @@ fn there_is_an_end_to_what_ranks_may_put() {
         said.contains("no_room")
     });
     assert!(refused.is_some_and(|number| number > 5_000), "{refused:?}");
-    // What is put again takes no more room.
+    // A second put of the same key takes no more room.
     let before = world.bytes;
     ask(&mut world, 0, "cmd=put key=k1 value=short");
     assert!(world.bytes <= before);

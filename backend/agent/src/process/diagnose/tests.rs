@@ -1,4 +1,4 @@
-//! The wording of causes, with files where files decide.
+//! The wording of causes, with real files where the cause depends on files.
 
 use super::*;
 use crate::testing::{IN_NAMESPACE, rerun_with_mount};
@@ -69,7 +69,7 @@ fn a_missing_program_is_told_from_a_missing_interpreter() {
 
 #[test]
 fn a_noexec_mount_is_named() {
-    // Where such a mount is to be found differs: most systems have one that everybody may write to.
+    // The place of such a mount differs. Most systems have one that every user may write to.
     let noexec = |place: &&str| {
         statvfs(*place).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOEXEC))
             && access(*place, AccessFlags::W_OK).is_ok()

@@ -1,8 +1,11 @@
-//! New processes, and what they do until they are their programs: nothing but async-signal-safe calls on what was
-//! prepared before, since other threads of the agent may hold any lock at that moment.
+//! New processes, and what they do until they execute their programs.
 //!
-//! There are two ways. [`fork`] copies the agent's memory, so that the child can wait for its batch. [`spawn`] lends it, and stands still until
-//! the child has become its program: that is several times faster, as nothing is copied and no page is written twice.
+//! A child makes only async-signal-safe calls on data prepared before the fork, since other threads of the agent may
+//! hold any lock at that moment.
+//!
+//! There are two ways. [`fork`] copies the agent's memory, so that the child can wait for its batch. [`spawn`] lends
+//! it, and blocks until the child has executed its program. That is several times faster, as nothing is copied and no
+//! page is written twice.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -17,15 +20,16 @@ use super::check;
 /// A failed child writes this many bytes: the stage and the errno.
 pub(crate) const FAILURE_LENGTH: usize = 8;
 const FIRST_FREE: RawFd = 3;
-/// The descriptor by which a rank talks to its MPI server. Shells leave it alone: scripts use 3 to 9, and shells themselves take what is free from 10 on.
+/// The descriptor by which a rank talks to its MPI server. Shells leave it alone: scripts use 3 to 9, and shells take
+/// free ones from 10 on.
 pub(crate) const SERVED: RawFd = 10;
-/// What a child that never became its program exits with, as shells do.
+/// Exit code of a child that never executed its program, as in shells.
 const NEVER_STARTED: c_int = 127;
 
-/// How far a child has come.
+/// The stage that a child has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Taking back the agent's signal handlers.
+    /// Resetting the agent's signal handlers.
     Signals,
     /// Its own process group.
     Group,
@@ -37,7 +41,7 @@ pub(crate) enum Stage {
     Limits,
     /// The working directory.
     Directory,
-    /// Waiting to be let through.
+    /// Waiting at the gate.
     Gate,
     /// `execve` itself.
     Exec,
@@ -54,8 +58,10 @@ const STAGES: [Stage; 8] = [
     Stage::Exec,
 ];
 
-/// What a child needs, prepared before the fork. All descriptors are 3 or above, and those of [`Wait`] above [`SERVED`], so that putting one in its
-/// place never covers another.
+/// What a child needs, prepared before the fork.
+///
+/// All descriptors are 3 or above, and those of [`Wait`] above [`SERVED`], so that placing one never overwrites
+/// another.
 #[derive(Debug)]
 pub(crate) struct Child<'a> {
     pub(crate) program: &'a CStr,
@@ -63,27 +69,27 @@ pub(crate) struct Child<'a> {
     pub(crate) env: &'a [CString],
     pub(crate) cwd: Option<&'a CStr>,
     pub(crate) stdio: [RawFd; 3],
-    /// What it finds at [`SERVED`].
+    /// Its descriptor [`SERVED`].
     pub(crate) served: Option<RawFd>,
     pub(crate) die_with_parent: bool,
     pub(crate) nofile: Option<(u64, u64)>,
 }
 
-/// What a child that waits for its batch needs beside that.
+/// What a child that waits for its batch needs in addition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wait {
-    /// Where a failure is written; close-on-exec.
+    /// Where the child writes a failure; close-on-exec.
     pub(crate) report: RawFd,
-    /// Where one byte is read before `execve`; close-on-exec.
+    /// Where the child reads one byte before `execve`; close-on-exec.
     pub(crate) gate: RawFd,
-    /// The agent's end of the gate, to be closed in the child: the gate must end with the agent.
+    /// The agent's end of the gate. The child closes it: the gate must end with the agent.
     pub(crate) gate_keeper: RawFd,
 }
 
-/// Starts a child that waits at its gate and then becomes its program. Returns its pid.
+/// Starts a child that waits at its gate and then executes its program. Returns its pid.
 ///
 /// # Errors
-/// What `fork` says: `EAGAIN` at the limit of processes, `ENOMEM`.
+/// The errno of `fork`: `EAGAIN` at the limit of processes, `ENOMEM`.
 pub(crate) fn fork(child: &Child<'_>, wait: Wait) -> io::Result<i32> {
     let start = Prepared::new(child);
     // With every signal blocked over the fork, no handler of the agent can run in the child.
@@ -98,14 +104,16 @@ pub(crate) fn fork(child: &Child<'_>, wait: Wait) -> io::Result<i32> {
     forked
 }
 
-/// Bytes of a stack on which a child runs until it is its program; its calls are few and flat.
+/// Stack size of a child until it executes its program; its calls are few and flat.
 const STACK_BYTES: usize = 32 * 1024;
 
-/// Starts a child that becomes its program at once, and returns its pid when it has, or why it has not: then it has ended and is to be waited for.
-/// Until then this thread stands still, and `pid` has the child's number for others.
+/// Starts a child that executes its program at once. Returns its pid, and the reason if it failed.
+///
+/// A child that failed has ended, and the caller must wait for it. This thread blocks meanwhile, and other threads find
+/// the child's number in `pid`.
 ///
 /// # Errors
-/// What `clone` says: `EAGAIN` at the limit of processes, `ENOMEM`.
+/// The errno of `clone`: `EAGAIN` at the limit of processes, `ENOMEM`.
 pub(crate) fn spawn(child: &Child<'_>, pid: &AtomicI32) -> io::Result<(i32, Option<(Stage, i32)>)> {
     let lent = Lent { start: Prepared::new(child), failure: AtomicU64::new(NO_FAILURE) };
     let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
@@ -113,9 +121,10 @@ pub(crate) fn spawn(child: &Child<'_>, pid: &AtomicI32) -> io::Result<(i32, Opti
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
     let before = block_signals()?;
     let argument = (&raw const lent).cast_mut().cast::<c_void>();
-    // SAFETY: the child gets a stack of its own, whose end is aligned to 16 bytes, and lives in our memory until it has executed a program or ended;
-    // till then this thread is stopped, so that the stack, `lent` and what they point to outlive it. It writes to `lent.failure`, its stack and errno alone, and
-    // calls only async-signal-safe functions. The kernel writes the pid to a valid place before the child runs.
+    // SAFETY: the child gets a stack of its own, whose end is aligned to 16 bytes. It lives in our memory until it has
+    // executed a program or ended. Until then this thread is stopped, so that the stack, `lent` and what they point to
+    // outlive it. It writes to `lent.failure`, its stack and errno alone, and calls only async-signal-safe functions.
+    // The kernel writes the pid to a valid place before the child runs.
     let cloned = unsafe { libc::clone(run_lent, top, flags, argument, pid.as_ptr()) };
     let cloned = check(cloned);
     restore_signals(&before);
@@ -124,7 +133,7 @@ pub(crate) fn spawn(child: &Child<'_>, pid: &AtomicI32) -> io::Result<(i32, Opti
     Ok((cloned?, (failure != NO_FAILURE).then(|| decode_failure(failure.to_ne_bytes())).flatten()))
 }
 
-/// What a child reads that has our memory until it is its program.
+/// Data for a child that shares our memory until it executes its program.
 struct Lent<'a> {
     start: Prepared<'a>,
     failure: AtomicU64,
@@ -133,7 +142,7 @@ struct Lent<'a> {
 /// No stage has this number.
 const NO_FAILURE: u64 = u64::MAX;
 
-/// A child and the arrays that `execve` wants.
+/// A child and the arrays that `execve` needs.
 struct Prepared<'a> {
     child: &'a Child<'a>,
     argv: Vec<*const c_char>,
@@ -147,7 +156,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Reads what a failed child wrote.
+/// Decodes what a failed child wrote.
 pub(crate) fn decode_failure(bytes: [u8; FAILURE_LENGTH]) -> Option<(Stage, i32)> {
     let [s0, s1, s2, s3, e0, e1, e2, e3] = bytes;
     let stage = usize::try_from(u32::from_ne_bytes([s0, s1, s2, s3])).ok()?;
@@ -234,8 +243,8 @@ fn become_program(start: &Prepared<'_>, wait: Option<Wait>) -> Result<Infallible
         // SAFETY: a valid C string.
         check_child(unsafe { libc::chdir(cwd.as_ptr()) }).map_err(at(Stage::Directory))?;
     }
-    // Under Yama's restricted mode this lets the agent and what it starts (tool daemons) attach, and it stays
-    // over exec. Without Yama it is EINVAL, and not needed.
+    // Under Yama's restricted mode this lets the agent and its children (tool daemons) attach, and it stays valid over
+    // exec. Without Yama it is EINVAL, and not needed.
     // SAFETY: takes integers only.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(*parent), 0, 0, 0) };
     if let Some(wait) = wait {
@@ -248,13 +257,13 @@ fn become_program(start: &Prepared<'_>, wait: Option<Wait>) -> Result<Infallible
 
 fn default_signals() -> Result<(), i32> {
     const SIGNALS: c_int = 64;
-    // The kernel's sigaction, larger than it is anywhere: the default action, no flags, an empty mask. It is
-    // called by number as the C library refuses two signals of its own, and whoever started us may have left
-    // one of them ignored.
+    // The kernel's sigaction, larger than on any architecture: the default action, no flags, an empty mask. The call
+    // goes by number, because the C library refuses two signals of its own. The process that started the agent may have
+    // left one of them ignored.
     let default = [0_u64; 8];
     let no_old = ptr::null_mut::<u64>();
     for signal in 1..=SIGNALS {
-        // Fails for SIGKILL and SIGSTOP, which are as they should be.
+        // Fails for SIGKILL and SIGSTOP, which have the default action anyway.
         // SAFETY: `default` holds a whole sigaction; the old action is not asked for.
         unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, size_of::<u64>());
@@ -269,7 +278,7 @@ fn default_signals() -> Result<(), i32> {
 fn follow_parent(parent: u32) -> Result<(), i32> {
     // SAFETY: takes integers only.
     check_child(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
-    // A parent that died before the line above sends nothing.
+    // A parent that died before the call above sends no signal.
     // SAFETY: takes nothing.
     let now = unsafe { libc::getppid() };
     if now.cast_unsigned() == parent { Ok(()) } else { Err(libc::ESRCH) }
@@ -287,7 +296,7 @@ fn place_stdio(stdio: [RawFd; 3]) -> Result<(), i32> {
 fn place_served(served: RawFd) -> Result<RawFd, i32> {
     // SAFETY: takes integers only.
     check_child(unsafe { libc::dup2(served, SERVED) })?;
-    // One that is there already is still to be closed by `execve`.
+    // A descriptor that is at this number already is still close-on-exec.
     // SAFETY: takes integers only.
     check_child(unsafe { libc::fcntl(SERVED, libc::F_SETFD, 0) })?;
     Ok(SERVED)
@@ -296,8 +305,8 @@ fn place_served(served: RawFd) -> Result<RawFd, i32> {
 /// No descriptor.
 const CLOSED: RawFd = -1;
 
-/// Closes every descriptor but stdio and `kept`. Before Linux 5.9 this is left to every
-/// descriptor of the agent being close-on-exec.
+/// Closes every descriptor but stdio and `kept`. Before Linux 5.9 it does nothing: there every descriptor of the agent
+/// must be close-on-exec.
 fn close_others(mut kept: [RawFd; 3]) {
     kept.sort_unstable();
     let mut first = FIRST_FREE;

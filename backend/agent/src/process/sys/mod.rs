@@ -1,7 +1,7 @@
-//! The calls that the standard library and `nix` do not have, or cannot make in the way that is needed here.
+//! System calls that the standard library and `nix` lack, or do not offer in the form that is needed here.
 //!
-//! `nix` turns a wait status into an enum and loses the status of a child that a real-time signal ended, so
-//! waiting is done on raw statuses. All `unsafe` of the process layer is in this folder.
+//! `nix` turns a wait status into an enum and loses the status of a child that a real-time signal ended. So this module
+//! waits with raw statuses. All `unsafe` of the process layer is in this folder.
 #![expect(unsafe_code, reason = "system calls that no safe crate wraps")]
 
 mod child;
@@ -18,11 +18,11 @@ pub(crate) use trace::{
     trace_seize, trace_seize_all,
 };
 
-/// Sends `signal` to one process. Signal 0 only asks whether it could be sent.
+/// Sends `signal` to one process. Signal 0 only checks whether a signal could be sent.
 ///
 /// # Errors
-/// `ESRCH` when there is no such process, `EPERM` when it is somebody else's, `EINVAL` for a pid that would
-/// mean a group or everybody.
+/// `ESRCH` when there is no such process, `EPERM` when it belongs to another user, `EINVAL` for a pid that would mean a
+/// group or all processes.
 pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
     if pid <= 0 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -34,7 +34,7 @@ pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
 /// Sends `signal` to every process of the group `leader`.
 ///
 /// # Errors
-/// As [`kill`]; `EINVAL` also for group 1 and below, which would mean init's group, our own, or everybody.
+/// As [`kill`]; `EINVAL` also for group 1 and below, which would mean init's group, our own, or all processes.
 pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
     if leader <= 1 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -43,7 +43,7 @@ pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(-leader, signal) }).map(drop)
 }
 
-/// `waitpid` for one pid: the raw status, or `None` when `WNOHANG` was asked for and nothing is to be told.
+/// `waitpid` for one pid: the raw status, or `None` when `WNOHANG` is set and there is no news.
 ///
 /// # Errors
 /// `ECHILD` when `pid` is neither our child nor traced by us.
@@ -63,8 +63,8 @@ pub(crate) fn wait(pid: i32, options: i32) -> io::Result<Option<i32>> {
     }
 }
 
-/// Blocks until `pid` has stopped or ended and leaves that news to be collected by [`wait`]: a process that has
-/// ended keeps its pid until then.
+/// Blocks until `pid` has stopped or ended. Leaves the status for [`wait`] to collect: a process that has ended keeps
+/// its pid until then.
 ///
 /// # Errors
 /// `ECHILD` as in [`wait`].
@@ -82,8 +82,8 @@ pub(crate) fn wait_for_news(pid: i32) -> io::Result<()> {
     }
 }
 
-/// Blocks until a tracee of this thread, or a child of it, has stopped or ended, and leaves that news to be collected by [`wait`]. For threads that have
-/// no children but those that they trace.
+/// Blocks until a tracee of this thread, or a child of it, has stopped or ended. Leaves the status for [`wait`] to
+/// collect. For threads whose only children are their tracees.
 ///
 /// # Errors
 /// `ECHILD` when there is none.
@@ -105,7 +105,7 @@ pub(crate) fn wait_for_any() -> io::Result<i32> {
     }
 }
 
-/// A child of this process that has ended and that nobody has collected. It is left as it is.
+/// A child of this process that has ended and was not collected. This does not collect it.
 pub(crate) fn peek_ended_child() -> Option<i32> {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -118,7 +118,7 @@ pub(crate) fn peek_ended_child() -> Option<i32> {
     (pid != 0).then_some(pid)
 }
 
-/// Lets `tracer` trace this process where only ancestors may (the Yama module).
+/// Lets `tracer` trace this process where only ancestors may (Yama).
 ///
 /// # Errors
 /// `EINVAL` where there is no such rule, or no such process.
@@ -135,16 +135,16 @@ pub(crate) fn allow_tracer(tracer: i32) -> io::Result<()> {
 pub(crate) fn duplicate_above(last: RawFd, fd: &OwnedFd) -> io::Result<OwnedFd> {
     // SAFETY: takes integers only; the descriptor is open as long as it is borrowed.
     let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last + 1) })?;
-    // SAFETY: the call above has opened it, and nobody else has it.
+    // SAFETY: the call above has opened it, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
-/// The usual "-1 means look at errno".
+/// Converts the usual "-1 means look at errno".
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// As [`check`], for calls made by number, which answer with a long.
+/// As [`check`], for calls made by number, which return a long.
 fn check_long(result: libc::c_long) -> io::Result<libc::c_long> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

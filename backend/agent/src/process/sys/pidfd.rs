@@ -1,5 +1,5 @@
-//! Pidfds: a process that cannot be mistaken for a later one of the same pid (Linux 5.3), and how one that is
-//! not our child ended (Linux 6.15).
+//! Pidfds: they identify a process even after its pid is reused (Linux 5.3), and report how a process that is not our
+//! child ended (Linux 6.15).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -33,14 +33,14 @@ pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes integers only.
     let fd = check_long(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
     let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Sends `signal` to the process of the pidfd and to no other.
 ///
 /// # Errors
-/// `ESRCH` when it has ended, `EPERM` when it is somebody else's.
+/// `ESRCH` when it has ended, `EPERM` when it belongs to another user.
 pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     let no_info = ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open while it is borrowed; a null siginfo is what kill(2) would fill in.
@@ -48,8 +48,8 @@ pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Resul
         .map(drop)
 }
 
-/// The wait status of the process of the pidfd, which need not be our child. `None` while its parent has not
-/// collected it, and on kernels that do not tell.
+/// The wait status of the pidfd's process, which need not be our child. `None` while its parent has not collected it,
+/// and on kernels that do not report it.
 pub(crate) fn pidfd_exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
     let place = &raw mut info;

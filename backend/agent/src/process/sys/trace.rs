@@ -1,4 +1,4 @@
-//! The few ptrace requests that holding needs. All must come from the thread that seized.
+//! The ptrace requests that holding needs. All must come from the thread that seized.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -6,7 +6,7 @@ use std::ptr;
 
 use super::check_long;
 
-// musl and glibc disagree on the type of these, so they stand here as plain numbers of the kernel's interface.
+// musl and glibc disagree on the type of these, so they are plain numbers of the kernel's interface here.
 const PTRACE_CONT: c_int = 7;
 const PTRACE_DETACH: c_int = 17;
 const PTRACE_GETEVENTMSG: c_int = 0x4201;
@@ -30,13 +30,13 @@ impl RegisterSet {
     }
 }
 
-/// Becomes the tracer of `pid` without stopping it. It will report its `exec`, and dies if this thread does.
+/// Becomes the tracer of `pid` without stopping it. The tracee reports its `exec`, and dies if this thread does.
 pub(crate) fn trace_seize(pid: i32) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL;
     request(PTRACE_SEIZE, pid, 0, ptr::without_provenance_mut(options.cast_unsigned() as usize))
 }
 
-/// As [`trace_seize`], and of every thread and process that will come from it.
+/// As [`trace_seize`], and also for every thread and process that descends from it.
 pub(crate) fn trace_seize_all(pid: i32) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_EXITKILL
@@ -46,7 +46,7 @@ pub(crate) fn trace_seize_all(pid: i32) -> io::Result<()> {
     request(PTRACE_SEIZE, pid, 0, ptr::without_provenance_mut(options.cast_unsigned() as usize))
 }
 
-/// What a tracee that has stopped for an event says of it: the new thread, or the number that a process had before it became a program.
+/// The message of a tracee's event stop: the id of its new thread, or the process's id before `exec`.
 pub(crate) fn trace_event(pid: i32) -> io::Result<i32> {
     let mut message: libc::c_ulong = 0;
     request(PTRACE_GETEVENTMSG, pid, 0, (&raw mut message).cast())?;
@@ -58,17 +58,17 @@ pub(crate) fn trace_interrupt(pid: i32) -> io::Result<()> {
     request(PTRACE_INTERRUPT, pid, 0, ptr::null_mut())
 }
 
-/// Lets a stopped tracee go on and, where the stop was the delivery of a signal, delivers `signal` (0: none).
+/// Continues a stopped tracee. If it stopped to deliver a signal, delivers `signal` (0: none).
 pub(crate) fn trace_continue(pid: i32, signal: i32) -> io::Result<()> {
     request(PTRACE_CONT, pid, 0, ptr::without_provenance_mut(signal.cast_unsigned() as usize))
 }
 
-/// Leaves a tracee in its group-stop, and hears of its end.
+/// Leaves a tracee in its group-stop, and still gets its end reported.
 pub(crate) fn trace_listen(pid: i32) -> io::Result<()> {
     request(PTRACE_LISTEN, pid, 0, ptr::null_mut())
 }
 
-/// Is no longer the tracer of a stopped tracee. Signals that wait for it are delivered next.
+/// Stops tracing a stopped tracee. The kernel delivers its pending signals next.
 pub(crate) fn trace_detach(pid: i32) -> io::Result<()> {
     request(PTRACE_DETACH, pid, 0, ptr::null_mut())
 }

@@ -9,7 +9,7 @@ use crate::process::spawn::ProcessSpec;
 use crate::process::test_support::*;
 use gantry_types::error::Kind;
 
-/// The failure of the second of three ranks, held and not held, and of what is started alone.
+/// The failure of the second of three ranks, held and not held, and of a process that is started alone.
 #[track_caller]
 fn check_failure(bad: impl Fn() -> ProcessSpec, kind: Kind, word: &str) {
     let good = || shell("exec sleep 1000");

@@ -1,4 +1,4 @@
-//! Ranks are held before their first instruction, whatever they are, and go on as if nothing had been.
+//! Ranks of every kind are held before their first instruction, and go on afterwards as if not held.
 
 use std::fs;
 use std::io::Read;
@@ -157,7 +157,8 @@ fn ranks_that_are_not_held_run_at_once() {
     assert_no_child();
 }
 
-/// Started with the agent's memory lent to it, it must have all that a copy would have, and leave the agent as it was.
+/// A process that was started with the agent's memory must have all that a copy would have, and leave the agent
+/// unchanged.
 #[test]
 fn what_is_started_alone_is_its_program_at_once_and_touches_nothing_of_ours() {
     let _turn = turn();
@@ -177,7 +178,7 @@ fn what_is_started_alone_is_its_program_at_once_and_touches_nothing_of_ours() {
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
     let (cwd, group) = (folder.path().canonicalize().unwrap(), pid.to_string());
     assert_eq!(lines[..3], [cwd.to_str().unwrap(), "hello", "77"]);
-    // Its stdio, and what ls needs itself.
+    // Its stdio, and the descriptors of ls itself.
     assert_eq!((lines[3].parse::<u32>().unwrap() < 6, lines[4]), (true, group.as_str()), "{said}");
     assert!(lines[5].ends_with("0000000000000000"), "{said}");
     assert_eq!(wait_end(pid), ExitStatus::Code(0));
@@ -200,7 +201,7 @@ fn open_files_are_raised_for_us_and_restored_for_ranks() {
     assert_no_child();
 }
 
-/// What a shell script prints, started as `change` says.
+/// The output of a shell script whose spec `change` has changed.
 fn output_of(script: &str, change: impl FnOnce(&mut ProcessSpec)) -> String {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let mut wanted = shell(script);
@@ -227,7 +228,8 @@ fn a_rank_gets_what_was_asked_for_and_nothing_else() {
     assert_eq!(output_of("ulimit -Sn; ulimit -Hn", |spec| spec.nofile = Some((77, 99))), "77\n99\n");
     let open = "n=0; while [ $n -lt 64 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n+1)); done; :";
     assert_eq!(output_of(open, |_| ()), "0\n1\n2\n");
-    // What is for it alone is at its place, whatever number it has here (its own, where that is free), and stays open.
+    // Its own descriptor is at its place and stays open, whatever number it has here. One of the numbers is its own, if
+    // that is free.
     for above in [2, sys::SERVED - 1, 60] {
         let served = std::fs::File::open("/dev/zero").unwrap().into();
         let served = sys::duplicate_above(above, &served).unwrap();
@@ -244,7 +246,7 @@ fn a_rank_gets_what_was_asked_for_and_nothing_else() {
 #[test]
 fn a_signal_that_arrives_before_the_program_is_delivered_or_ends_it() {
     let _turn = turn();
-    // SIGCHLD is ignored by default: it stops the tracee on its way, and must be passed through.
+    // SIGCHLD is ignored by default. It stops the tracee on its way, and the tracer must pass it on.
     let specs: Vec<_> = (0..16).map(|_| shell("exit 0")).collect();
     let nobody = std::sync::atomic::AtomicBool::new(false);
     let own = std::process::id().cast_signed();
@@ -266,7 +268,7 @@ fn a_signal_that_arrives_before_the_program_is_delivered_or_ends_it() {
     assert_no_child();
 }
 
-/// Tells of group-stops.
+/// Reports group-stops.
 struct GroupStops(mpsc::Sender<i32>);
 
 impl EndWatch for GroupStops {

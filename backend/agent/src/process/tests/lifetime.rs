@@ -1,4 +1,4 @@
-//! Who dies with whom, and who hears of it.
+//! Which process dies with which, and which code learns of it.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn held_by(thread: &RanksThread, scripts: &[&str]) -> Vec<StartedRank> {
 fn rank_killed_while_held_leaves_nothing() {
     let _turn = turn();
     let rank = hold_one(shell("exit 0"));
-    // A later process of the same pid would have another start time, and gets nothing.
+    // A later process of the same pid would have another start time, and must get no signal.
     let later = Pinned { start_time: rank.process.start_time + 1, ..rank.process };
     assert!(!signal::send(later, libc::SIGKILL).unwrap());
     assert_eq!(release(later), Released::Gone);
@@ -92,7 +92,7 @@ fn start_alone_that_is_late_or_that_nobody_waits_for_leaves_no_process() {
                 end(started.unwrap().0);
             }
         }
-        // The process that nobody waits for is not even begun.
+        // A process whose start has no waiter does not even begin.
         drop(begin());
         drop(starters);
         thread.join().unwrap();
@@ -113,11 +113,11 @@ fn reaper_tells_every_end_and_no_stop() {
         assert_eq!(reaper.next().await, Exited { pid: pids[0], status: ExitStatus::Code(3) });
         assert!(!reaper.owns(pids[0]));
         assert!(!reaper.owns(pids[0]));
-        // One that was stopped is killed with its whole group.
+        // A stopped process is killed with its whole group.
         assert!(crate::process::signal::kill_group(pids[2], libc::SIGKILL).unwrap());
         let killed = ExitStatus::Signal(gantry_types::signal::Signal::KILL);
         assert_eq!(reaper.next().await, Exited { pid: pids[2], status: killed });
-        // This one stops itself: no news until it has gone on and ended.
+        // This one stops itself: no report until it has gone on and ended.
         release(ranks[1].process);
         while procfs::read_stat(pids[1]).unwrap().state != 'T'
             || procfs::read_syscall_pc(pids[1]).unwrap() == ranks[1].proof.map(|proof| proof.counter)
@@ -146,7 +146,7 @@ fn orphans_are_collected_and_ranks_being_started_are_not() {
         let own = std::process::id().cast_signed();
         assert_eq!(procfs::read_stat(orphan.pid).unwrap().parent, own);
         assert!(signal::send(orphan, libc::SIGKILL).unwrap());
-        // Ranks come and go meanwhile; the reaper hears of all their stops and must touch none of them.
+        // Ranks start and end meanwhile. The reaper gets a signal for all their stops and must touch none of them.
         while orphan.is_there() {
             let start = thread.start(vec![shell("exit 0")], Hold::AtEntry, Instant::now() + LONG);
             let ranks = tokio::select! {
@@ -170,7 +170,7 @@ fn child_that_ended_before_it_was_owned_is_told_too() {
         let rank = hold_one(shell("exit 9"));
         let ended = adopt(rank.process.pid).unwrap();
         release(rank.process);
-        // Not collected yet: its status is known all the same.
+        // Not collected yet, but its status is known.
         assert_eq!(ended.ended().await.unwrap(), ExitStatus::Code(9));
         let mut reaper = Reaper::new().unwrap();
         reaper.own(rank.process.pid);
@@ -188,7 +188,7 @@ fn batch_that_misses_its_deadline_is_killed() {
         let specs = (0..200).map(|_| shell("exit 0")).collect();
         let failure = thread.start(specs, Hold::AtEntry, Instant::now()).await.unwrap_err();
         assert_eq!(failure.error.kind(), Kind::TimedOut, "{failure:?}");
-        // The thread is as good as new.
+        // The thread works as before.
         let ranks = held_by(&thread, &["exit 0"]).await;
         assert_eq!(release_and_wait(&ranks[0]), ExitStatus::Code(0));
         thread.close();
@@ -208,7 +208,7 @@ fn start_that_nobody_waits_for_leaves_no_process() {
                 ranks.iter().for_each(kill_and_wait);
             }
         }
-        // Requests are dealt with in their order, so this one's answer comes after all of that.
+        // The thread handles requests in their order, so this answer comes after all of that.
         held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
         thread.close();
     });
@@ -224,7 +224,7 @@ fn started_ranks_that_nobody_takes_are_ended() {
         let mut start = Box::pin(thread.start(specs, Hold::AtEntry, Instant::now() + LONG));
         let first = std::future::poll_fn(|context| Poll::Ready(start.as_mut().poll(context).is_pending()));
         assert!(first.await, "eight ranks do not start in no time");
-        // Requests are dealt with in their order: now the first answer is there, and is never looked at.
+        // The thread handles requests in their order: now the first answer is there, and the test never reads it.
         held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
         let own = std::process::id().cast_signed();
         assert_eq!(procfs::descendants(own).unwrap().len(), 8);
@@ -266,7 +266,7 @@ fn foreign_process_is_adopted_and_its_end_is_told() {
         let status = adopted.ended().await.unwrap();
         assert!(matches!(status, ExitStatus::Code(42) | ExitStatus::Unknown), "{status}");
         assert_eq!(wait_end(parent.process.pid), ExitStatus::Code(0));
-        // Collected by its parent for sure, it can be asked again where the kernel keeps the answer.
+        // Its parent has collected it for sure. Where the kernel keeps the answer, it can be asked again.
         let status = adopted.ended().await.unwrap();
         let keeps = kernel() >= (6, 15);
         assert_eq!(status, if keeps { ExitStatus::Code(42) } else { ExitStatus::Unknown });
@@ -321,12 +321,12 @@ fn held_processes_go_on_until_each_is_the_program_that_is_meant() {
         }
         let killed = ExitStatus::Signal(gantry_types::signal::Signal::KILL);
         assert_eq!(pids.map(wait_end), [killed, ExitStatus::Code(3), killed]);
-        // One that never becomes it, and one that waits and is given up.
+        // One that never executes it, and one that waits and is cancelled.
         let ends = hold_one(shell("exit 0")).process.pid;
         let follower = Follower::start_held(vec![ends], Pattern::new("sleep")).await.unwrap();
         let failure = follower.hold(Instant::now() + LONG).await.unwrap_err();
         assert!(failure.error.to_string().contains("sleep"), "{failure:?}");
-        // Whoever follows a child of its own process collects it, too.
+        // Following a child of its own process collects it, too.
         let is_gone = |pid| sys::wait(pid, 0).is_err() || procfs::read_stat(pid).is_err();
         assert!(is_gone(ends));
         let waits = hold_one(shell("exec sleep 1000")).process.pid;

@@ -26,7 +26,7 @@ fn get(desk: &mut Desk, key: Key) -> Receiver<Result<Arc<Vec<u8>>, Refusal>> {
     answer
 }
 
-/// How many bytes of items are in what is to be reported.
+/// Number of item bytes in the messages for the frontend.
 fn sent(desk: &mut Desk) -> usize {
     let bytes = desk.take_notices().into_iter().map(|notice| match notice {
         Notice::Flow { flow: FlowId::Items, word: Word::Data { bytes, .. } } => bytes.0.len(),
@@ -82,7 +82,7 @@ fn many_who_wait_for_the_same_are_one_question_and_late_ones_none() {
     let mut late = get(&mut desk, all());
     assert_eq!(**late.try_recv().unwrap().as_ref().unwrap(), b"1 0 ");
     assert!(desk.take_notices().is_empty());
-    // An item is asked for again each time: it may be anybody's.
+    // The node asks for an item each time, as any rank may have registered it.
     let item = Key { of: gate(), want: Want::Item(4) };
     for _ in 0..2 {
         let mut answer = get(&mut desk, item.clone());

@@ -1,32 +1,32 @@
-//! How far each direction of a rank's link is. Nothing in here waits.
+//! State of both directions of a rank's link. Nothing in here waits.
 
 use gantry_shared::wire::flow::{FlowId, Inflow, Outflow, Word};
 use gantry_shared::wire::runtime::LAST_WORDS_BYTES;
 
-/// The most bytes that are taken at a time.
+/// The most bytes of one read or one word.
 pub(super) const CHUNK_BYTES: usize = 128 * 1024;
 
 /// A link.
 pub(super) struct Carrier<'a> {
     link: u32,
     up: &'a (dyn Fn(Word) + Sync),
-    /// What the rank has said and is not on its way yet: of one read at most.
+    /// Bytes from the rank that were not sent yet: of one read at most.
     said: Vec<u8>,
-    /// How much the frontend takes.
+    /// Credit from the frontend.
     outflow: Outflow,
-    /// The frontend has answered.
+    /// The frontend has accepted the link.
     answered: bool,
-    /// The rank has ended, and all of what it has written goes; so many bytes of it are still read.
+    /// The rank has ended, and its remaining output goes without credit. At most so many bytes of it are still read.
     last_words: Option<usize>,
-    /// How much the frontend may send.
+    /// Window for the frontend.
     inflow: Inflow,
-    /// The rank says nothing more.
+    /// The rank sends nothing more.
     ended: bool,
-    /// For the rank.
+    /// Bytes for the rank.
     out: Vec<u8>,
-    /// The rank reads no more, and may have written something all the same that is still to come.
+    /// The rank reads no more. Bytes that it has written may still arrive.
     deaf: bool,
-    /// The frontend wants no more of it.
+    /// The frontend has closed the link.
     closed: bool,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Whether more of the rank may come.
+    /// Whether to read from the rank.
     pub(super) fn wants_bytes(&self) -> bool {
         !self.ended && self.answered && self.said.is_empty()
     }
@@ -56,33 +56,33 @@ impl<'a> Carrier<'a> {
         self.ended
     }
 
-    /// Whether there is nothing more to do.
+    /// Whether the link is finished.
     pub(super) fn is_done(&self) -> bool {
         (self.ended && self.said.is_empty()) || (self.closed && self.out.is_empty())
     }
 
-    /// The rank says something.
+    /// Takes bytes from the rank.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.said.extend_from_slice(bytes);
         if let Some(left) = &mut self.last_words {
             *left = left.saturating_sub(bytes.len());
-            // Somebody else may have the rank's connection, and write for ever.
+            // Another process may have the rank's connection, and write for ever.
             self.ended |= *left == 0;
         }
         self.send();
     }
 
-    /// The rank says nothing more.
+    /// The rank sends nothing more.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// What the rank is to be told.
+    /// Bytes that are to be written to the rank.
     pub(super) fn out(&self) -> &[u8] {
         &self.out
     }
 
-    /// The rank has taken so much of it.
+    /// The rank has taken that many of them.
     pub(super) fn written(&mut self, count: usize) {
         self.out.drain(..count);
         if let Some(back) = self.inflow.take(count) {
@@ -96,7 +96,7 @@ impl<'a> Carrier<'a> {
         self.out.clear();
     }
 
-    /// The frontend says something of this link.
+    /// Takes a word from the frontend.
     pub(super) fn hear(&mut self, word: Word) {
         match word {
             Word::Data { .. } if self.deaf => {}
@@ -121,7 +121,7 @@ impl<'a> Carrier<'a> {
         self.send();
     }
 
-    /// Sends what the rank has said as far as the credit goes; last words go without.
+    /// Sends the rank's bytes as long as the credit lasts. After [`Word::Drain`] they need no credit.
     fn send(&mut self) {
         loop {
             let most = self.said.len().min(CHUNK_BYTES);

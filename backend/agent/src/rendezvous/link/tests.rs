@@ -1,8 +1,8 @@
-//! Links of ranks, with a frontend that the test plays.
+//! Links of ranks; the test plays the frontend.
 
 use super::*;
 
-/// What comes, if it comes in time.
+/// The result of `coming`, within a deadline.
 async fn soon<T>(coming: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(10), coming).await.expect("nothing comes")
 }
@@ -32,7 +32,7 @@ impl Played {
         self.down.send(word).unwrap();
     }
 
-    /// What the frontend is told next.
+    /// The next word to the frontend.
     async fn word(&mut self) -> Word {
         match soon(self.requests.recv()).await {
             Some(Request::Word { word, .. }) => word,
@@ -40,7 +40,7 @@ impl Played {
         }
     }
 
-    /// Whether it is told nothing for a moment.
+    /// Whether the frontend gets no word for a moment.
     async fn is_silent(&mut self) -> bool {
         timeout(Duration::from_millis(100), self.requests.recv()).await.is_err()
     }
@@ -116,7 +116,7 @@ async fn a_link_that_closes_is_waited_for_until_all_of_it_has_come() {
     link.rank.write_all(b"ab").await.unwrap();
     assert_eq!(link.word().await, bytes("a"));
     link.rank.shutdown().await.unwrap();
-    // Its end is seen when there is room for what is before it.
+    // The rank reads the end only once there is room for the bytes before it.
     link.tell(Word::Credit(1));
     assert_eq!(link.word().await, bytes("b"));
     assert_eq!(link.word().await, Word::End);

@@ -1,4 +1,4 @@
-//! The service with real sockets, and the library for ranks against it.
+//! The service with real sockets, and its client library for ranks.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use crate::service::AppFacts;
 const DEADLINE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A service on a thread of its own, whose agent gives the last item to whoever asks. It ends with this.
+/// A service on its own thread. Its agent gives the last item to every caller. Dropping this ends the thread.
 struct Fixture {
     handle: Handle,
     owed: Owed,
@@ -55,7 +55,7 @@ impl Fixture {
             }
             Request::Get { told, .. } => drop(told.send(Ok(Arc::new(last.lock().unwrap().clone())))),
             Request::Status { told, .. } => drop(told.send(Ok(Vec::new()))),
-            // What comes on a link goes back, four bytes at a time; and who is linked is not looked at again before it has gone.
+            // The agent returns a link's bytes, four at a time. A link must end before the next one opens.
             Request::Open { rank, down, .. } => {
                 assert_eq!(rank, Rank(4));
                 down.send(Word::Credit(4)).unwrap();
@@ -72,7 +72,7 @@ impl Fixture {
             }
             Request::Word { word: Word::End, .. } => drop(linked.lock().unwrap().take()),
             Request::Word { word, .. } => panic!("{word:?}"),
-            // The server of the connection speaks first.
+            // The server of the connection sends first.
             Request::Mpi { rank, socket } => {
                 assert_eq!(rank, Rank(4));
                 let mut stream = StdStream::from(socket);
@@ -105,7 +105,7 @@ impl Fixture {
     }
 }
 
-/// The connection of a rank that wants to be served as an MPI program is handed over as it is.
+/// The connection of a rank that wants to be served as an MPI program is handed over unchanged.
 #[test]
 fn a_rank_that_asks_for_mpi_gets_that_server_and_a_stranger_does_not() {
     let fixture = Fixture::new("mpi", LIMITS);
@@ -122,7 +122,7 @@ fn a_rank_that_asks_for_mpi_gets_that_server_and_a_stranger_does_not() {
     assert_ne!(ask(5), b"PMI", "this process is rank 4");
 }
 
-/// Ranks of which each is this process.
+/// A view in which this process is each of these ranks.
 fn a_view(ranks: &[u32]) -> View {
     let pid = Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap();
     let rank = |rank: &u32| LocalRank { rank: Rank(*rank), pid, exe: "x".into(), state: RankState::Running };
@@ -142,9 +142,9 @@ fn a_view(ranks: &[u32]) -> View {
     }
 }
 
-/// What is said to who says that, and no more until the end.
+/// The one answer to these bytes; the connection must end after it.
 fn answer_to(stream: &mut StdStream, said: &[u8]) -> Vec<u8> {
-    // Who is refused may find its bytes not taken.
+    // The service may refuse the client before it has read all bytes.
     drop(stream.write_all(said));
     let mut answer = Vec::new();
     drop(stream.read_to_end(&mut answer));
@@ -229,7 +229,7 @@ fn who_makes_no_sense_or_says_nothing_is_cut_off_and_others_are_served() {
 
 #[test]
 fn an_item_that_is_announced_and_does_not_come_takes_no_room_from_others() {
-    // Room for one item of the announced size, and nobody is cut off meanwhile.
+    // Room for one item of the announced size. No client is cut off meanwhile.
     let patience = 10 * DEADLINE;
     let fixture = Fixture::new("announced", Limits { items_kib: 64, patience, ..LIMITS });
     let of = gantry_shared::wire::rendezvous::Gate { resource: Resource::Job, expected: None };
@@ -242,7 +242,7 @@ fn an_item_that_is_announced_and_does_not_come_takes_no_room_from_others() {
         stream.write_all(&put(64 * 1024)).unwrap();
     }
     fixture.client().register(b"small", DEADLINE).unwrap();
-    // All that have begun are completed, though there is room for one of them only.
+    // All items that have begun are completed, though there is room for only one.
     for stream in &mut announced {
         stream.write_all(&[7; 1000]).unwrap();
     }

@@ -58,7 +58,7 @@ fn only_names_of_the_apps_own_directory_are_taken() {
     }
 }
 
-/// The umask belongs to the whole process, so this runs in one of its own.
+/// The umask belongs to the whole process, so this test runs in its own process.
 #[test]
 fn directories_are_private_under_any_umask() {
     const TEST: &str = "session::app_dir::tests::directories_are_private_under_any_umask";
@@ -107,7 +107,7 @@ fn nodes_on_one_file_system_share_the_directory_and_the_last_one_removes_it() {
     assert!(!dirs.root.exists());
     second.leave().unwrap();
     assert!(is_empty(scratch.path()));
-    // Whatever the order, and however often: many at once on threads of their own.
+    // In any order, and repeatedly: many agents at once, each on its own thread.
     std::thread::scope(|scope| {
         for node in 0..8 {
             let base = scratch.path();
@@ -141,7 +141,7 @@ fn what_has_the_name_already_is_never_used() {
     fs::write(&path, "").unwrap();
     refused("Not a directory");
     fs::remove_file(&path).unwrap();
-    // What others may write to is nothing that an agent has made.
+    // An agent never makes a directory that others may write to.
     fs::create_dir(&path).unwrap();
     fs::write(path.join(LEASE_FILE), "").unwrap();
     fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
@@ -155,7 +155,7 @@ fn what_has_the_name_already_is_never_used() {
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing unfinished is left");
 }
 
-/// A directory of that name whose agent is dead, on the machine with that boot and name.
+/// A directory of that name whose agent is dead. Its lease names that boot and that machine.
 fn dead(base: &Path, boot: &str, host: &str) {
     let path = base.join(NAME);
     fs::create_dir_all(path.join("s1")).unwrap();

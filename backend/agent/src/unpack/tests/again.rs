@@ -1,8 +1,8 @@
-//! Files that have the content of an earlier one: hard links, in the archive's words.
+//! Files with the content of an earlier one: hard links, in terms of the archive.
 
 use super::*;
 
-/// A second name for what came before under the name `of`, executable if that is asked for.
+/// A second name for the earlier file `of`, executable if `mode` says so.
 fn again(name: &str, of: &str, mode: u32) -> Vec<u8> {
     let mut header = changed(header(b'1', name.as_bytes(), 0), 157, of.as_bytes());
     header.set_mode(mode);
@@ -18,7 +18,7 @@ fn a_second_name_gets_a_file_of_its_own_with_its_own_mode_and_time() {
     let entries = [
         file("data/one", "content"),
         again("bin/two", "data/one", 0o755),
-        // Of a second name, a third.
+        // A third name, for a second name.
         again("data/three", "bin/two", 0o644),
         [entry(b'L', "long", &format!("{long}\0")), file("short", "far")].concat(),
         [entry(b'K', "link", &format!("{long}\0")), again("lib/near", "", 0o600)].concat(),
@@ -36,7 +36,7 @@ fn a_second_name_gets_a_file_of_its_own_with_its_own_mode_and_time() {
     assert_eq!(found, expected);
     let about = |name: &str| fs::metadata(node.root.join(name)).unwrap();
     assert_eq!(about("bin/two").mtime(), 1_234_567);
-    // Who changes one of them changes no other.
+    // A change to one of them changes no other.
     for name in ["data/one", "bin/two", "data/three"] {
         assert_eq!(about(name).nlink(), 1, "{name}");
     }

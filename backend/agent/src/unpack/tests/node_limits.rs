@@ -1,4 +1,4 @@
-//! Where the node itself sets limits: memory, disk, mounts.
+//! Limits of the node itself: memory, disk, mounts.
 
 use super::*;
 
@@ -24,7 +24,7 @@ impl Read for Many {
     }
 }
 
-/// Peak memory is the whole process's, so this runs in one of its own.
+/// Peak memory counts for the whole process, so this test runs in its own process.
 #[test]
 fn a_hundred_thousand_small_files_need_little_memory() {
     if crate::testing::rerun_alone(
@@ -33,11 +33,11 @@ fn a_hundred_thousand_small_files_need_little_memory() {
         return;
     }
     const FILES: u32 = 100_000;
-    // Disks take long for this, and what they do is not what is tested.
+    // Disks are slow at this, and the test does not test disks.
     let node = tempfile::tempdir_in("/dev/shm").map_or_else(|_| Fixture::new(), Fixture::below);
     let root = fs::File::open(&node.root).unwrap().into();
     let limits = Limits { bytes: u64::from(FILES) * 1024 + 1024, files: FILES, copied_bytes: 0 };
-    // In a directory that is there already each file is moved by itself.
+    // In an existing directory each file is moved separately.
     for dir in 0..50 {
         fs::create_dir_all(node.root.join(format!("data/{dir}"))).unwrap();
     }
