@@ -1,6 +1,8 @@
-//! The ranks beneath a process on this machine: processes that a launcher gave a rank number in their environment.
+//! Finds the ranks beneath a process on this machine: processes with a rank number from a launcher in their
+//! environment.
 //!
-//! A rank's own children inherit that environment, so of several processes with one number the one nearest to the launcher counts.
+//! A rank's own children inherit that environment. So of several processes with the same number, the one nearest to the
+//! launcher counts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,28 +15,28 @@ use serde::{Deserialize, Serialize};
 use crate::host::Host;
 use crate::{Error, Result};
 
-/// Variables in which launchers tell a process its rank.
+/// Variables in which launchers pass a process its rank.
 const RANK_VARIABLES: [&str; 5] =
     ["GANTRY_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MPI_RANK"];
 
-/// Variables in which they tell it how many ranks there are.
+/// Variables in which launchers tell a process the number of ranks.
 const SIZE_VARIABLES: [&str; 3] = ["GANTRY_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 
-/// Most processes looked at beneath a launcher.
+/// The maximum number of processes examined beneath a launcher.
 pub(crate) const MAX_PROCESSES: usize = 1_000_000;
 
 /// A rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Beneath {
     pub(crate) rank: u32,
-    /// How many there are on all hosts, where its environment tells.
+    /// The number of ranks on all hosts, if its environment tells.
     pub(crate) size: Option<u32>,
     pub(crate) pid: Pid,
-    /// Its executable; empty where that cannot be told.
+    /// Its executable. Empty: unknown.
     pub(crate) exe: String,
 }
 
-/// The ranks beneath `launcher`, in order. Walks level by level, nearest first.
+/// Finds the ranks beneath `launcher`, in order. Walks level by level, nearest first.
 ///
 /// # Errors
 /// There are too many processes.
@@ -63,10 +65,10 @@ pub(crate) fn find_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Beneath
     Ok(ranks.map(|(rank, (pid, size))| Beneath { rank, size, pid, exe: exe_of(pid, host) }).collect())
 }
 
-/// Whether ranks, as their numbers in order and what each knows of how many there are, are all.
+/// Checks that the ranks are complete. Gets their sorted numbers, each with its size if known.
 ///
 /// # Errors
-/// What they are instead, to stand behind "the processes".
+/// Describes the processes instead; the text follows "the processes".
 pub(crate) fn check_complete(ranks: &[(u32, Option<u32>)]) -> std::result::Result<(), String> {
     let count = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
     let size = ranks.iter().filter_map(|(_, size)| *size).max();
@@ -81,14 +83,14 @@ pub(crate) fn check_complete(ranks: &[(u32, Option<u32>)]) -> std::result::Resul
     }
 }
 
-/// Direct children of a process' first thread. A process that is gone has none.
+/// The direct children of a process' first thread. An ended process has none.
 pub(crate) fn children(pid: Pid, host: &dyn Host) -> Vec<Pid> {
     let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
     let text = host.read(&path).unwrap_or_default();
     String::from_utf8_lossy(&text).split_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)).collect()
 }
 
-/// Whether a process is a child of another one, or a child's child and so on.
+/// Whether a process is a descendant of another one.
 pub(crate) fn is_below(pid: Pid, above: Pid, host: &dyn Host) -> bool {
     let parent = |of: &Pid| {
         let text = host.read(&PathBuf::from(format!("/proc/{of}/status"))).ok()?;
@@ -96,14 +98,14 @@ pub(crate) fn is_below(pid: Pid, above: Pid, host: &dyn Host) -> bool {
         let parent = text.lines().find_map(|line| line.strip_prefix("PPid:"))?;
         Pid::new(parent.trim().parse().ok()?)
     };
-    // A number that is used again could make a circle.
+    // Reused pids could form a cycle.
     std::iter::successors(parent(&pid), parent).take(MAX_ABOVE).any(|it| it == above)
 }
 
-/// Generations that are looked at.
+/// The maximum number of generations examined.
 const MAX_ABOVE: usize = 64;
 
-/// The first number that one of these variables has in an environment as `/proc/PID/environ` gives it.
+/// The first of these variables with a number, in an environment with the format of `/proc/PID/environ`.
 fn parse_first(environment: &[u8], names: &[&str]) -> Option<u32> {
     names.iter().find_map(|name| {
         environment.split(|byte| *byte == 0).find_map(|entry| {
@@ -113,7 +115,7 @@ fn parse_first(environment: &[u8], names: &[&str]) -> Option<u32> {
     })
 }
 
-/// The executable of a process; empty where it cannot be told.
+/// The executable of a process. Empty: unknown.
 pub(crate) fn exe_of(pid: Pid, host: &dyn Host) -> String {
     match host.read_link(&PathBuf::from(format!("/proc/{pid}/exe"))) {
         Ok(path) => OsStr::from_bytes(path.as_os_str().as_bytes()).to_string_lossy().into_owned(),

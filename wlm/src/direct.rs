@@ -1,8 +1,10 @@
-//! The arguments of a launch that no launcher makes: the options that users of `mpiexec` would try, the programs and their arguments.
+//! Parses the arguments of a launch without a launcher: the options that users of `mpiexec` would try, the programs and
+//! their arguments.
 //!
-//! `[OPTIONS] PROGRAM ARGS [: [OPTIONS] PROGRAM ARGS]...`, where `--` makes all that follows one program and its arguments. Pure.
+//! `[OPTIONS] PROGRAM ARGS [: [OPTIONS] PROGRAM ARGS]...`. After `--`, everything is one program and its arguments.
+//! Pure.
 //!
-//! Sources: MPI 4.1, section 11.5; the options of MPICH's `mpiexec` and of Open MPI's `mpirun` that both have.
+//! Sources: MPI 4.1, section 11.5; the common options of MPICH's `mpiexec` and of Open MPI's `mpirun`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -14,43 +16,43 @@ use gantry_types::rank_set::RankSet;
 use crate::slots::{HostSlots, MAX_RANKS, MapBy, parse_map_by, place};
 use crate::{Error, Result};
 
-/// What all understand before a program.
+/// The options before a program that every WLM accepts.
 const COMMON: &str = "-n RANKS, --ppn RANKS, --map-by slot|node, --bind-to none|core, -env NAME VALUE, -wdir FOLDER, \
      ':' before the next program, and '--' to end the options";
 
 /// Separates programs.
 const NEXT: &str = ":";
 
-/// What a WLM understands besides.
+/// The additional options of a WLM.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dialect {
     /// Spellings of the option for the number of hosts.
     pub(crate) nodes: &'static [&'static str],
-    /// The options that it reads itself, for a hint; empty, or with `, ` at the end.
+    /// The options that the WLM parses itself, for a hint. Empty, or with `, ` at the end.
     pub(crate) own: &'static str,
 }
 
-/// What the arguments say.
+/// The parsed arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Ranks of all programs; none: as many as there are places.
+    /// Ranks of all programs. `None`: as many as there are places.
     pub(crate) ranks: Option<u32>,
     per_host: Option<u32>,
-    /// Hosts that are to be used, the first ones.
+    /// The number of hosts to use, from the first one on.
     pub(crate) nodes: Option<u32>,
     map_by: MapBy,
     pub(crate) bind: Bind,
     programs: Vec<Program>,
 }
 
-/// One of the programs.
+/// One program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Program {
     ranks: Option<u32>,
     part: MixedPart,
 }
 
-/// An option, and where its value is to be had.
+/// An option, and the source of its value.
 pub(crate) struct Given<'a, 'b> {
     /// The argument as it was written.
     pub(crate) arg: &'a OsString,
@@ -62,10 +64,10 @@ pub(crate) struct Given<'a, 'b> {
 }
 
 impl Given<'_, '_> {
-    /// Its value, which is `what`: behind `=`, or the next argument.
+    /// Its value, from behind `=` or from the next argument. `what` describes it for messages.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no value.
     pub(crate) fn value(&mut self, what: &str) -> Result<OsString> {
         self.value
             .take()
@@ -84,7 +86,7 @@ impl Given<'_, '_> {
     }
 }
 
-/// How many values an option takes that all understand; none: it is not one of those.
+/// The number of values of a common option. `None`: it is not a common option.
 pub(crate) fn count_values(name: &str) -> Option<usize> {
     match name {
         "-n" | "-np" | "--np" | "--ntasks" | "-c" => Some(1),
@@ -97,7 +99,7 @@ pub(crate) fn count_values(name: &str) -> Option<usize> {
     }
 }
 
-/// Parses the arguments. `own` takes an option of the WLM's, or says that it is none.
+/// Parses the arguments. `own` takes an option of the WLM, or returns that it is not one.
 ///
 /// # Errors
 /// An unknown option, an invalid value, no program.
@@ -198,7 +200,7 @@ impl Options {
         self.programs.first().map_or(OsStr::new(""), |it| &it.part.program)
     }
 
-    /// Which hosts get ranks, and which. `hint` is for who wants more than there is room for.
+    /// Returns the hosts that get ranks, and the ranks of each. `hint` is for requests that exceed the places.
     ///
     /// # Errors
     /// As [`place`].
@@ -206,12 +208,12 @@ impl Options {
         place(hosts, self.ranks, self.per_host, self.map_by, hint)
     }
 
-    /// How many hosts are needed for the requested number of ranks per host; 1 without such a number.
+    /// The number of hosts needed for the requested number of ranks per host. 1 without such a number.
     pub(crate) fn nodes_needed(&self) -> u32 {
         self.nodes.or(self.per_host.map(|most| self.ranks.unwrap_or(1).div_ceil(most))).unwrap_or(1)
     }
 
-    /// What each rank runs, as there are `size` ranks.
+    /// The programs with their ranks, for `size` ranks.
     pub(crate) fn build_parts(self, size: u64) -> Vec<MixedPart> {
         let only = self.programs.len() == 1;
         let mut next = 0;
@@ -269,7 +271,7 @@ fn parse_bind(given: &mut Given<'_, '_>) -> Result<Bind> {
     }
 }
 
-/// An option's name, and its value where that stands behind a '='.
+/// An option's name, and its value if it is behind a '='.
 pub(crate) fn split(text: &str) -> (&str, Option<OsString>) {
     match text.split_once('=') {
         Some((name, value)) => (name, Some(OsString::from(value))),

@@ -1,4 +1,4 @@
-//! What can go wrong between gantry and a workload manager, sorted by what the caller can do about it.
+//! Errors between gantry and a workload manager, sorted by what the caller can do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,30 +9,30 @@ use gantry_types::host_set::fold_hosts;
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of the seam.
+/// An error between gantry and a WLM.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request makes no sense to this WLM.
+    /// The request is invalid for this WLM.
     #[error("{message}")]
     Invalid {
         /// What is wrong.
         message: String,
-        /// What to write instead.
+        /// The suggestion.
         hint: Option<String>,
     },
     /// No such WLM.
     #[error("no workload manager is named '{name}'")]
     UnknownWlm {
-        /// The name that was given.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: Vec<&'static str>,
     },
     /// No such job or process.
     #[error("{message}")]
     NotFound {
-        /// What was looked for.
+        /// The message: what was not found.
         message: String,
         /// What to try.
         hint: Option<String>,
@@ -40,17 +40,17 @@ pub enum Error {
     /// The job or process is known, but has no ranks yet.
     #[error("{message}")]
     NotYet {
-        /// What it waits for.
+        /// The message: what it waits for.
         message: String,
         /// What to try.
         hint: Option<String>,
         /// Whether it waits in a queue for its nodes.
         queued: bool,
     },
-    /// The job or process is there, but this user may not use it.
+    /// The job or process exists, but this user may not use it.
     #[error("{message}")]
     NoAccess {
-        /// What was refused.
+        /// The message: what was refused.
         message: String,
         /// What to try.
         hint: Option<String>,
@@ -58,21 +58,21 @@ pub enum Error {
     /// A process could not be started.
     #[error("{0}")]
     NotStarted(
-        /// Which, and why.
+        /// The process, and the reason.
         Failure,
     ),
     /// The launcher or the WLM refused, or ended early.
     #[error("{0}")]
     Refused(
-        /// What it said.
+        /// The message of the launcher or the WLM.
         Failure,
     ),
     /// Agents could not be started on some hosts.
     #[error("{} of {of} hosts have no agent{}", .missing.len(), list_hosts(.missing))]
     Hosts {
-        /// How many hosts were asked for.
+        /// The number of requested hosts.
         of: usize,
-        /// Those on which there is none, each with the reason.
+        /// The hosts without an agent, each with the reason.
         missing: Vec<(String, Failure)>,
     },
     /// A file of this machine could not be read.
@@ -116,7 +116,7 @@ impl Error {
             | Self::NoAccess { hint, .. } => hint.clone(),
             Self::UnknownWlm { known, .. } => Some(format!("known are: {}", known.join(", "))),
             Self::NotStarted(failure) | Self::Refused(failure) => failure.hint().map(str::to_owned),
-            // Of several, what to do about the first is as good as any.
+            // Of several hints, show the first one.
             Self::Hosts { missing, .. } => missing.iter().find_map(|(_, why)| why.hint().map(str::to_owned)),
             Self::Read { .. } => None,
         }

@@ -1,4 +1,5 @@
-//! Sending the agent to nodes that do not have it. A script is started there in its place: it dials this process, takes the agent, and becomes it.
+//! Sends the agent to nodes that do not have it. A node runs a script in the agent's place. The script connects to this
+//! process, fetches the agent, and execs it.
 //!
 //! ```text
 //!  the node                                      this process
@@ -9,9 +10,10 @@
 //!                                       <-------  the agent's bytes
 //! ```
 //!
-//! The word is in the script's environment, which only the user and root can read, and never goes over the network. So a listener there learns the agent's bytes,
-//! which are no secret, and nothing that it can use again. It cannot put another program in the agent's place either: the node believes no hash without the word.
-//! The agent is read and hashed only when a node asks for it: a launch whose nodes have it pays for a socket.
+//! The word is in the script's environment, which only the user and root can read. It never crosses the network. So an
+//! eavesdropper learns only the agent's bytes, which are not secret, and nothing that can be used again. It cannot
+//! replace the agent either: a node accepts no hash that was computed without the word. The agent is read and hashed
+//! only when a node asks for it. So a launch whose nodes have the agent pays only for a socket.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -40,36 +42,37 @@ use crate::host::Host;
 use crate::safe::SAFE;
 use crate::{Error, Result};
 
-/// The shell that fetches.
+/// The shell that runs the script.
 pub(crate) const SHELL: &str = "/bin/bash";
 
-/// What a node is told: `PORT NUMBER WORD BYTES ADDRESS...`.
+/// The node's parameters: `PORT NUMBER WORD BYTES ADDRESS...`.
 pub(crate) const GANTRY_GIVEN: &str = "GANTRY_GIVEN";
 
-/// Time limit for a node to prove that it has a word. It may be busy.
+/// The timeout for a node's proof that it has a word. A busy node may be slow.
 const PROOF: Duration = Duration::from_secs(60);
 
-/// Time limit for the agent's bytes to one node.
+/// The timeout for sending the agent to one node.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many nodes fetch at a time; the others wait.
+/// The maximum number of concurrent transfers. The other nodes wait.
 const AT_ONCE: usize = 32;
 
-/// The longest line of the script: a hash, and what b2sum writes behind it.
+/// The longest line of the script: a hash, and the text that b2sum adds.
 const MAX_LINE: usize = 160;
 
-/// Exit codes of the script where it does not become the agent.
+/// Exit codes of the script if it fails to exec the agent.
 const NO_PLACE: i32 = 21;
 const UNREACHABLE: i32 = 22;
 const SPOILED: i32 = 23;
 
-/// Defines `good PROGRAM BYTES`. True when the program has that length and others cannot change it. `$real` is then its path.
+/// Defines `good PROGRAM BYTES`. True if the program has that length and other users cannot change it. It sets `$real`
+/// to the program's path.
 const GOOD: &str = r#"good() { real=$(cd "${1%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${1##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && [ "$(wc -c <"$real")" -eq "$2" ]; }"#;
 
 /// A login shell or a job's script may have no PATH.
 const PATH: &str = "PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}";
 
-/// Becomes the agent at `$1` where that is good and has `$2` bytes, else the script `$3`. The rest are the agent's arguments.
+/// Execs the agent at `$1` if it is good and has `$2` bytes, else the script `$3`. The rest are the agent's arguments.
 const LOOK: [&str; 5] = [
     PATH,
     SAFE,
@@ -78,7 +81,7 @@ const LOOK: [&str; 5] = [
     r#"exec /bin/bash -c "$fetch" gantry "$@""#,
 ];
 
-/// Makes a directory `$into` where programs may be executed, and removes it should the script fail.
+/// Creates a directory `$into` where programs may be executed. Removes it if the script fails.
 const PLACE: [&str; 6] = [
     PATH,
     SAFE,
@@ -90,7 +93,7 @@ const PLACE: [&str; 6] = [
 
 /// Defines `fetch FILE GIVEN`.
 ///
-/// A connection that was cut before it had its turn is made again. A write to one that is closed must not end the script.
+/// It retries a connection that was cut before its turn. A write to a closed connection must not end the script.
 const FETCH: [&str; 6] = [
     r#"fetch() { file=$1; read -r port number word bytes addresses <<<"$2"; trap '' 13; for pause in 0.1 0.3 1 3 none; do way=; for at in $addresses; do timeout 5 /bin/bash -c ": <>/dev/tcp/$at/$port" </dev/null 2>/dev/null && { exec 3<>"/dev/tcp/$at/$port"; } 2>/dev/null && way=$at && break; done"#,
     r#"[ "$way" ] || fail 22 'the agent cannot be fetched: no connection to the host that gantry runs on'; addresses=$way; challenge=; hash=; mac="#,
@@ -100,20 +103,20 @@ const FETCH: [&str; 6] = [
     r#"chmod 700 "$file"; }"#,
 ];
 
-/// Becomes the agent that was fetched. The agent removes itself and the directory as soon as it runs.
+/// Execs the fetched agent. The agent removes itself and the directory as soon as it runs.
 const BECOME: [&str; 3] = [
     r#"given=$GANTRY_GIVEN; unset GANTRY_GIVEN; fetch "$into/gantry-agent" "$given""#,
     r#"trap - 0 1 2 13 15; umask "$old""#,
     r#"GANTRY_SENT_AGENT=$file exec "$file" "$@""#,
 ];
 
-/// Fetches a starter and, beside it, the agent. Says in which directory they are.
+/// Fetches a starter and the agent into the same directory. Prints that directory.
 const FETCH_BOTH: [&str; 2] = [
     r#"fetch "$into/$1" "$GANTRY_GIVEN_STARTER"; fetch "$into/gantry-agent" "$GANTRY_GIVEN""#,
     r#"trap - 0 1 2 13 15; printf '%s\n' "$into""#,
 ];
 
-/// Begins the name of a directory for what was fetched.
+/// The prefix of a directory for fetched files.
 pub const FETCHED: &str = "gantry-agent-";
 
 fn build_fetch(then: &[&str]) -> String {
@@ -126,11 +129,12 @@ pub struct Gifts {
     _givers: Vec<Giver>,
 }
 
-/// The beginning of a script that runs on one node: it sets `$starter` to the program at that path, or to the one that it has fetched. `$sent` is then `sent`,
-/// else what `send` says. The agent is beside the starter. It holds secrets.
+/// The first part of a script that runs on one node. It sets `$starter` to the program at that path, or to the fetched
+/// one. It sets `$sent` to `sent` if the program was fetched, else to the text of `send`. The agent is in the starter's
+/// directory. The script contains secrets.
 ///
 /// # Errors
-/// As [`Giver::start`]; a path is no text.
+/// As [`Giver::start`]; a path is not valid text.
 pub(crate) async fn build_starter_script(
     starter: &Path,
     agent: &Path,
@@ -173,10 +177,10 @@ pub(crate) async fn build_starter_script(
     Ok((script, Gifts { _givers: gifts.into() }))
 }
 
-/// A word of a shell's.
+/// Quotes a word for a shell.
 ///
 /// # Errors
-/// It is no text, or has a line's end.
+/// The word is not valid text, or contains a line break.
 pub(crate) fn quote(word: &OsStr) -> Result<String> {
     let text = word.to_str().filter(|text| !text.contains('\n'));
     let text = text.ok_or_else(|| {
@@ -186,7 +190,7 @@ pub(crate) fn quote(word: &OsStr) -> Result<String> {
     Ok(format!("'{}'", text.replace('\'', "'\\''")))
 }
 
-/// Gives the agent to nodes that have a word, until all have it.
+/// Sends the agent to nodes that have a word, until all of them have it.
 #[derive(Debug)]
 pub(crate) struct Giver {
     agent: PathBuf,
@@ -211,15 +215,16 @@ struct Parcel {
 #[derive(Debug)]
 struct Word {
     text: Zeroizing<String>,
-    /// How many nodes have not fetched with it yet.
+    /// The number of nodes that have not used it yet.
     open: usize,
 }
 
 impl Giver {
-    /// Begins. `addresses` are names or addresses by which nodes reach this host, `takers` how many nodes may come.
+    /// Starts serving. `addresses` are names or addresses at which nodes reach this host. `takers` is the maximum
+    /// number of nodes.
     ///
     /// # Errors
-    /// The agent is not there, or there is no port.
+    /// The agent does not exist, or no port can be opened.
     pub(crate) async fn start(
         agent: &Path,
         addresses: &[String],
@@ -228,7 +233,7 @@ impl Giver {
     ) -> Result<Self> {
         let missing = || Error::Read { path: agent.to_owned(), source: io::ErrorKind::NotFound.into() };
         let bytes = host.file_version(agent).ok_or_else(missing)?.bytes;
-        // There may be no IPv6.
+        // The machine may have no IPv6.
         let listener = listen((Ipv6Addr::UNSPECIFIED, 0).into())
             .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, 0).into()))
             .map_err(failed)?;
@@ -245,10 +250,10 @@ impl Giver {
         Ok(Self { agent: agent.to_owned(), bytes, port, addresses: addresses.join(" "), parcel, serving })
     }
 
-    /// The value of [`GANTRY_GIVEN`] for so many nodes, with a word of their own. It is a secret.
+    /// The value of [`GANTRY_GIVEN`] for `nodes` nodes, with a new word. It is a secret.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub(crate) fn give_word(&self, nodes: usize) -> Result<Zeroizing<String>> {
         let text = Secret::random().map_err(|error| failed(io::Error::other(error)))?.to_hex();
         let mut words = self.parcel.words();
@@ -258,13 +263,13 @@ impl Giver {
         Ok(Zeroizing::new(given))
     }
 
-    /// The command that fetches the agent and becomes it, with these arguments.
+    /// The command that fetches the agent and execs it with these arguments.
     pub(crate) fn build_command(args: &[&str]) -> Vec<OsString> {
         let fetch = [SHELL, "-c", &build_fetch(&BECOME), "gantry"].map(OsString::from);
         fetch.into_iter().chain(args.iter().map(OsString::from)).collect()
     }
 
-    /// As [`Giver::build_command`], but where the agent is at the same path and has the same length, that one is taken.
+    /// As [`Giver::build_command`], but a node uses its own agent if that has the same path and the same length.
     pub(crate) fn build_careful_command(&self, args: &[&str]) -> Vec<OsString> {
         let look = ["/bin/sh", "-c", &LOOK.join("; "), "gantry"].map(OsString::from);
         let given =
@@ -272,7 +277,7 @@ impl Giver {
         look.into_iter().chain(given).chain(args.iter().map(OsString::from)).collect()
     }
 
-    /// Goes on until then, or until all have it.
+    /// Continues until `until`, or until all nodes have the agent.
     pub(crate) fn go_on_until(self, until: Instant) {
         tokio::spawn(async move {
             let mut giver = self;
@@ -292,7 +297,7 @@ fn failed(error: io::Error) -> Error {
     Error::Refused(Failure::new(Kind::Unsupported, what))
 }
 
-/// What an exit code of the script means; none: it is not the script's.
+/// The meaning of the script's exit code. `None`: the code is not the script's.
 pub(crate) fn explain_status(status: i32) -> Option<Failure> {
     Some(match status {
         NO_PLACE => Failure::new(
@@ -316,7 +321,7 @@ fn hash(bytes: &[u8]) -> String {
     to_hex(&Blake2b512::digest(bytes)).to_string()
 }
 
-/// Serves until so many nodes have the agent.
+/// Serves until `takers` nodes have the agent.
 async fn serve(mut gate: Gate<TcpEar>, parcel: Arc<Parcel>, takers: usize) {
     let mut giving = JoinSet::new();
     let mut served = 0;
@@ -343,7 +348,7 @@ async fn serve(mut gate: Gate<TcpEar>, parcel: Arc<Parcel>, takers: usize) {
     }
 }
 
-/// A node that has proven its word.
+/// A node that has proven that it has a word.
 struct Proven {
     stream: TcpStream,
     number: usize,
@@ -356,7 +361,7 @@ impl Parcel {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node has fetched with that word. False: it has done so before.
+    /// Records that a node has used that word. False: all its uses are spent.
     fn used(&self, number: usize) -> bool {
         let mut words = self.words();
         let Some(word) = words.get_mut(number).filter(|word| word.open > 0) else { return false };
@@ -364,7 +369,7 @@ impl Parcel {
         true
     }
 
-    /// Lets a dialler prove that it has a word.
+    /// Makes a connecting node prove that it has a word.
     async fn prove(&self, stream: TcpStream, seat: &Seat) -> Option<Proven> {
         if !seat.hears(&stream).await {
             return None;
@@ -406,7 +411,7 @@ impl Parcel {
     }
 }
 
-/// Reads the agent for the first node that asks for it.
+/// Reads the agent when the first node asks for it.
 async fn read(agent: &Path) -> io::Result<(String, Vec<u8>)> {
     tracing::info!(agent = %agent.display(), "nodes do not have gantry's agent: it is sent to them");
     let agent = agent.to_owned();

@@ -1,4 +1,4 @@
-//! How ranks would be held, for a report before a launch. It comes from the plan of a launch that is not carried out.
+//! How ranks would be held: a report before a launch. It comes from the plan of a launch that is not carried out.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use crate::launcher::{find_program, recognize};
 use crate::{Launch, Plan, Result, Wlm};
 use gantry_types::launch::{HoldChoice, HoldMethod};
 
-/// How `wlm` would hold the ranks of a launch by `launcher`; none: by its own way of launching. Starts nothing.
+/// How `wlm` would hold the ranks of a launch by `launcher`. `None`: by its own way of launching. Starts nothing.
 ///
 /// # Errors
-/// As [`Wlm::plan`]: there is no such launcher, or none whose ranks could be held.
+/// As [`Wlm::plan`]: the launcher does not exist, or its ranks cannot be held.
 pub fn choose_hold(
     wlm: &dyn Wlm,
     launcher: Option<OsString>,
@@ -26,7 +26,7 @@ pub fn choose_hold(
         agent: PathBuf::from("gantry-agent"),
         ..Launch::default()
     };
-    // A launcher may be called by its name alone.
+    // The launcher may be named without its path.
     let path = |argv: &[OsString]| {
         let name = argv.first().cloned().unwrap_or_default();
         find_program(&name, host).unwrap_or_else(|_| PathBuf::from(name))

@@ -1,4 +1,4 @@
-//! What a tool asks to be launched, and how a WLM says it will be done.
+//! The tool's launch request, and the WLM's plan for it.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,74 +20,78 @@ use crate::job::JobRef;
 use crate::mpir::AtBreakpoint;
 use crate::policy::LeftOut;
 
-/// What a tool asks to be launched.
+/// The tool's launch request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launch {
-    /// Exactly what one would give the launcher: its options, the program, the program's arguments.
+    /// The arguments exactly as for the launcher: its options, the program, the program's arguments.
     pub args: Vec<OsString>,
     /// Hold every rank before its first instruction.
     pub hold: bool,
-    /// How they are held.
+    /// The hold method.
     pub hold_method: HoldMethod,
-    /// What is held is not what the launcher starts but something behind it, which an agent of ours finds by tracing it.
+    /// Do not hold the program that the launcher starts, but one behind it. An agent finds it by tracing.
     pub hold_behind: bool,
-    /// Agents are to outlive the ranks.
+    /// The agents outlive the ranks.
     pub linger: bool,
-    /// Hosts that are named and cannot be had: others that are named take their place, and where there are none it is done with fewer.
+    /// Named hosts that are unavailable. Other named hosts replace them. If there are none, fewer hosts are used.
     pub without: Vec<String>,
-    /// The launcher to use, where the user names one: a name to look up in PATH, or a path.
+    /// The launcher, if the user names one: a name to look up in PATH, or a path.
     pub launcher: Option<OsString>,
-    /// Path of gantry's agent on this machine: it stands in programs' places where a launcher brings it.
+    /// Path of gantry's agent on this machine. It replaces the programs if a launcher starts it.
     pub agent: PathBuf,
     /// Whether the agent is sent to the nodes.
     pub send_agent: SendAgent,
-    /// A directory in which the launch may have files of its own: [`Brought::files`].
+    /// A directory for the launch's own files: [`Brought::files`].
     pub scratch: PathBuf,
 }
 
-/// How a launch will be carried out.
+/// The plan of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Plan {
-    /// There is no launcher: agents start the ranks, and hold them if asked.
+    /// There is no launcher. Agents start the ranks, and hold them if requested.
     Direct(Direct),
-    /// A launcher starts the ranks, and brings the agents with them.
+    /// A launcher starts the ranks together with the agents.
     Brought(Brought),
-    /// The WLM has yet to give the nodes: a job is submitted in which agents are started, and these start the ranks. The WLM is a
-    /// [`Queue`](crate::Queue).
+    /// The WLM has not assigned nodes yet. A job is submitted in which agents run, and the agents start the ranks. The
+    /// WLM is a [`Queue`](crate::Queue).
     Queued(Queued),
-    /// A launcher starts and stops the ranks, and says where they are: [`HoldMethod::Mpir`]. Agents come by [`Wlm::start_agents`](crate::Wlm).
+    /// A launcher starts and stops the ranks, and shows where they are: [`HoldMethod::Mpir`].
+    /// [`Wlm::start_agents`](crate::Wlm) starts the agents.
     Driven(Driven),
 }
 
-/// A launch by a launcher that finds our agent in every program's place.
+/// A launch by a launcher that starts our agent in place of every program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brought {
     /// The launcher's executable and its arguments.
     pub argv: Vec<OsString>,
-    /// Variables that the launcher needs beside those of its user. The agents' ticket is not among them.
+    /// Variables for the launcher, in addition to those of its user. The agents' ticket is not among them.
     pub env: Vec<(OsString, OsString)>,
-    /// Files to be written before the launcher starts, readable for this user only, and removed when the ranks are there.
+    /// Files to write before the launcher starts. Only this user can read them. They are removed when the ranks have
+    /// started.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// What ranks have of their own, of which the launcher knows nothing.
+    /// Settings of single ranks that the launcher does not know.
     pub own: Vec<Own>,
-    /// The launcher runs the agent, without arguments, after each rank on its node. This is what the agent does then.
+    /// The action of the agent after a rank has ended. The launcher runs the agent for it, without arguments, on the
+    /// rank's node.
     pub after_rank: Option<AfterRank>,
 }
 
-/// A launch without a launcher on nodes that are given to a job of its own.
+/// A launch without a launcher, on nodes that a job of its own gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued {
-    /// What the WLM wants to be told again when the job is submitted and when it has its nodes: the launch's arguments.
+    /// The launch's arguments. The WLM needs them again to submit the job, and when the job has its nodes.
     pub args: Vec<OsString>,
 }
 
-/// A launch by a launcher that is run up to where it has stopped its ranks, and stands there, or goes on without having let them go.
+/// A launch by a launcher that runs until it has stopped its ranks. It stays there, or continues without releasing
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driven {
-    /// The launcher's executable and its arguments, which are the user's.
+    /// The launcher's executable and the user's arguments for it.
     pub argv: Vec<OsString>,
-    /// What is done with it once its ranks are stopped.
+    /// The action once its ranks are stopped.
     pub at_breakpoint: AtBreakpoint,
 }
 
@@ -96,17 +100,17 @@ pub struct Driven {
 pub struct Direct {
     /// Names of the nodes, by node number.
     pub hosts: Vec<String>,
-    /// Which ranks each node gets.
+    /// The ranks of each node.
     pub layout: Vec<RankSet>,
-    /// Hosts that are named besides, and get no ranks unless others cannot be had: [`Launch::without`].
+    /// Additional named hosts. They get ranks only if others are unavailable: [`Launch::without`].
     pub spare: Vec<String>,
     /// Opaque data of the WLM, returned to [`Wlm::start_agents`](crate::Wlm::start_agents).
     pub wlm_data: Vec<String>,
-    /// The job that the nodes belong to, where the WLM has jobs.
+    /// The job of the nodes, if the WLM has jobs.
     pub job: Option<JobRef>,
-    /// What the ranks run. Every rank is in one part.
+    /// The programs of the ranks. Every rank is in one part.
     pub parts: Vec<MixedPart>,
-    /// To what each rank is bound.
+    /// The binding of each rank.
     pub bind: Bind,
 }
 
@@ -121,20 +125,20 @@ impl Direct {
         Self { hosts, layout, wlm_data, parts: mixed.parts.clone(), ..Self::default() }
     }
 
-    /// Number of ranks of all nodes.
+    /// The number of ranks on all nodes.
     pub fn size(&self) -> u64 {
         self.layout.iter().map(RankSet::len).sum()
     }
 }
 
-/// What the agent of a node reads on its standard input.
+/// Builds the standard input of the agent of a node.
 type Tickets = dyn Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync;
 
-/// The agent's executable, and what each agent gets on its standard input.
+/// The agent's executable, and the standard input of each agent.
 pub struct AgentCommand {
     /// Path of the executable on the login side.
     pub program: PathBuf,
-    /// Whether it is sent to the nodes.
+    /// Whether to send it to the nodes.
     pub send: SendAgent,
     addresses: Vec<IpAddr>,
     deadline: Option<Instant>,
@@ -146,7 +150,7 @@ pub struct AgentCommand {
 }
 
 impl AgentCommand {
-    /// An agent whose standard input for the node `host` is `tickets(host)`.
+    /// An agent that gets `tickets(host)` on its standard input on the node `host`.
     pub fn new(
         program: PathBuf,
         send: SendAgent,
@@ -165,65 +169,68 @@ impl AgentCommand {
         }
     }
 
-    /// By then all agents must have been started, and `watch` is told of those that end.
+    /// Sets the deadline for starting all agents, and the receiver of agents' ends.
     #[must_use]
     pub fn watched_until(mut self, deadline: Instant, watch: AgentWatch) -> Self {
         (self.deadline, self.watch) = (Some(deadline), watch);
         self
     }
 
-    /// Agents that cannot dial the frontend may have their link over what starts them: it is passed to `links`.
+    /// Sets the receiver of links for agents that cannot dial the frontend. Such a link uses the connection that
+    /// started the agent.
     #[must_use]
     pub fn linked_by(mut self, links: AgentLinks) -> Self {
         self.links = links;
         self
     }
 
-    /// Nodes reach this machine at these addresses.
+    /// Sets the addresses at which nodes reach this machine.
     #[must_use]
     pub fn reached_at(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         self.addresses = addresses.into_iter().collect();
         self
     }
 
-    /// Where nodes reach this machine, if that is known: the most likely address first.
+    /// The addresses at which nodes reach this machine, if they are known. The most likely one comes first.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// So many hosts must be reached; `left_out` is told of the others. A WLM that does not know of policies wants all.
+    /// Sets how many hosts must be reached. `left_out` receives the others. A WLM without support for policies needs
+    /// all hosts.
     #[must_use]
     pub fn on_hosts(mut self, policy: HostsPolicy, left_out: LeftOut) -> Self {
         (self.policy, self.left_out) = (policy, left_out);
         self
     }
 
-    /// How many hosts must be reached.
+    /// The number of hosts that must be reached.
     pub fn policy(&self) -> HostsPolicy {
         self.policy
     }
 
-    /// Goes on without `host`, which the policy allows.
+    /// Continues without `host`, as the policy allows.
     pub fn leave_out(&self, host: String, why: Failure) {
         self.left_out.tell(host, why);
     }
 
-    /// Where the WLM passes on links to agents that cannot dial.
+    /// The receiver of links to agents that cannot dial.
     pub fn links(&self) -> AgentLinks {
         self.links.clone()
     }
 
-    /// When all agents must have been started.
+    /// The deadline for starting all agents.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Who is to be told of agents that end, where the WLM sees that.
+    /// The receiver of agents' ends, for a WLM that sees them.
     pub fn watch(&self) -> AgentWatch {
         self.watch.clone()
     }
 
-    /// What the agent of `host` reads on its standard input; an empty `host` for agents that ask for their node's name themselves. It holds the app's secret.
+    /// The standard input of the agent on `host`. With an empty `host` the agent asks for its node's name itself. It
+    /// contains the app's secret.
     ///
     /// # Errors
     /// The ticket cannot be encoded.
@@ -243,47 +250,48 @@ impl fmt::Debug for AgentCommand {
 pub struct AgentWatch(Option<UnboundedSender<(String, Failure)>>);
 
 impl AgentWatch {
-    /// Host and last words of every agent that is seen to end are sent there.
+    /// `to` gets the host and the last messages of every agent whose end is seen.
     pub fn new(to: UnboundedSender<(String, Failure)>) -> Self {
         Self(Some(to))
     }
 
-    /// The agent of `host` has ended, with these last words.
+    /// Reports that the agent of `host` has ended, with its last messages.
     pub fn ended(&self, host: String, words: Failure) {
         if let Some(to) = &self.0 {
-            // Once all have their places, the end of an agent's link says more.
+            // Once all agents have their links, the end of a link says more.
             drop(to.send((host, words)));
         }
     }
 }
 
-/// Receives links to agents that cannot dial: streams over the connection that brought the agent. A missing receiver is no error: such an agent notices it.
+/// Receives links to agents that cannot dial: streams over the connection that started the agent. A missing receiver is
+/// no error: the agent notices it.
 #[derive(Debug, Clone, Default)]
 pub struct AgentLinks(Option<UnboundedSender<UnixStream>>);
 
 impl AgentLinks {
-    /// Streams are sent there.
+    /// `to` gets the streams.
     pub fn new(to: UnboundedSender<UnixStream>) -> Self {
         Self(Some(to))
     }
 
-    /// An agent is at the other end of `stream` and is about to prove who it is.
+    /// Passes a stream to an agent that is about to authenticate.
     pub fn pass(&self, stream: UnixStream) {
         if let Some(to) = &self.0 {
-            // After the launch there is no receiver: then the stream ends here, and with it the agent.
+            // After the launch there is no receiver. Then the stream is closed, and its agent ends.
             drop(to.send(stream));
         }
     }
 }
 
-/// A command of the WLM that starts agents on other machines.
+/// A WLM command that starts agents on other machines.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StepStart {
     /// The executable's path and its arguments.
     pub argv: Vec<OsString>,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// What it reads on its standard input, and gives every agent. It holds the app's secret, and is wiped.
+    /// Its standard input, which every agent gets. It contains the app's secret, and is wiped.
     pub ticket: Zeroizing<Vec<u8>>,
 }
 
@@ -293,16 +301,17 @@ impl fmt::Debug for StepStart {
     }
 }
 
-/// Starts long-lived processes on this machine and owns them: the app's guard.
+/// Starts long-lived processes on this machine and owns them. This is the app's guard.
 #[async_trait]
 pub trait ProcessOwner: Send + Sync {
-    /// Starts the agent of the node `name`: the executable `program` with `ticket` on its standard input. Returns when it is executed.
+    /// Starts the agent of the node `name`: the executable `program` with `ticket` on its standard input. Returns after
+    /// its exec.
     ///
     /// # Errors
     /// It cannot be executed.
     async fn start_agent(&self, name: &str, program: &Path, ticket: Vec<u8>) -> Result<()>;
 
-    /// Starts a command that runs as long as the agents that it starts on other machines. Returns when it is executed.
+    /// Starts a command that runs as long as the agents that it starts on other machines. Returns after its exec.
     ///
     /// # Errors
     /// It cannot be executed.

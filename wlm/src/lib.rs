@@ -1,23 +1,24 @@
 //! The seam between gantry and workload managers (WLMs).
 //!
-//! *A WLM starts, finds and watches, and does nothing else.* No WLM stages files, starts daemons or copies anything: all of that goes over the
-//! overlay and is the same everywhere. To add one: a folder here, a line in [`WLMS`], a folder of fixtures.
+//! *A WLM starts, finds and watches, and does nothing else.* No WLM stages files, starts daemons or copies anything:
+//! the overlay does all of that, for every WLM in the same way. To add a WLM: a folder here, a line in [`WLMS`], a
+//! folder of fixtures.
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `seam` | [`Wlm`], the trait of every WLM, and [`Capabilities`], the list of what it can do besides |
-//! | [`caps`] | the capabilities: batch jobs, queues, described jobs, lists of hosts, what a launcher writes |
+//! | `seam` | [`Wlm`], the trait of every WLM, and [`Capabilities`], the list of its other abilities |
+//! | [`caps`] | the capabilities: batch jobs, queues, described jobs, lists of hosts, launchers' output |
 //! | [`registry`] | [`WLMS`], and the choice of the WLM to use |
 //! | [`host`] | [`Host`]: the one door to the machine, so that everything else is tested without a cluster |
 //! | `launch` | [`Launch`], the tool's request, and [`Plan`], how it will be carried out |
 //! | `hold` | how ranks would be held, for users who ask before they launch |
-//! | `policy` | hosts that cannot be reached, and whether the launch goes on without them |
+//! | `policy` | hosts that cannot be reached, and whether the launch continues without them |
 //! | `job` | running jobs: [`JobRef`], and what a WLM says about them |
-//! | `wanted` | jobs that are described by what they need |
-//! | `slots` | hosts with so many places each, and which rank goes where |
-//! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
+//! | `wanted` | jobs described by their requirements |
+//! | `slots` | hosts with their places, and the ranks on each |
+//! | [`launcher`] | launchers: the program in their arguments, and the rank of a process |
 //! | [`mpir`], [`pmix`] | launchers that publish where their ranks are |
-//! | a folder each | the WLMs: detection, commands, what they print, and what acts; `localhost` runs ranks on this machine without a WLM |
+//! | a folder each | the WLMs: detection, commands, parsers; `localhost` runs ranks here without a WLM |
 
 pub mod caps;
 pub mod flux;

@@ -1,6 +1,6 @@
-//! A value as one line of text: how a program of ours that runs elsewhere prints what it has found.
+//! A value as one line of text. A program of gantry on another machine prints its result in this form.
 //!
-//! Login shells and libraries print lines of their own beside it.
+//! Login shells and libraries may print lines of their own around it.
 
 use std::io;
 
@@ -9,22 +9,22 @@ use gantry_shared::wire::hold::{from_hex, to_hex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Begins the line.
+/// The prefix of the line.
 const MARK: &str = "gantry-found ";
 
-/// The line of `value`. It begins with a line end, as others may have left theirs open.
+/// The line of `value`. It starts with a line break, because other output may have left its line open.
 ///
 /// # Errors
-/// `value` has no encoding.
+/// `value` cannot be encoded.
 pub(crate) fn write<T: Serialize>(value: &T) -> io::Result<String> {
     let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
     Ok(format!("\n{MARK}{}\n", *to_hex(&bytes)))
 }
 
-/// The value of the last such line in `text`. None: there is no such line.
+/// The value of the last such line in `text`. `None`: there is no such line.
 ///
 /// # Errors
-/// It is not whole, or another version wrote it.
+/// The line is incomplete, or another version wrote it.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Option<io::Result<T>> {
     let line = text.lines().rev().find_map(|line| line.strip_prefix(MARK))?;
     Some(from_hex(line).map_err(io::Error::other).and_then(|bytes| match postcard::take_from_bytes(&bytes) {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::seam::{Evidence, Wlm};
 
-/// Every workload manager, in order of detection. The only list there is.
+/// Every workload manager, in order of detection. There is no other list.
 pub static WLMS: &[&dyn Wlm] = &[
     #[cfg(feature = "fake")]
     &crate::fake::Fake,
@@ -19,8 +19,8 @@ pub static WLMS: &[&dyn Wlm] = &[
     &crate::localhost::Localhost,
 ];
 
-/// The variables in which a process finds its job and its step: a row for each WLM that has jobs. Agents read them here: by asking [`WLMS`] they would
-/// carry the code of every WLM to every node.
+/// The variables in which a process finds its job and its step: a row for each WLM with jobs. Agents read them from
+/// here. If they asked [`WLMS`], every agent would contain the code of all WLMs.
 pub static WLMS_JOB_VARIABLES: &[&[&str]] = &[
     #[cfg(feature = "fake")]
     crate::fake::JOB_VARIABLES,
@@ -32,7 +32,7 @@ pub static WLMS_JOB_VARIABLES: &[&[&str]] = &[
 /// The variables that name a WLM, in order. The second is the reference interface's.
 pub const WLM_VARIABLES: [&str; 2] = ["GANTRY_WLM", "CTI_WLM_IMPL"];
 
-/// The WLM that will be used.
+/// The chosen WLM.
 #[derive(Debug, Clone)]
 pub struct Choice {
     /// The WLM.
@@ -41,11 +41,11 @@ pub struct Choice {
     pub why: Evidence,
 }
 
-/// Chooses the WLM: `asked` by the caller, else named by a variable of [`WLM_VARIABLES`], also in the reference's words, else the
-/// one whose job this process is in, else the first of [`WLMS`] that is detected.
+/// Chooses the WLM, in this order: `asked` by the caller; named by a variable of [`WLM_VARIABLES`], also by the
+/// reference interface's names; the one whose job this process is in; the first of [`WLMS`] that is detected.
 ///
 /// # Errors
-/// [`Error::UnknownWlm`] with the names there are.
+/// [`Error::UnknownWlm`] with the known names.
 pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
     if let Some(name) = asked {
         return Ok(Choice { wlm: find(name)?, why: Evidence("it was chosen by the caller".to_owned()) });
@@ -71,7 +71,7 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
         .ok_or_else(|| Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() })
 }
 
-/// As [`choose`], for a launch with these arguments: a WLM whose hosts they name comes before those that are detected.
+/// As [`choose`], for a launch with these arguments. A WLM whose hosts they name takes precedence over detected ones.
 ///
 /// # Errors
 /// As [`choose`].
@@ -90,15 +90,15 @@ pub fn choose_for(asked: Option<&str>, args: &[OsString], host: &dyn Host) -> Re
     }
 }
 
-/// What every WLM finds on this machine, in order of detection.
+/// The evidence for every WLM on this machine, in order of detection.
 pub fn detected(host: &dyn Host) -> Vec<(&'static dyn Wlm, Option<Evidence>)> {
     WLMS.iter().map(|wlm| (*wlm, wlm.detect(host))).collect()
 }
 
-/// The WLM of that name, in any case of letters.
+/// Finds the WLM with that name, ignoring case.
 ///
 /// # Errors
-/// [`Error::UnknownWlm`] with the names there are.
+/// [`Error::UnknownWlm`] with the known names.
 pub fn find(name: &str) -> Result<&'static dyn Wlm> {
     WLMS.iter()
         .find(|wlm| wlm.name().eq_ignore_ascii_case(name))

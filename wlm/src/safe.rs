@@ -1,11 +1,15 @@
-//! Whether a path can be trusted, judged by a shell on a host that has no agent yet: a small copy of what [`gantry_shared::trust`] does.
+//! Checks whether a path is safe, by a shell on a host that has no agent yet. A small copy of [`gantry_shared::trust`].
 
-/// Defines `safe PATH DEPTH`. True when root or this user owns `PATH` and each directory above it, and no other user can write to them.
+/// Defines `safe PATH DEPTH`. True if root or this user owns `PATH` and each directory above it, and no other user can
+/// write to them.
 ///
-/// The path is absolute and has no symbolic link in it, as from `pwd -P`. The program itself has depth 0, its directory 1, and all above 2 and more: there others may
-/// write if the directory is sticky. A group may write that has this user's number and is this user's own, unless there is an access list.
+/// The path must be absolute and without symbolic links, as from `pwd -P`. The program itself has depth 0, its
+/// directory 1, and everything above 2 and more. Other users may write to a directory of depth 2 or more if it is
+/// sticky. A group may write if its number is this user's and it is this user's own group, unless there is an access
+/// list.
 ///
-/// For any POSIX shell, and `ls` of coreutils, busybox or toybox. All components are given to one `ls`, which sorts them: from `/` down.
+/// It works in any POSIX shell, with `ls` of coreutils, busybox or toybox. One `ls` gets all components. It sorts them
+/// from `/` downwards.
 pub(crate) const SAFE: &str = r#"me=$(id -u); safe() { at=$1; left=$2; set --; while [ "$at" ]; do set -- "$at" "$@"; at=${at%/*}; left=$((left + 1)); done; last=$((left - $#)); LC_ALL=C ls -ldn / "$@" 2>/dev/null | ( while read -r mode links uid gid rest; do case $uid in 0|"$me") ;; *) exit 1;; esac; case $mode in d????????[tT]*) [ "$left" -gt 1 ] || exit 1;; [d-]???????w*) exit 1;; [d-]????w????+*) exit 1;; [d-]????w*) [ "$gid" = "$me" ] && [ "$gid" = "$(id -g)" ] || exit 1;; [d-]*) ;; *) exit 1;; esac; left=$((left - 1)); done; [ "$left" = $((last - 1)) ] ); }"#;
 
 #[cfg(test)]
@@ -25,7 +29,7 @@ mod tests {
     #[track_caller]
     fn check(path: &Path, depth: u32, expected: bool) {
         for shell in shells() {
-            #[expect(clippy::disallowed_methods, reason = "the script is judged by real shells")]
+            #[expect(clippy::disallowed_methods, reason = "real shells run the script under test")]
             let mut command = std::process::Command::new(shell);
             command.args(["-c", &format!("{SAFE}; safe \"$0\" {depth}")]).arg(path);
             assert_eq!(command.status().unwrap().success(), expected, "{shell}: {}", path.display());
@@ -46,7 +50,7 @@ mod tests {
         check(&dir, 2, true);
         check(Path::new("/"), 2, true);
         check(&folder.path().join("none"), 0, false);
-        // As a file's directory, sticky is not enough; above it is.
+        // A sticky bit is not enough for a file's own directory. It is enough for the directories above.
         set(&dir, 0o1777);
         check(&file, 0, false);
         check(&dir, 2, true);

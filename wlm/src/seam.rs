@@ -1,4 +1,4 @@
-//! The trait that every workload manager implements, and the list of what it can do besides.
+//! The trait of every workload manager, and the list of its other abilities.
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -50,16 +50,19 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// Decides how to carry out `launch`. Starts nothing.
     ///
     /// # Errors
-    /// The launcher would refuse the arguments, the program cannot be told apart from the options, or the hold method does not fit.
+    /// The launcher would refuse the arguments, the program cannot be told apart from the options, or the hold method
+    /// does not fit.
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan>;
 
-    /// Finds the ranks of a running job. Changes nothing about the job. Runs programs of the WLM, and blocks its thread while they run.
+    /// Finds the ranks of a running job. Changes nothing about the job. Runs programs of the WLM, and blocks its thread
+    /// while they run.
     ///
-    /// `wlm_data` is what [`HostLists::read_reach_args`] returned. `agent` is the path of gantry's agent on this machine, for a WLM that
-    /// has to look on other machines.
+    /// `wlm_data` is what [`HostLists::read_reach_args`] returned. `agent` is the path of gantry's agent on this
+    /// machine, for a WLM that has to look on other machines.
     ///
     /// # Errors
-    /// The job is unknown, has ended, or belongs to another user. [`Error::NotYet`]: it has no ranks yet and may get some.
+    /// The job is unknown, has ended, or belongs to another user. [`Error::NotYet`]: it has no ranks yet and may get
+    /// some.
     async fn adopt(
         &self,
         job: &JobRef,
@@ -81,7 +84,7 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     ) -> Result<()>;
 }
 
-/// What a workload manager can do besides launching and attaching. Each capability is a trait of its own.
+/// The abilities of a workload manager besides launching and attaching. Each one is a trait of its own.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -91,15 +94,15 @@ pub struct Capabilities {
     pub jobs: Option<&'static dyn Jobs>,
     /// It runs batch scripts.
     pub batch: Option<&'static dyn BatchJobs>,
-    /// It gives nodes to jobs only: a launch from a login node has to be a job. See [`Plan::Queued`].
+    /// It gives nodes only to jobs, so a launch from a login node has to be a job. See [`Plan::Queued`].
     pub queue: Option<&'static dyn Queue>,
-    /// It runs jobs that are described by what they need.
+    /// It runs jobs described by their requirements.
     pub described: Option<&'static dyn DescribedJobs>,
     /// It launches ranks that differ from each other.
     pub mixed: Option<&'static dyn MixedJobs>,
-    /// The user names its hosts. It can go on without hosts that it could not reach.
+    /// The user names its hosts. It can continue without hosts that it could not reach.
     pub host_lists: Option<&'static dyn HostLists>,
-    /// It understands what its launcher writes.
+    /// gantry can parse its launcher's output.
     pub launcher_output: Option<&'static dyn LauncherOutput>,
     /// Its launcher waits for nodes. That time does not count towards the timeout of a launch.
     pub launcher_waits: Option<&'static dyn LauncherWaits>,
@@ -108,7 +111,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// None at all, on machines of a network.
+    /// No abilities, for machines of a network.
     pub const NONE: Self = Self {
         reach: Reach::Network,
         jobs: None,
@@ -133,7 +136,7 @@ pub fn reach(wlm: &dyn Wlm) -> Reach {
     wlm.capabilities().reach
 }
 
-/// Whether what runs under `wlm` has a name there. Without jobs, on this machine alone, it is just processes.
+/// Whether running things under `wlm` have a name there. A WLM without jobs, on this machine alone, has only processes.
 pub fn has_job_names(wlm: &dyn Wlm) -> bool {
     wlm.capabilities().jobs.is_some() || reach(wlm) == Reach::Network
 }
@@ -157,7 +160,7 @@ pub fn find_queue(wlm: &dyn Wlm) -> Result<&'static dyn Queue> {
     wlm.capabilities().queue.ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))
 }
 
-/// How `wlm` runs a job that starts `program` and is described by what it needs.
+/// Finds how `wlm` runs a job that starts `program` and is described by its requirements.
 ///
 /// # Errors
 /// It runs no such jobs.
@@ -168,7 +171,7 @@ pub fn find_described(wlm: &dyn Wlm, program: &Path) -> Result<&'static dyn Desc
     })
 }
 
-/// How `wlm` launches `size` ranks that differ from each other.
+/// Finds how `wlm` launches `size` ranks that differ from each other.
 ///
 /// # Errors
 /// It launches no such ranks.
@@ -179,7 +182,8 @@ pub fn find_mixed(wlm: &dyn Wlm, size: u32) -> Result<&'static dyn MixedJobs> {
     })
 }
 
-/// Reads options that say how to reach the hosts of a running job. The result goes to [`Wlm::adopt`] and [`Wlm::start_agents`]. Pure.
+/// Reads options that say how to reach the hosts of a running job. The result goes to [`Wlm::adopt`] and
+/// [`Wlm::start_agents`]. Pure.
 ///
 /// # Errors
 /// `wlm` has no such option.

@@ -1,9 +1,9 @@
-//! Skips that are seen: a test that cannot run here says so and is counted by the test command.
+//! Visible skips: a test that cannot run here reports that, and the test command counts it.
 
 use std::io::Write;
 
-/// Says that the running test is skipped, and why; its caller returns.
-#[expect(clippy::disallowed_methods, reason = "tests are told by the environment where skips are counted")]
+/// Reports that the running test is skipped, and why. The caller then returns.
+#[expect(clippy::disallowed_methods, reason = "the environment tells tests where to count skips")]
 pub(crate) fn skip(reason: &str) {
     let test = std::thread::current().name().unwrap_or("?").to_owned();
     let line = format!("{}::{test}\t{}\n", env!("CARGO_PKG_NAME"), reason.replace(['\n', '\t'], " "));

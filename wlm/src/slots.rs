@@ -1,4 +1,4 @@
-//! Hosts that take so many ranks each, and which rank goes to which of them: for WLMs whose ranks are started by agents. Pure.
+//! Hosts with a number of places each, and the ranks on each host: for WLMs whose ranks are started by agents. Pure.
 
 use std::ffi::OsStr;
 
@@ -7,21 +7,21 @@ use gantry_types::rank_set::RankSet;
 
 use crate::{Error, Result};
 
-/// Most ranks of a launch.
+/// The maximum number of ranks in a launch.
 pub(crate) const MAX_RANKS: u32 = 1_000_000;
 
-/// A host, and how many ranks it is for.
+/// A host with its number of places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostSlots {
-    /// As the WLM is to be asked for it.
+    /// The name by which the WLM knows it.
     pub(crate) name: String,
-    /// Ranks that fit.
+    /// The number of ranks that fit.
     pub(crate) slots: u32,
     /// Whether the number is explicit, by a number or by repeating the host.
     pub(crate) stated: bool,
 }
 
-/// In which order hosts are filled.
+/// The order in which hosts are filled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum MapBy {
     /// One host after the other.
@@ -31,10 +31,10 @@ pub(crate) enum MapBy {
     Node,
 }
 
-/// Reads the value of an option that says in which order hosts are filled; `hint` is for who wrote something else.
+/// Parses the value of an option for the order in which hosts are filled. `hint` is for invalid values.
 ///
 /// # Errors
-/// It is another one than those that launchers have in common.
+/// The value is not one that launchers have in common.
 pub(crate) fn parse_map_by(option: &str, value: &OsStr, hint: &str) -> Result<MapBy> {
     match &*value.to_string_lossy() {
         "slot" | "core" | "block" => Ok(MapBy::Slot),
@@ -46,10 +46,11 @@ pub(crate) fn parse_map_by(option: &str, value: &OsStr, hint: &str) -> Result<Ma
     }
 }
 
-/// Names of the hosts that get ranks, and which. Without a number of ranks all places are taken; `per_host` stands for what is said of each host.
+/// Returns the hosts that get ranks, and the ranks of each. Without a number of ranks all places are used. `per_host`
+/// replaces the hosts' own numbers.
 ///
 /// # Errors
-/// There are more ranks than explicit places. `hint` is for that.
+/// There are more ranks than explicit places. `hint` is for this error.
 pub(crate) fn place(
     hosts: Vec<HostSlots>,
     ranks: Option<u32>,
@@ -63,7 +64,7 @@ pub(crate) fn place(
     Ok(used.map(|(host, ranks)| (host.name, ranks)).unzip())
 }
 
-/// How many ranks each host gets.
+/// The number of ranks on each host.
 fn build_counts(
     hosts: &[HostSlots],
     ranks: Option<u32>,
@@ -88,7 +89,7 @@ fn build_counts(
     let mut counts = vec![0_u32; slots.len()];
     let mut left = ranks;
     if ranks > room {
-        // No explicit places: even blocks, the first ones one more.
+        // Without explicit places: even blocks. The first hosts get one more.
         for (count, index) in counts.iter_mut().zip(0..) {
             *count = u32::try_from(ranks / number + u64::from(index < ranks % number)).unwrap_or(u32::MAX);
         }
@@ -108,7 +109,7 @@ fn build_counts(
     Ok(counts)
 }
 
-/// Which ranks these are.
+/// The ranks of each host.
 fn build_layout(counts: &[u32], map_by: MapBy) -> Vec<RankSet> {
     let mut layout = vec![RankSet::new(); counts.len()];
     let mut next = 0;

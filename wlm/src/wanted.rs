@@ -1,4 +1,5 @@
-//! Jobs that are described by what they need, not by a launcher's options: what a co-allocator or a process manager hands to each workload manager.
+//! Jobs described by their requirements, not by a launcher's options. A co-allocator or a process manager passes them
+//! to each workload manager.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -9,11 +10,11 @@ use gantry_types::rank_set::RankSet;
 
 use crate::error::{Error, Result};
 
-/// The arguments `-n PROCESSES [-N NODES] -- PROGRAM ARGS` of the WLM named `wlm`, which has nodes and nothing else: no queues, no
-/// accounts, no limits, no launcher.
+/// The arguments `-n PROCESSES [-N NODES] -- PROGRAM ARGS` for the WLM named `wlm`. That WLM has only nodes: no queues,
+/// no accounts, no limits, no launcher.
 ///
 /// # Errors
-/// Names an attribute that was asked for and cannot be honoured.
+/// Names a requested attribute that the WLM does not support.
 pub(crate) fn build_plain_args(wanted: &Wanted, wlm: &str) -> Result<Vec<OsString>> {
     let attributes = [
         ("queue", wanted.queue.is_some()),
@@ -40,7 +41,7 @@ pub(crate) fn build_plain_args(wanted: &Wanted, wlm: &str) -> Result<Vec<OsStrin
     Ok(args)
 }
 
-/// The hosts of a job, each once, and the ranks of each; none when the WLM is to choose.
+/// The hosts of a job, each once, and the ranks of each. `None`: the WLM chooses them.
 pub(crate) fn lay_out(mixed: &Mixed) -> Option<(Vec<String>, Vec<RankSet>)> {
     let mut hosts: Vec<String> = Vec::new();
     let mut layout: Vec<RankSet> = Vec::new();

@@ -12,7 +12,7 @@ pub trait BatchJobs: Send + Sync + fmt::Debug {
     /// Submits a batch job. Runs a program of the WLM, and blocks while it runs.
     ///
     /// # Errors
-    /// The WLM's own message.
+    /// The WLM refuses: its own message.
     fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef>;
 
     /// The command that cancels a submitted job. It prints nothing when it succeeds.

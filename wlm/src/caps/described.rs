@@ -1,4 +1,4 @@
-//! Workload managers that run jobs described by what they need, not by a launcher's options.
+//! Workload managers that run jobs from a description of resources instead of a launcher's options.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,18 +10,18 @@ use gantry_types::launch::{Mixed, Wanted};
 
 /// A workload manager for the parts of a co-allocated job.
 pub trait DescribedJobs: Send + Sync + fmt::Debug {
-    /// The arguments of a launch that runs this job.
+    /// Builds the arguments of a launch that runs this job.
     ///
     /// # Errors
-    /// Names an attribute that this WLM cannot honour.
+    /// Names an attribute that this WLM does not support.
     fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>>;
 }
 
 /// A workload manager that launches ranks which differ in program, directory, variables or host.
 pub trait MixedJobs: Send + Sync + fmt::Debug {
-    /// Decides how to launch these ranks. `launch` has everything else. Starts nothing.
+    /// Plans the launch of these ranks. `launch` has everything else. Starts nothing.
     ///
     /// # Errors
-    /// Names the part that this WLM cannot honour.
+    /// Names the part that this WLM does not support.
     fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan>;
 }

@@ -1,4 +1,4 @@
-//! What some workload managers can do and others cannot. A WLM lists its own in [`Capabilities`](crate::Capabilities).
+//! Abilities that only some workload managers have. A WLM lists its own in [`Capabilities`](crate::Capabilities).
 
 pub mod batch;
 pub mod described;

@@ -1,4 +1,4 @@
-//! WLMs that give nodes to jobs only: a launch from elsewhere is a job that brings the agents.
+//! WLMs that give nodes only to jobs. A launch from outside of a job submits a job, which starts the agents.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,26 +17,26 @@ use crate::host::Host;
 use crate::job::JobRef;
 use crate::launch::{AgentCommand, Direct, Queued};
 
-/// File name of the program that acts in jobs. It is where the agent is.
+/// File name of the program that acts in jobs. It is in the agent's directory.
 pub const STARTER: &str = "gantry-guard";
 
-/// The starter's last argument where it was sent to its node, in a directory of its own that it removes.
+/// The starter's last argument if it was sent to its node. Then it is in a directory of its own, which it removes.
 pub const SENT: &str = "sent";
 
-/// What is to run in a job for its agents to start: a command that stays as long as they do, and what it reads on its standard input.
+/// The command that starts the agents in a job. It runs as long as they do, and reads a line on its standard input.
 #[derive(Clone)]
 pub struct JobStarter {
-    /// The path of [`STARTER`], whose arguments are `start`, the WLM's name and [`SendAgent`] or [`SENT`].
+    /// The path of [`STARTER`]. Its arguments are `start`, the WLM's name, and [`SendAgent`] or [`SENT`].
     pub program: PathBuf,
-    /// The path of the agent, beside it.
+    /// The path of the agent, in the same directory.
     pub agent: PathBuf,
-    /// Whether both are sent to nodes.
+    /// Whether both programs are sent to nodes.
     pub send: SendAgent,
-    /// Addresses by which nodes reach this host.
+    /// Addresses at which nodes reach this host.
     pub addresses: Vec<String>,
-    /// A line that it reads. It holds the app's secret.
+    /// The line that it reads. It contains the app's secret.
     pub input: Zeroizing<String>,
-    /// The directory in which the job is to be submitted.
+    /// The directory in which to submit the job.
     pub cwd: PathBuf,
 }
 
@@ -49,19 +49,21 @@ impl fmt::Debug for JobStarter {
     }
 }
 
-/// What the job's script ends with if its agents could not reach the frontend, and so could not say why: EX_UNAVAILABLE of `sysexits.h`.
+/// Exit code of the job's script if its agents could not reach the frontend, and so could not report why:
+/// EX_UNAVAILABLE of `sysexits.h`.
 pub const UNREACHABLE: u8 = 69;
 
-/// When it is over, agents are asked to end.
+/// When this future completes, the agents are asked to end.
 pub type Stop<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A WLM that gives nodes to jobs. Each call may run programs of the WLM, and blocks its thread while they run.
 #[async_trait]
 pub trait Queue: Send + Sync + fmt::Debug {
-    /// Submits the job of a launch, in which `starter` is run on the first node. What that node may have to fetch is given as long as [`Gifts`] are there.
+    /// Submits the job of a launch. The job runs `starter` on its first node. That node can fetch files as long as
+    /// [`Gifts`] exist.
     ///
     /// # Errors
-    /// The WLM's own words.
+    /// The WLM refuses: its own message.
     async fn submit_starter(
         &self,
         queued: &Queued,
@@ -69,17 +71,18 @@ pub trait Queue: Send + Sync + fmt::Debug {
         host: &dyn Host,
     ) -> Result<(JobRef, Gifts)>;
 
-    /// Where the ranks of a launch go, when its job has nodes.
+    /// Places the ranks of a launch, once its job has nodes.
     ///
     /// # Errors
-    /// [`Error::NotYet`](crate::Error): it waits for them, and for what; it has ended; there are fewer places than ranks.
+    /// [`Error::NotYet`](crate::Error): the job waits for nodes; the error says for what. The job has ended. There are
+    /// fewer places than ranks.
     fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct>;
 
-    /// In the job: starts an agent on each of its nodes, or on those that are named, and stays until all of them have ended. What they say goes where the WLM
-    /// puts a job's output.
+    /// In the job: starts an agent on each of its nodes, or on the named ones, and waits until all of them have ended.
+    /// The agents' output goes to the job's output.
     ///
     /// # Errors
-    /// Some could not be started, or have ended in an error; none is left then.
+    /// Some agents could not be started, or have failed. No agent is left then.
     async fn run_agents(
         &self,
         agent: &AgentCommand,
@@ -88,11 +91,12 @@ pub trait Queue: Send + Sync + fmt::Debug {
         host: &dyn Host,
     ) -> Result<()>;
 
-    /// The variables with which a process speaks for `job` on its first node: those of `pid` on this machine, or of one that is found. With them a program
-    /// acts in the job that is not of it.
+    /// The variables that let a process act for `job` on its first node. They are copied from `pid` on this machine, or
+    /// from a process of the job that is searched for. With them a program outside of the job can act in it.
     ///
     /// # Errors
-    /// It has ended, is another user's, or is in another job. [`Error::NotYet`](crate::Error): there is none yet.
+    /// The process has ended, belongs to another user, or is in another job. [`Error::NotYet`](crate::Error): there is
+    /// no such process yet.
     fn read_variables(
         &self,
         job: &JobRef,
@@ -100,19 +104,20 @@ pub trait Queue: Send + Sync + fmt::Debug {
         host: &dyn Host,
     ) -> Result<Vec<(OsString, OsString)>>;
 
-    /// In the job, on its first node: where its ranks are, as a text for [`Wlm::adopt`](crate::Wlm::adopt). `program` looks on other nodes, by
-    /// [`leave`](Queue::leave).
+    /// In the job, on its first node: finds its ranks. Returns a text for [`Wlm::adopt`](crate::Wlm::adopt). On the
+    /// other nodes, `program` reports their ranks by [`leave`](Queue::leave).
     async fn look(&self, program: &Path, host: &dyn Host) -> String;
 
-    /// In the job, on any node: leaves word of why an agent, which this process was, has ended without a link. Who started it reads that.
+    /// In the job, on any node: reports why this process's agent ended without a link. The process that started it
+    /// reads the report.
     ///
     /// # Errors
-    /// The WLM's own words.
+    /// The WLM refuses: its own message.
     async fn leave_word(&self, word: &Failure, host: &dyn Host) -> Result<()>;
 
-    /// In the job, on another node: leaves word of what is there for [`look`](Queue::look).
+    /// In the job, on another node: reports the ranks of this node to [`look`](Queue::look).
     ///
     /// # Errors
-    /// The WLM's own words.
+    /// The WLM refuses: its own message.
     async fn leave(&self, host: &dyn Host) -> Result<()>;
 }

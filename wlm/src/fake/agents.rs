@@ -1,4 +1,4 @@
-//! In a job: an agent for each of its nodes, all on this machine.
+//! In a job: starts an agent for each of its nodes, all on this machine.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ pub(super) async fn run(agent: &AgentCommand, hosts: &[String], job: &Job, stop:
         let (mut child, process) = match start(agent, host, job) {
             Ok(started) => started,
             Err(failure) => {
-                // All or none.
+                // All agents, or none.
                 processes.iter().for_each(|process| drop(signal_process(process, libc::SIGKILL)));
                 return Err(Error::NotStarted(failure));
             }
@@ -51,7 +51,7 @@ pub(super) async fn run(agent: &AgentCommand, hosts: &[String], job: &Job, stop:
             () = &mut stop, if !asked => {
                 asked = true;
                 for process in &processes {
-                    // It may have ended.
+                    // It may have ended already.
                     signal_process(process, libc::SIGTERM).ok();
                 }
             }
@@ -60,7 +60,7 @@ pub(super) async fn run(agent: &AgentCommand, hosts: &[String], job: &Job, stop:
     if failed.is_empty() { Ok(()) } else { Err(Error::Hosts { of: hosts.len(), missing: failed }) }
 }
 
-/// An agent, and a handle on it that stays its own.
+/// Starts an agent. Returns it with a pidfd, which never refers to another process.
 fn start(agent: &AgentCommand, host: &str, job: &Job) -> std::result::Result<(Child, OwnedFd), Failure> {
     let ticket = agent.ticket(host)?;
     spawn(agent, &ticket, &job.agent_file(host)).map_err(|error| {
@@ -71,7 +71,7 @@ fn start(agent: &AgentCommand, host: &str, job: &Job) -> std::result::Result<(Ch
 
 /// Starts an agent that reads `ticket`, and writes its pid to `file`.
 fn spawn(agent: &AgentCommand, ticket: &[u8], file: &Path) -> io::Result<(Child, OwnedFd)> {
-    #[expect(clippy::disallowed_methods, reason = "the node that is played starts its agent")]
+    #[expect(clippy::disallowed_methods, reason = "this stands in for a node that starts its agent")]
     let mut command = Command::new(&agent.program);
     command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
     let mut child = command.spawn()?;

@@ -30,10 +30,10 @@ use crate::job::JobRef;
 /// The script writes this as its end when it is cancelled.
 const CANCELLED: &str = "cancelled";
 
-/// And this when its time is over.
+/// The script writes this as its end when its time limit expires.
 const TIME_LIMIT: &str = "time limit";
 
-/// Where a job is.
+/// The state of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     /// It waits for nodes.
@@ -47,11 +47,11 @@ pub(super) enum State {
 /// The work of a job.
 #[derive(Debug)]
 pub(super) struct Work<'a> {
-    /// On how many nodes.
+    /// The number of nodes.
     pub(super) nodes: u32,
     /// Its command, with arguments.
     pub(super) command: &'a [OsString],
-    /// Variables of its command besides those of the submitter.
+    /// Variables for the command, in addition to those of the submitter.
     pub(super) env: &'a [(OsString, OsString)],
     /// The command's directory.
     pub(super) cwd: &'a Path,
@@ -107,7 +107,7 @@ impl Job {
         }
     }
 
-    /// The job that this process is in.
+    /// The job of this process.
     pub(super) fn of_process(host: &dyn Host) -> Result<Option<Self>> {
         let name = host.env(JOB).map(|name| JobRef(name.to_string_lossy().into_owned()));
         name.map(|name| Self::find(&name, host)).transpose()
@@ -117,13 +117,13 @@ impl Job {
         JobRef(self.number.to_string())
     }
 
-    /// How many nodes it has.
+    /// The number of its nodes.
     pub(super) fn nodes(&self, host: &dyn Host) -> Result<u32> {
         let nodes = self.read("nodes", host)?.and_then(|nodes| nodes.parse().ok());
         nodes.ok_or_else(|| refused(format!("job {} has no nodes", self.number)))
     }
 
-    /// Where the pid of the agent of `host` is written.
+    /// The file with the pid of the agent of `host`.
     pub(super) fn agent_file(&self, host: &str) -> PathBuf {
         self.folder.join("agents").join(host)
     }
@@ -188,7 +188,7 @@ impl Job {
         quote(self.folder.join(file).as_os_str())
     }
 
-    /// The command that cancels it.
+    /// The command that cancels the job.
     pub(super) fn cancel_command(&self) -> Vec<OsString> {
         vec!["/bin/sh".into(), self.folder.join("cancel").into_os_string()]
     }
@@ -222,7 +222,7 @@ impl Job {
         Error::Refused(failure.with_hint("launch or submit again"))
     }
 
-    /// Why the cluster has ended it; none: it has not.
+    /// Why the cluster ended it. `None`: the cluster did not.
     pub(super) fn cause(&self, host: &dyn Host) -> Result<Option<EndCause>> {
         let State::Ended(how) = self.state(host)? else {
             return Err(Error::NotYet {
@@ -239,7 +239,7 @@ impl Job {
         Ok(Some(EndCause { kind, message: format!("job {}: {how}", self.number) }))
     }
 
-    /// The content of one of its files, without the end of its line. None: it does not exist.
+    /// The content of one of its files, without the line break at its end. `None`: the file does not exist.
     fn read(&self, file: &str, host: &dyn Host) -> Result<Option<String>> {
         let path = self.folder.join(file);
         match host.read(&path) {
@@ -249,7 +249,7 @@ impl Job {
         }
     }
 
-    /// Writes a file that appears with all that is in it.
+    /// Writes a file atomically.
     fn write(&self, file: &str, bytes: &[u8]) -> Result<()> {
         let (path, new) = (self.folder.join(file), self.folder.join(format!("{file}.new")));
         let written = || {

@@ -1,7 +1,8 @@
-//! A workload manager that needs no cluster. It plays one on this machine, and fails where a file tells it to.
+//! A workload manager that needs no cluster. It simulates one on this machine, and fails where a file tells it to.
 //!
-//! It has a queue, jobs, batch scripts and a time limit. It is a driver like any other: gantry's own guard and agents run in its jobs. Tests of
-//! the launch pipeline use it, and people who port gantry can read it as an example. The feature `fake` builds it.
+//! It has a queue, jobs, batch scripts and a time limit. It is a driver like any other: gantry's own guard and agents
+//! run in its jobs. Tests of the launch pipeline use it. It is also an example for people who port gantry. The feature
+//! `fake` builds it.
 //!
 //! `GANTRY_FAKE_SITE` names the folder that represents the cluster. Its `site.json` configures the cluster; each job
 //! has a folder below `jobs`.

@@ -24,15 +24,15 @@ const FILE: &str = "site.json";
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Site {
-    /// How many nodes it has: `fake1`, `fake2` and so on.
+    /// The number of nodes: `fake1`, `fake2` and so on.
     pub(super) nodes: u32,
     /// How long a job waits for its nodes.
     pub(super) queue_ms: u64,
-    /// The reason that it reports for waiting.
+    /// The reason for waiting that it reports.
     pub(super) reason: String,
     /// Refuses all jobs with this message.
     pub(super) refuse: Option<String>,
-    /// How long a job may run; none: as long as it likes.
+    /// The time limit of a job. `None`: no limit.
     pub(super) limit_ms: Option<u64>,
     /// Nodes on which no agent can be started.
     pub(super) broken: Vec<String>,
@@ -58,13 +58,13 @@ pub(super) fn folder(host: &dyn Host) -> Result<PathBuf> {
     })
 }
 
-/// The names of so many nodes.
+/// The names of the first `nodes` nodes.
 pub(super) fn hosts(nodes: u32) -> Vec<String> {
     (1..=nodes).map(|number| format!("fake{number}")).collect()
 }
 
 impl Site {
-    /// Reads it. No file: as it is by default.
+    /// Reads the file. Without a file it returns the defaults.
     pub(super) fn read(host: &dyn Host) -> Result<Self> {
         let path = folder(host)?.join(FILE);
         match host.read(&path) {

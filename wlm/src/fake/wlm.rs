@@ -29,7 +29,7 @@ use super::agents;
 use super::job::{Job, State, Work};
 use super::site::{self, JOB, SITE, Site};
 
-/// The cluster that is played.
+/// The simulated cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fake;
 
@@ -122,7 +122,7 @@ fn check_nodes(asked: u32, there: u32, whose: &str) -> Result<()> {
     ))
 }
 
-/// Ranks on the first nodes of the job.
+/// Places ranks on the first nodes of the job.
 fn lay_out(options: Options, job: &Job) -> Result<Direct> {
     let hosts = site::hosts(options.nodes_needed());
     Ok(Direct { job: Some(job.name()), ..command::lay_out(options, hosts)? })

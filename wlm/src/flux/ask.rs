@@ -1,4 +1,4 @@
-//! Asks Flux's commands, and says what they have said where that is no answer.
+//! Runs Flux's commands. If a command gives no answer, its message becomes the error.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,18 +14,18 @@ use super::words::parse_failure;
 use crate::host::{Asked, Host};
 use crate::{Error, Result};
 
-/// How long a command of Flux may take to answer.
+/// The timeout for a command of Flux.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An instance to speak to: variables for its commands.
+/// An instance, as variables for Flux's commands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Instance(Option<String>);
 
 impl Instance {
-    /// The instance that has this job. Asks Flux, where that is not this process's own.
+    /// The instance of this job. Asks Flux unless it is this process's own instance.
     ///
     /// # Errors
-    /// One of the jobs on the way does not run, or is no instance.
+    /// A job on the path does not run, or is not an instance.
     pub(super) fn of(target: &Target, host: &dyn Host) -> Result<Self> {
         let Some(path) = target.instance_path() else { return Ok(Self(None)) };
         let own = Self(None);
@@ -37,20 +37,20 @@ impl Instance {
         Ok(Self(Some(localize(uri, &host.hostname()))))
     }
 
-    /// The instance of that address.
+    /// The instance at that address.
     pub(super) fn at(uri: &str, host: &dyn Host) -> Self {
         Self(Some(localize(uri, &host.hostname())))
     }
 
-    /// The variables by which a command speaks to it, beside those of this process.
+    /// The variables that direct a command to the instance, in addition to those of this process.
     pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
         self.0.iter().map(|uri| (OsString::from(URI), OsString::from(uri))).collect()
     }
 
-    /// What `flux` says, given these words.
+    /// Runs `flux` with these words and returns its output.
     ///
     /// # Errors
-    /// It is not there, or has not answered in time.
+    /// `flux` is not installed, or did not answer within the timeout.
     pub(super) fn ask(&self, words: &[OsString], host: &dyn Host) -> Result<Asked> {
         let command = flux(words, host)?;
         host.ask_in_with(Path::new("/"), &command, &self.variables(), PATIENCE).map_err(|error| {
@@ -59,10 +59,10 @@ impl Instance {
         })
     }
 
-    /// What the instance knows of a job.
+    /// The instance's record of a job.
     ///
     /// # Errors
-    /// It knows none of that id, or does not answer: its words.
+    /// The job is unknown, or the instance does not answer: its message.
     pub(super) fn ask_job(&self, job: JobId, host: &dyn Host) -> Result<Job> {
         let words = build_info(job);
         let said = self.ask(&words, host)?;
@@ -70,7 +70,7 @@ impl Instance {
         found.ok_or_else(|| refused(&with_program(&words), &said))
     }
 
-    /// What has happened to a job.
+    /// The events of a job.
     ///
     /// # Errors
     /// As [`ask_job`](Self::ask_job).
@@ -84,7 +84,7 @@ impl Instance {
     }
 }
 
-/// The command with these words.
+/// The command line with these words.
 ///
 /// # Errors
 /// `flux` is not in PATH.
@@ -100,13 +100,13 @@ fn with_program(words: &[OsString]) -> Vec<OsString> {
     std::iter::once("flux".into()).chain(words.iter().cloned()).collect()
 }
 
-/// What a command has said instead of an answer.
+/// The error for a command's output that is no answer.
 pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
     let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     Error::Refused(parse_failure(&words, "an error", &said.stderr))
 }
 
-/// The address of an instance on this machine, where `uri` leads here by ssh.
+/// Converts an ssh address of an instance to a local one, if the instance is on this machine.
 fn localize(uri: &str, hostname: &str) -> String {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let local = uri.strip_prefix("ssh://").and_then(|rest| rest.split_once('/')).filter(|(there, _)| {

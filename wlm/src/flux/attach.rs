@@ -1,6 +1,7 @@
-//! A running job: where its ranks are, and agents beside them.
+//! Attaching to a running job: finds its ranks, and starts agents beside them.
 //!
-//! The job's own shells start the agents, by their service for such commands: it needs no right but that of the job's owner.
+//! The job's own shells start the agents, through their service for such commands. This needs only the rights of the
+//! job's owner.
 
 use std::ffi::OsString;
 
@@ -19,10 +20,10 @@ use crate::launch::{AgentCommand, StepStart};
 use crate::{Adoption, AppRef, Error, JobRef, Result};
 use gantry_types::launch::SendAgent;
 
-/// How many instances lie in each other at most, where the name of the outermost stands for what runs in the innermost.
+/// The maximum nesting depth of instances. The name of the outermost one stands for the job in the innermost one.
 const MAX_DEPTH: usize = 16;
 
-/// Finds the ranks of a job. The name of an instance stands for the newest job that runs in it.
+/// Finds the ranks of a job. The name of an instance means the newest job that runs in it.
 ///
 /// # Errors
 /// The job is unknown, has ended, or belongs to another user. [`Error::NotYet`]: it has no ranks yet.
@@ -63,7 +64,8 @@ fn check_running(job: &Job, host: &dyn Host) -> Result<()> {
     }
 }
 
-/// Whether a job has ranks of its own. The brokers of an instance are none, and its address comes a little later than they do.
+/// Checks that a job has ranks of its own. The brokers of an instance are not ranks. An instance gets its address a
+/// little later than its brokers.
 fn check_no_instance(instance: &Instance, target: &Target, host: &dyn Host) -> Result<()> {
     let words = build_jobspec(target.job);
     let said = instance.ask(&words, host)?;
@@ -74,7 +76,7 @@ fn check_no_instance(instance: &Instance, target: &Target, host: &dyn Host) -> R
     if starts_broker(&said.stdout)? { Err(not_yet(target, "that is starting")) } else { Ok(()) }
 }
 
-/// An instance may get a job.
+/// The error for an instance without a job: it may get one later.
 fn not_yet(instance: &Target, what: &str) -> Error {
     Error::NotYet {
         message: format!("{instance} is an instance of Flux {what}"),
@@ -83,10 +85,10 @@ fn not_yet(instance: &Target, what: &str) -> Error {
     }
 }
 
-/// The job of an instance that began last.
+/// The job of an instance that started last.
 fn find_newest(instance: &Instance, of: &Target, host: &dyn Host) -> Result<JobId> {
     let said = instance.ask(&build_running(), host)?;
-    // It has an address before it has all of its services.
+    // A starting instance has an address before all of its services run.
     if said.stderr.contains("No service matching") {
         return Err(not_yet(of, "that is starting"));
     }
@@ -99,7 +101,7 @@ fn find_newest(instance: &Instance, of: &Target, host: &dyn Host) -> Result<JobI
     newest.map(|job| JobId(job.id)).ok_or_else(|| not_yet(of, "in which no job runs"))
 }
 
-/// Where a job's ranks are, as its shells tell.
+/// Asks a job's shells where its ranks are.
 fn ask_placement(instance: &Instance, job: &Job, host: &dyn Host) -> Result<Placement> {
     let id = JobId(job.id);
     let words = build_processes(id);
@@ -124,7 +126,7 @@ fn ask_placement(instance: &Instance, job: &Job, host: &dyn Host) -> Result<Plac
     Ok(placement.build())
 }
 
-/// One `flux exec` starts all agents, one on each host of `app`.
+/// Plans one `flux exec` that starts all agents, one on each host of `app`.
 ///
 /// # Errors
 /// The job has ended, or has no shell on a host.
@@ -150,18 +152,18 @@ pub(super) fn plan_agents(
     if let Some(giver) = giver {
         env.push((GANTRY_GIVEN.into(), giver.give_word(app.hosts.len())?.as_str().into()));
     }
-    // Every node knows its own name.
+    // No node name is given here: every node knows its own name.
     let ticket = agent.ticket("").map_err(Error::NotStarted)?.into();
     Ok(StepStart { argv: flux(&build_exec(target.job, &shells, &command), host)?, env, ticket })
 }
 
-/// Whether a variable would make an agent look like a rank of the job that this process is in.
+/// Whether a variable would make an agent look like a rank of this process's own job.
 fn is_of_rank(name: &OsString) -> bool {
     const BEGINNINGS: [&[u8]; 5] = [b"FLUX_TASK_", b"FLUX_JOB_", b"PMI_", b"PMIX_", b"OMPI_"];
     BEGINNINGS.iter().any(|beginning| name.as_encoded_bytes().starts_with(beginning))
 }
 
-/// One of the job's shells on each host, by their place in the job. Several brokers may be on one host.
+/// Chooses one of the job's shells on each host, by index. One host may have several brokers.
 fn choose_shells(job: &Job, hosts: &[String]) -> Result<RankSet> {
     let of_shells = job.hosts()?;
     let mut shells = RankSet::new();

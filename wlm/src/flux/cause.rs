@@ -1,4 +1,5 @@
-//! Why Flux ended something: from the lines that `flux run` passes on, and from a job's events. Source: RFC 21 of Flux, "exception".
+//! Finds why Flux ended a job: in the lines that `flux run` forwards, and in the job's events. Source: RFC 21 of Flux,
+//! "exception".
 
 use gantry_types::status::{CauseKind, EndCause};
 
@@ -9,7 +10,7 @@ use super::words::after_seconds;
 use crate::host::Host;
 use crate::{EndedApp, Error, Result};
 
-/// An exception's type and words in its note, and what they mean. The first row that fits counts.
+/// An exception's type, words in its note, and their meaning. The first matching row counts.
 const CAUSES: &[(&str, &str, CauseKind)] = &[
     ("timeout", "", CauseKind::TimeLimit),
     ("cancel", "", CauseKind::Cancelled),
@@ -20,7 +21,7 @@ const CAUSES: &[(&str, &str, CauseKind)] = &[
     ("exec", "Out of memory", CauseKind::OutOfMemory),
 ];
 
-/// What a line on the launcher's standard error says of why its ranks were ended.
+/// Parses a line of the launcher's standard error that says why its ranks were ended.
 pub(super) fn parse_cause(line: &str) -> Option<EndCause> {
     let line = line.trim();
     let rest = after_seconds(line)?;
@@ -56,10 +57,11 @@ pub(super) fn cause_of_events(job: JobId, events: &[Entry]) -> Option<EndCause> 
     causes.reduce(EndCause::or_better)
 }
 
-/// Why an app's job was ended. None: not by Flux, as far as it tells. Where the job's instance is gone too, its own job tells.
+/// Why an app's job was ended. `None`: Flux did not end it, as far as its records show. If the job's instance is gone
+/// too, the instance's own job tells.
 ///
 /// # Errors
-/// [`Error::NotYet`] while the job ends; the commands' own words.
+/// [`Error::NotYet`] while the job is ending. A command failed: its own message.
 pub(super) fn find_cause(ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
     let target: Target = ended.job.0.parse()?;
     match ask_cause(&target, ended.torn, host) {

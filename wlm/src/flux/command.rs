@@ -1,4 +1,4 @@
-//! Requests to Flux as argument vectors. Nothing secret ever stands in one.
+//! Builds Flux's command lines. They never contain secrets.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use gantry_types::rank_set::RankSet;
 use super::reference::JobId;
 use crate::launcher::Given;
 
-/// The option that calls a job by its program, as Flux would without gantry. None: the user names the job.
+/// The option that names the job after its program, as Flux would without gantry. `None`: the user names the job.
 pub(super) fn build_name(given: &[&Given], program: &OsString) -> Option<OsString> {
     let names_it = |given: &&&Given| {
         let is_attribute = |value: &OsString| {
@@ -24,8 +24,8 @@ pub(super) fn build_name(given: &[&Given], program: &OsString) -> Option<OsStrin
     Some(option)
 }
 
-/// `flux exec` that starts `command` beside a job's ranks, by the job's own shells: on those of its nodes that `shells` names, by their place in the job. Its
-/// standard input goes to each.
+/// `flux exec`, which starts `command` beside a job's ranks through the job's own shells. `shells` selects them by
+/// their index in the job. Its standard input goes to each of them.
 pub(super) fn build_exec(job: JobId, shells: &RankSet, command: &[OsString]) -> Vec<OsString> {
     let mut words =
         words(&["exec", "--quiet", "--dir=/", &format!("--jobid={job}"), &format!("--rank={shells}")]);
@@ -33,28 +33,28 @@ pub(super) fn build_exec(job: JobId, shells: &RankSet, command: &[OsString]) -> 
     words
 }
 
-/// `flux job` that prints what Flux knows of a job, as JSON.
+/// `flux job` with a job's record, as JSON.
 pub(super) fn build_info(job: JobId) -> Vec<OsString> {
     words(&["job", "list-ids", &job.to_string()])
 }
 
-/// `flux job` that prints what a job was submitted as, as JSON.
+/// `flux job` with a job's submitted jobspec, as JSON.
 pub(super) fn build_jobspec(job: JobId) -> Vec<OsString> {
     words(&["job", "info", &job.to_string(), "jobspec"])
 }
 
-/// `flux job` that prints a job's events, one a line, as JSON.
+/// `flux job` with a job's events, one per line, as JSON.
 pub(super) fn build_events(job: JobId) -> Vec<OsString> {
     words(&["job", "eventlog", "--format=json", &job.to_string()])
 }
 
-/// `flux job` that prints the processes of a job's ranks.
+/// `flux job` with the processes of a job's ranks.
 pub(super) fn build_processes(job: JobId) -> Vec<OsString> {
-    // Ranks that are not there yet may come: it is asked again.
+    // The ranks may not have started yet. The caller asks again.
     words(&["job", "hostpids", "--timeout=1s", &job.to_string()])
 }
 
-/// `flux job` that prints the running jobs of an instance, one a line, as JSON.
+/// `flux job` with the running jobs of an instance, one per line, as JSON.
 pub(super) fn build_running() -> Vec<OsString> {
     words(&["job", "list", "--states=run"])
 }

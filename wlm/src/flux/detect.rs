@@ -1,4 +1,4 @@
-//! Whether a machine has Flux: its command, and an instance to speak to.
+//! Detects Flux on a machine: its command, and an instance.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use crate::host::Host;
 /// The variable with the address of a process's instance.
 pub(super) const URI: &str = "FLUX_URI";
 
-/// Where the system's instance has its socket. Source: flux-broker-attributes(7), `rundir`.
+/// The directory of the system instance's socket. Source: flux-broker-attributes(7), `rundir`.
 const SYSTEM_FOLDER: &str = "/run/flux";
 const SYSTEM_SOCKET: &str = "local";
 
-/// What says that this machine can launch through Flux. Runs no program, and does not ask whether a broker answers.
+/// Evidence that this machine can launch through Flux. Runs no program, and does not ask whether a broker answers.
 pub(super) fn detect(host: &dyn Host) -> Option<Evidence> {
     let flux = host.find_in_path("flux")?;
     let told_by = match host.env(URI) {

@@ -1,4 +1,4 @@
-//! What makes sense with Flux only, for tools that know that they run under it.
+//! Calls that exist only for Flux, for tools that are aware of it.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use super::reference::{JobId, Target};
 use crate::host::Host;
 use crate::{Error, JobRef, Result};
 
-/// Calls that make sense with Flux only: `gantry_wlm::extras::<FluxExtras>(wlm)` gives them where Flux is used.
+/// Calls that exist only for Flux. `gantry_wlm::extras::<FluxExtras>(wlm)` returns them if Flux is in use.
 ///
-/// To attach to a job, with or without waiting for it, name it to the frontend as anything else: `flux:fA1b2`.
+/// To attach to a job, with or without waiting for it, name it to the frontend like any other target: `flux:fA1b2`.
 #[derive(Debug, Clone, Copy)]
 pub struct FluxExtras;
 
 impl FluxExtras {
-    /// The job that the `flux run` or `flux job attach` with that pid on this machine is attached to. That process goes on.
+    /// The job of a `flux run` or `flux job attach` with that pid on this machine. The process continues.
     ///
     /// # Errors
     /// There is no such process, it is another command, or it has no job yet.
@@ -38,10 +38,10 @@ impl FluxExtras {
         })
     }
 
-    /// What Flux knows of a job.
+    /// The record that Flux has of a job.
     ///
     /// # Errors
-    /// Flux knows none of that name: its words.
+    /// Flux does not know the job: its message.
     pub fn job(&self, job: &JobRef, host: &dyn Host) -> Result<Job> {
         let target: Target = job.0.parse()?;
         Instance::of(&target, host)?.ask_job(target.job, host)

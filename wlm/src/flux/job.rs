@@ -1,4 +1,5 @@
-//! What Flux knows of jobs: `flux job list-ids`, `flux job eventlog`, `flux job hostpids`. Sources: RFC 21 and RFC 43 of Flux, flux-job(1).
+//! Flux's records of jobs: `flux job list-ids`, `flux job eventlog`, `flux job hostpids`. Sources: RFC 21 and RFC 43 of
+//! Flux, flux-job(1).
 
 use gantry_types::host_set::parse_host_list;
 use gantry_types::id::Pid;
@@ -7,46 +8,46 @@ use serde::Deserialize;
 use super::reference::JobId;
 use crate::{Error, Result};
 
-/// The most bytes of output that are parsed: a million ranks.
+/// The maximum size of parsed output: enough for a million ranks.
 const MAX_BYTES: usize = 256 << 20;
 
-/// A job, as far as it matters here.
+/// The relevant part of a job's record.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Job {
     /// Its id.
     pub id: u64,
-    /// Whose it is.
+    /// The user id of its owner.
     pub userid: u32,
-    /// Flux's bit for its state. Source: RFC 21.
+    /// Flux's bit for the job's state. Source: RFC 21.
     pub state: u32,
-    /// What the scheduler sorts it by; 0: it is held.
+    /// The scheduler's priority. 0: the job is held.
     #[serde(default)]
     pub priority: Option<u64>,
-    /// What its owner has asked for; 0: to hold it.
+    /// The owner's urgency. 0: the owner holds the job.
     #[serde(default)]
     pub urgency: Option<u64>,
-    /// What it is called.
+    /// Its name.
     #[serde(default)]
     pub name: String,
-    /// The queue that it is in.
+    /// Its queue.
     #[serde(default)]
     pub queue: Option<String>,
-    /// What it waits for before it can be scheduled.
+    /// The dependencies that it waits for before it can be scheduled.
     #[serde(default)]
     pub dependencies: Vec<String>,
-    /// Its nodes, one for each of its shells and in their order, once it has some: `n[1-2]`.
+    /// Its nodes, once it has some: one for each of its shells, in their order. Example: `n[1-2]`.
     #[serde(default)]
     pub nodelist: String,
-    /// When it began to run, in seconds since 1970.
+    /// When it started to run, in seconds since 1970.
     #[serde(default)]
     pub t_run: f64,
-    /// What others say of it.
+    /// Annotations by others.
     #[serde(default)]
     pub(super) annotations: Annotations,
 }
 
-/// What a scheduler, and a job itself, say of a job.
+/// Annotations of a job, by a scheduler and by the job itself.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(super) struct Annotations {
     #[serde(default)]
@@ -69,7 +70,7 @@ struct User {
     uri: Option<String>,
 }
 
-/// The part of a job's life that matters here.
+/// The relevant phases of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// It has no nodes yet.
@@ -83,7 +84,7 @@ pub enum Phase {
 }
 
 impl Job {
-    /// The part of its life that its state belongs to.
+    /// The phase of its state.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.state {
@@ -109,7 +110,7 @@ impl Job {
         }
     }
 
-    /// Its state, and what it waits for.
+    /// Its state, and the reason why it waits.
     #[must_use]
     pub fn describe(&self) -> String {
         let reason = self.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -134,7 +135,7 @@ impl Job {
         })
     }
 
-    /// The address of the instance that it is. None: it is none.
+    /// The address of the instance, if the job is one.
     pub(super) fn instance(&self) -> Option<&str> {
         self.annotations.user.uri.as_deref()
     }
@@ -142,22 +143,22 @@ impl Job {
     /// The host of each of its shells.
     ///
     /// # Errors
-    /// It is no list of hosts.
+    /// The text is not a list of hosts.
     pub(super) fn hosts(&self) -> Result<Vec<String>> {
         parse_host_list(&self.nodelist)
             .map_err(|error| Error::invalid(format!("Flux printed the nodes '{}': {error}", self.nodelist)))
     }
 }
 
-/// Parses jobs, one a line.
+/// Parses jobs, one per line.
 ///
 /// # Errors
-/// A line is no job.
+/// A line is not a job.
 pub(super) fn parse_jobs(text: &str) -> Result<Vec<Job>> {
     parse_lines(text, "a job")
 }
 
-/// What a job was submitted as. Source: RFC 14 and RFC 25 of Flux.
+/// A job's jobspec. Source: RFC 14 and RFC 25 of Flux.
 #[derive(Debug, Deserialize)]
 struct Jobspec {
     #[serde(default)]
@@ -169,10 +170,11 @@ struct Task {
     command: Vec<String>,
 }
 
-/// Whether the processes of a job with this jobspec are brokers: `flux broker`, as `flux batch` and `flux alloc` have it, or `flux start`.
+/// Whether the processes of a job with this jobspec are brokers: `flux broker`, as `flux batch` and `flux alloc` submit
+/// it, or `flux start`.
 ///
 /// # Errors
-/// It is no jobspec.
+/// The text is not a jobspec.
 pub(super) fn starts_broker(text: &str) -> Result<bool> {
     bounded(text)?;
     let spec: Jobspec = serde_json::from_str(text)
@@ -184,7 +186,7 @@ pub(super) fn starts_broker(text: &str) -> Result<bool> {
     }))
 }
 
-/// Something that has happened to a job.
+/// An event of a job.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Entry {
     pub name: String,
@@ -192,7 +194,7 @@ pub(super) struct Entry {
     pub context: Context,
 }
 
-/// What an event of a job says; of those that matter here.
+/// The relevant fields of a job's event.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(super) struct Context {
     #[serde(rename = "type", default)]
@@ -203,10 +205,10 @@ pub(super) struct Context {
     pub note: String,
 }
 
-/// Parses the events of a job, one a line.
+/// Parses the events of a job, one per line.
 ///
 /// # Errors
-/// A line is no event.
+/// A line is not an event.
 pub(super) fn parse_events(text: &str) -> Result<Vec<Entry>> {
     parse_lines(text, "an event")
 }
@@ -221,10 +223,10 @@ fn parse_lines<'a, T: Deserialize<'a>>(text: &'a str, what: &str) -> Result<Vec<
     lines.map(parse).collect()
 }
 
-/// Parses the host and the pid of each rank, in their order: `n1:77,n1:78,n2:40`.
+/// Parses the host and the pid of each rank, in rank order: `n1:77,n1:78,n2:40`.
 ///
 /// # Errors
-/// It is no such list.
+/// The text is not such a list.
 pub(super) fn parse_processes(text: &str) -> Result<Vec<(String, Pid)>> {
     bounded(text)?;
     let parse = |item: &str| {
@@ -291,7 +293,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a command prints: an answer or an error, no panic.
+        /// Any output of a command gives an answer or an error, but no panic.
         #[test]
         fn any_text_is_an_answer_or_an_error(text in "(\\{|\\}|\"id\"|\"name\"|[0-9]{1,3}|[:,\\n\\[\\]]|[a-z]{1,4}){0,40}") {
             let _ = parse_jobs(&text).is_ok() || parse_events(&text).is_ok() || parse_processes(&text).is_ok();

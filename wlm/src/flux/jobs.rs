@@ -1,4 +1,4 @@
-//! What Flux's jobs can do besides launching and attaching.
+//! Flux's capabilities besides launching and attaching.
 
 use std::ffi::OsString;
 
@@ -21,17 +21,17 @@ use crate::job::{EndedApp, JobRef, Submission};
 /// The variable in which a process finds its job.
 pub(crate) const JOB_VARIABLES: &[&str] = &["FLUX_JOB_ID"];
 
-/// Flux's jobs: their names, their ends, batch scripts, and what `flux run` writes.
+/// The capabilities of Flux: job names, causes of ends, batch scripts, and the output of `flux run`.
 #[derive(Debug)]
 pub(super) struct FluxJobs;
 
 impl Jobs for FluxJobs {
-    /// What runs under Flux, at whatever depth, has its instance's address.
+    /// A process under Flux, at any depth, has its instance's address.
     fn is_inside(&self, host: &dyn Host) -> bool {
         host.env(URI).is_some()
     }
 
-    /// The address of an instance is that of this node's broker.
+    /// The address of an instance is that of the local node's broker.
     fn node_variables(&self) -> &'static [&'static str] {
         &[URI, "FLUX_JOB_", "FLUX_KVS_NAMESPACE"]
     }

@@ -1,6 +1,7 @@
 //! `flux run`, of flux-core 0.64 and later. Source: flux-run(1), flux-shell(1), `flux run --help`.
 //!
-//! Plugins of the command line add options of their own. With an attached value they do no harm; without, `--` is needed before the program.
+//! Plugins add options to the command line. With an attached value they do no harm. Otherwise the user must put `--`
+//! before the program.
 
 use std::ffi::OsString;
 
@@ -27,11 +28,11 @@ pub(crate) static FLUX_RUN: Dialect = Dialect {
     ranks: &FLUX_RANKS,
 };
 
-/// The variables by which ranks are told what Flux knows and does not tell of itself.
+/// Variables for facts that Flux has but does not pass to ranks by itself.
 const TASKS_OF_NODE: &str = "GANTRY_FLUX_NTASKS";
 const NAME_OF_NODE: &str = "GANTRY_FLUX_NODE";
 
-/// What its ranks see of it.
+/// What its ranks see of the launcher.
 pub(crate) static FLUX_RANKS: RankSide = RankSide {
     word: "flux",
     variables: &[RankVariables {
@@ -41,29 +42,30 @@ pub(crate) static FLUX_RANKS: RankSide = RankSide {
         size: &["FLUX_JOB_SIZE"],
         local_rank: "FLUX_TASK_LOCAL_ID",
         local_size: |variables| variables.number(TASKS_OF_NODE),
-        // Its shell serves PMI to its tasks.
+        // The Flux shell serves PMI to its tasks.
         serves: |_| true,
     }],
     hides: &["GANTRY_FLUX_"],
     node_name: Some(NAME_OF_NODE),
-    // Where jobs are units of systemd, what a task leaves ends with its shell.
+    // If jobs are systemd units, a task's leftover processes end with its shell.
     kills_leftovers: |cgroup| {
         let is_shell = |line: &str| line.contains("/imp-shell-") || line.contains("/shell-");
         cgroup.lines().any(|line| is_shell(line) && line.ends_with(".service"))
     },
 };
 
-/// What a launch with held ranks needs of Flux beside the user's options, which stand before these.
+/// The options that a launch with held ranks needs, in addition to the user's options before them.
 ///
-/// The ticket's value is in the launcher's environment: where the user has Flux pass on other variables only, it is named. The shell fills in what stands in
-/// double braces, for each node. Source: flux-run(1), "Mustache templates".
+/// The launcher's environment contains the ticket. The option names it, because the user may let Flux pass on only
+/// other variables. The shell replaces the text in double braces on each node. Source: flux-run(1), "Mustache
+/// templates".
 fn adjust(_args: &mut [OsString], given: &[&Given], _environment: &Environment) -> Adjusted {
     let mut options: Vec<OsString> = vec![
         format!("--env={GANTRY_TICKET}").into(),
         format!("--env={TASKS_OF_NODE}={{{{node.ntasks}}}}").into(),
         format!("--env={NAME_OF_NODE}={{{{node.name}}}}").into(),
     ];
-    // It says the job's id as soon as there is one: so the job can be cancelled while it waits in the queue.
+    // With this option Flux prints the job's id at once, so that gantry can cancel the job while it waits in the queue.
     if !given.iter().any(|given| given.name == "verbose") {
         options.push("--verbose".into());
     }

@@ -1,7 +1,8 @@
-//! Flux. How an instance is detected, the commands to run, and what they print, all of which needs no instance; and `Flux`, which acts.
+//! Flux. Detection, command lines and parsers need no instance. `Flux` runs the commands.
 //!
-//! gantry speaks by Flux's commands and their JSON, and links nothing of it. Facts were measured with flux-core 0.88; what the tests read are recordings of it.
-//! Sources: the manual pages of flux-run, flux-job, flux-exec, flux-uri and flux-batch.
+//! gantry uses Flux's commands and their JSON, and does not link with Flux. Facts were measured with flux-core 0.88,
+//! and the tests parse recordings of it. Sources: the manual pages of flux-run, flux-job, flux-exec, flux-uri and
+//! flux-batch.
 
 mod ask;
 mod attach;

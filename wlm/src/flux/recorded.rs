@@ -1,5 +1,5 @@
-//! Every recording of Flux's commands, read as gantry reads it. A case is a folder under `tests/fixtures/flux/VERSION/` with `argv`, `stdout`, `stderr` and
-//! `status` as they were, and `expected`: what is made of them.
+//! Parses every recording of Flux's commands as gantry does. A case is a folder under `tests/fixtures/flux/VERSION/`.
+//! Its `argv`, `stdout`, `stderr` and `status` are as recorded. Its `expected` is the parsed result.
 
 use std::fmt::Write;
 use std::fs;
@@ -42,7 +42,7 @@ impl Case {
         self.argv.iter().any(|word| word == verb)
     }
 
-    /// What gantry makes of it, a fact a line.
+    /// The parsed result, one fact per line.
     fn made_of_it(&self) -> String {
         let mut text = String::new();
         if self.is("--help") {
@@ -80,11 +80,11 @@ impl Case {
     }
 }
 
-/// Where the table of options differs from what `flux run --help` says: options that are missing, or take something else.
+/// Differences between the table of options and `flux run --help`: missing options, and options with other values.
 fn compare_with_help(help: &str) -> Vec<String> {
     let (mut problems, mut count) = (Vec::new(), 0);
     for line in help.lines().map(str::trim_start).filter(|line| line.starts_with('-')) {
-        // Behind two blanks stands what the option is for.
+        // The description starts behind two blanks.
         let names = line.split("  ").next().unwrap_or_default();
         let fits = match names.split_once('=') {
             Some((_, value)) if value.ends_with(']') && value.starts_with('[') && !value.contains('@') => {

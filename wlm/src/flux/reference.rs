@@ -1,4 +1,4 @@
-//! How jobs are named: ids in every form that Flux has, and paths of ids that lead into instances.
+//! Names of jobs: ids in every form that Flux has, and paths of ids that lead into instances.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use crate::{Error, Result};
 /// The digits of base 58. Source: RFC 19 of Flux, "FLUID".
 const DIGITS: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
-/// The letter in front of them, as Flux prints it where the locale has it.
+/// The letter before the digits. Flux prints it if the locale has it.
 const LETTER: char = 'ƒ';
 
-/// The most characters of a name.
+/// The maximum length of a name, in characters.
 const MAX_CHARS: usize = 1024;
 
 /// A job's id.
@@ -19,7 +19,7 @@ const MAX_CHARS: usize = 1024;
 pub struct JobId(pub u64);
 
 impl fmt::Display for JobId {
-    /// `fA1b2`: Flux takes this form in every locale.
+    /// Writes `fA1b2`: Flux accepts this form in every locale.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut reversed = Vec::new();
         let mut rest = self.0;
@@ -38,7 +38,8 @@ impl fmt::Display for JobId {
 impl FromStr for JobId {
     type Err = Error;
 
-    /// Reads `fA1b2`, `ƒA1b2`, a decimal number, a hexadecimal one (`0x`), and four groups of four hexadecimal digits between dots, also behind `job.`.
+    /// Parses `fA1b2`, `ƒA1b2`, a decimal number, a hexadecimal number (`0x`), or four groups of four hexadecimal
+    /// digits with dots between them, also with the prefix `job.`.
     fn from_str(text: &str) -> Result<Self> {
         let number = if let Some(digits) = text.strip_prefix('f').or_else(|| text.strip_prefix(LETTER)) {
             parse_digits(digits)
@@ -76,10 +77,12 @@ fn parse_groups(text: &str) -> Option<u64> {
     fits.then(|| u64::from_str_radix(&groups.concat(), 16).ok()).flatten()
 }
 
-/// A job, and the instance that it is in: below the one that this process speaks to, by the ids of the jobs that the instances are.
+/// A job and its instance. The instance is below this process's own one; the path is the ids of the jobs that are
+/// instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The jobs that are instances, from the outside to the inside. None: this process's own instance has the job.
+    /// The jobs that are instances, from the outermost to the innermost. Empty: the job is in this process's own
+    /// instance.
     pub instances: Vec<JobId>,
     /// The job itself.
     pub job: JobId,
@@ -93,7 +96,7 @@ impl Target {
         Self { instances, job }
     }
 
-    /// The path of the instance, as `flux uri` reads it. None: this process's own.
+    /// The path of the instance, in the form of `flux uri`. `None`: this process's own instance.
     pub(super) fn instance_path(&self) -> Option<String> {
         let path: Vec<String> = self.instances.iter().map(ToString::to_string).collect();
         (!path.is_empty()).then(|| path.join("/"))
@@ -112,7 +115,7 @@ impl fmt::Display for Target {
 impl FromStr for Target {
     type Err = Error;
 
-    /// Reads an id, or ids between slashes.
+    /// Parses an id, or ids separated by slashes.
     fn from_str(text: &str) -> Result<Self> {
         if text.chars().count() > MAX_CHARS {
             return Err(Error::invalid(format!("the name of a job has more than {MAX_CHARS} characters")));
@@ -134,7 +137,7 @@ mod tests {
         assert_eq!(text.parse::<JobId>().ok().map(|id| id.0), expected, "{text}");
     }
 
-    /// Each as `flux job id` converts it.
+    /// Each form converts as in `flux job id`.
     #[test]
     fn ids_have_many_forms() {
         for text in [

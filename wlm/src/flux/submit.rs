@@ -1,4 +1,4 @@
-//! Batch jobs: submitted by `flux batch`, in its own words where it refuses.
+//! Submits batch jobs by `flux batch`, and reports its own message if it refuses.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ use crate::{Error, JobRef, Result, Submission};
 /// Submits a job.
 ///
 /// # Errors
-/// There is no flux; it refuses; the script's first launch is to be held.
+/// `flux` is not installed, it refuses the job, or the script's first launch is to be held.
 pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
     if submission.held.is_some() {
         return Err(Error::invalid_with(
@@ -37,13 +37,14 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     }
 }
 
-/// The command that cancels a job: it prints nothing when it succeeds.
+/// The command that cancels a job. It prints nothing if it succeeds.
 ///
 /// # Errors
-/// There is no flux; this is no job's name.
+/// `flux` is not installed, or the name is invalid.
 pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
     let target: Target = job.0.parse()?;
-    // A job inside of an instance is cancelled there, whose address this process may not know when it is cancelled.
+    // Cancel a job inside of an instance there. This process may not know the instance's address at the time of the
+    // cancellation.
     let mut words: Vec<OsString> = match target.instance_path() {
         Some(path) => ["proxy".into(), path.into(), "flux".into()].to_vec(),
         None => Vec::new(),
@@ -52,7 +53,7 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
     flux(&words, host)
 }
 
-/// The job's id, which `flux batch` prints alone in the last line.
+/// Parses the job's id, which `flux batch` prints alone in the last line.
 fn parse_submitted(stdout: &str) -> Option<JobId> {
     stdout.lines().last()?.trim().parse().ok()
 }

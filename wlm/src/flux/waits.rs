@@ -1,4 +1,5 @@
-//! The wait of `flux run` for nodes: it says its job's id as soon as there is one, and nothing of the queue. That is asked for.
+//! The wait of `flux run` for nodes. It prints its job's id at once, but nothing about the queue. gantry asks Flux for
+//! that.
 
 use gantry_types::id::Pid;
 
@@ -8,7 +9,7 @@ use super::reference::{JobId, Target};
 use crate::host::Host;
 use crate::{JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
 
-/// What `flux run --verbose` prints.
+/// The output of `flux run --verbose`.
 #[derive(Debug)]
 pub(super) struct RunWaits;
 
@@ -31,7 +32,7 @@ impl LauncherWaits for RunWaits {
         None
     }
 
-    /// It has said its job's id, or has none yet.
+    /// The launcher has printed its job's id, or has no job yet.
     fn look(&self, _job: Option<&JobRef>, _above: Pid, _host: &dyn Host) -> Result<Option<LauncherWait>> {
         Ok(None)
     }

@@ -1,14 +1,14 @@
-//! A job's description as options of `flux run`.
+//! Converts a job's description to options of `flux run`.
 
 use std::ffi::OsString;
 
 use crate::{Error, Result};
 use gantry_types::launch::{JobType, Wanted};
 
-/// The arguments of a `flux run` for `wanted`.
+/// Builds the arguments of a `flux run` for `wanted`.
 ///
 /// # Errors
-/// Names an attribute that Flux cannot honour: it sets no memory aside.
+/// Names an attribute that Flux does not support: it does not reserve memory.
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     if let (Some(place), Some(queue)) = (&wanted.place, &wanted.queue)
         && place != queue

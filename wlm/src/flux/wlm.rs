@@ -1,4 +1,4 @@
-//! Flux at the seam: what acts.
+//! Flux's implementation of the WLM interface: the part that runs commands.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,10 +22,10 @@ use crate::launch::{AgentCommand, Brought, Launch, Plan, ProcessOwner};
 use crate::launcher::{Given, find_program, locate, plan_driven, plan_launcher, recognize};
 use crate::seam::{Capabilities, Evidence, Wlm};
 
-/// Time limit for nodes that fetch the agent, where there is no deadline for agents.
+/// The timeout for nodes to fetch the agent, if there is no deadline for agents.
 const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
-/// Other commands of Flux that start something, and what to write instead.
+/// Other verbs of Flux that start something, and the suggested replacement.
 const OTHER_VERBS: [(&str, &str); 4] = [
     ("submit", "leave out 'submit': gantry waits for the ranks, as 'flux run' does with the same options"),
     ("bulksubmit", "leave out 'bulksubmit', and launch the jobs one by one"),
@@ -101,7 +101,7 @@ impl Wlm for Flux {
     }
 }
 
-/// What Flux can do besides.
+/// The capabilities of Flux.
 static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&FluxJobs),
     batch: Some(&FluxJobs),
@@ -112,7 +112,7 @@ static CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::NONE
 };
 
-/// What a launcher that brings the agents cannot do for them.
+/// Refuses requests that a launcher cannot fulfil for the agents it starts.
 fn check_agent(launch: &Launch) -> Result<()> {
     if launch.send_agent == SendAgent::Always {
         return Err(Error::invalid_with(
@@ -130,7 +130,8 @@ fn check_agent(launch: &Launch) -> Result<()> {
     Ok(())
 }
 
-/// The user's `flux run`, with the agent in the program's place. The job has the program's name, as it would without us.
+/// Plans the user's `flux run` with the agent in place of the program. The job is named after the program, as without
+/// gantry.
 fn plan_run(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
     let first = launch.args.first().and_then(|word| word.to_str());
     if let Some((verb, hint)) = OTHER_VERBS.iter().find(|(verb, _)| first == Some(verb)) {

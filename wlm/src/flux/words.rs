@@ -1,14 +1,14 @@
-//! What `flux` and its kin say when something fails, sorted by what the user can do about it. Their own words are quoted, never replaced.
+//! Sorts Flux's error messages by what the user can do about them. The original text is always quoted, never replaced.
 
 use gantry_types::error::{Failure, Kind};
 
-/// The most lines that are quoted.
+/// The maximum number of quoted lines.
 const MAX_LINES: usize = 6;
 
-/// The most characters of a command that are quoted.
+/// The maximum number of quoted characters of a command.
 const MAX_COMMAND_CHARS: usize = 400;
 
-/// Words that stand in one line and name a cause, the kind of it, and what to do. The first row that fits counts.
+/// Words that together in one line show a cause, with its kind and its hint. The first matching row counts.
 const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     (
         &["start failed: ", "gantry-agent: No such file"],
@@ -76,11 +76,12 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
 const SEE_JOBS: &str = "'flux jobs' shows the jobs that there are";
 const NO_INSTANCE: &str = "no broker answers: set FLUX_URI to an instance, start one with 'flux start', or see whether the system's runs ('flux uptime')";
 
-/// The failure that a command's end means, with the command, its status and its own last words. `stderr` may hold the ranks' own lines too.
+/// Converts a failed command to a failure with the command, its status and its last messages. `stderr` may also contain
+/// lines of the ranks.
 pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
     let all: Vec<&str> = stderr.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
     let own: Vec<&str> = all.iter().copied().filter(|line| is_of_flux(line)).collect();
-    // What ranks say of files that are not found is no reason of Flux's. Where they are agents, their reason is what matters.
+    // A rank's message about a missing file is not Flux's reason. If the ranks are agents, their message is the reason.
     let are_agents = command.iter().any(|word| word == "exec");
     let fits = |words: &[&str]| own.iter().any(|line| words.iter().all(|word| line.contains(word)));
     let cause = CAUSES.iter().find(|(words, _, _)| fits(words));
@@ -100,7 +101,7 @@ pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> F
     }
 }
 
-/// Whether Flux and not a rank has written a line.
+/// Whether a line comes from Flux and not from a rank.
 pub(super) fn is_of_flux(line: &str) -> bool {
     const WRITERS: [&str; 3] = ["flux-", "flux: ", "flux "];
     WRITERS.iter().any(|writer| line.starts_with(writer)) || after_seconds(line).is_some_and(is_of_job)
@@ -110,14 +111,14 @@ fn is_of_job(rest: &str) -> bool {
     rest.starts_with("job.exception ") || rest.starts_with("flux-shell")
 }
 
-/// What stands behind the seconds since the job's submission: `1.036s: job.exception ...`.
+/// The text behind the seconds since the job's submission: `1.036s: job.exception ...`.
 pub(super) fn after_seconds(line: &str) -> Option<&str> {
     let (seconds, rest) = line.split_once("s: ")?;
     let is_time = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     is_time.then_some(rest)
 }
 
-/// Lines that say nothing about a failure.
+/// Whether a line says nothing about a failure.
 fn is_noise(line: &str) -> bool {
     line.is_empty() || line.starts_with("jobid: ") || line.starts_with("usage: ")
 }

@@ -1,4 +1,4 @@
-//! Nodes are played by real shells on this machine.
+//! Real shells on this machine stand in for nodes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ const AGENT: &str = "#!/bin/sh\n[ \"$*$GANTRY_GIVEN\" = 'serve told x' ] || exit
 
 const ARGS: [&str; 3] = ["serve", "told", "x"];
 
-/// A folder with an agent, and one to which nodes fetch it.
+/// A directory with an agent, and one into which nodes fetch it.
 struct Place {
     folder: tempfile::TempDir,
     agent: PathBuf,
@@ -31,9 +31,9 @@ impl Place {
         Giver::start(&self.agent, &["127.0.0.1".to_owned()], takers, &Machine).await.unwrap()
     }
 
-    /// Runs a command of a node, which puts the agent into the folder; how that ended.
+    /// Runs a node's command, which puts the agent into the directory. Returns its exit code.
     async fn run(&self, command: Vec<OsString>, given: &str) -> Option<i32> {
-        #[expect(clippy::disallowed_methods, reason = "the script is judged by a real shell")]
+        #[expect(clippy::disallowed_methods, reason = "a real shell runs the script under test")]
         let mut shell = std::process::Command::new(&command[0]);
         shell.args(&command[1..]).env(GANTRY_GIVEN, given).env("TMPDIR", &self.taken);
         let status = tokio::task::spawn_blocking(move || shell.status().unwrap()).await.unwrap();
@@ -55,13 +55,13 @@ async fn what_is_fetched_is_executed_if_it_is_what_was_meant() {
     let giver = place.start(3).await;
     let (given, other) = (giver.give_word(2).unwrap(), giver.give_word(1).unwrap());
     assert_eq!(place.fetch(&given).await, Some(42));
-    // The word of another node opens nothing under this number.
+    // The word of another node is not valid for this number.
     let mut words: Vec<&str> = other.split(' ').collect();
     words[1] = "0";
     assert_eq!(place.fetch(&words.join(" ")).await, Some(SPOILED));
     assert_eq!(place.fetch(&other).await, Some(42));
     assert_eq!(place.fetch(&given).await, Some(42));
-    // All nodes have it, and the giver has ended.
+    // All nodes have the agent, and the giver has ended.
     assert_eq!(place.fetch(&given).await, Some(UNREACHABLE));
     assert_eq!(fs::read_dir(&place.taken).unwrap().count(), 0, "something is left");
     assert!([NO_PLACE, UNREACHABLE, SPOILED].iter().all(|it| explain_status(*it).is_some()));

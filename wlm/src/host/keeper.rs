@@ -18,20 +18,21 @@ use nix::unistd::Pid;
 
 use super::sys;
 
-/// In the environment of processes that end by themselves when their guard is gone, so that they are waited for and not killed.
+/// Set in the environment of processes that end by themselves after their guard has died. The keeper waits for them
+/// instead of killing them.
 pub const GANTRY_KEPT: &str = "GANTRY_KEPT";
 
-/// The keeper's name for the kernel, as `ps -o comm` shows it.
+/// The keeper's name in the kernel, as `ps -o comm` shows it.
 const NAME: &std::ffi::CStr = c"gantry-keeper";
 
-/// Signals that are for the process below.
+/// Signals that are passed on to the process below.
 const PASSED_ON: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// How often to check remaining processes while a killed one does not end. It may be in an uninterruptible system
 /// call.
 const LAST_LOOKS: u32 = 50;
 
-/// How long a killed process is waited for before the next look.
+/// How long to wait for a killed process before the next check.
 const KILLED: Duration = Duration::from_millis(100);
 
 /// When the guard dies, its launcher gets SIGTERM. After this time it gets another one: it may lose a signal while it
@@ -85,7 +86,7 @@ fn watch(below: libc::pid_t, signals: &SigSet, grace: Duration) -> ExitStatus {
             Ok(Some(info)) if info.ssi_signo == Signal::SIGCHLD as u32 => {}
             Ok(Some(info)) => {
                 let signal = i32::try_from(info.ssi_signo).ok().and_then(|it| Signal::try_from(it).ok());
-                // It has not been waited for, so the pid is its own.
+                // It has not been reaped, so its pid has not been reused.
                 kill(Pid::from_raw(below), signal).ok();
             }
             Err(_) => break ExitStatus::Unknown,
@@ -134,13 +135,13 @@ fn end_orphans(news: &SignalFd, grace: Duration) {
         wait_for(news, Some(next.map_or(KEPT, |next| next.saturating_duration_since(now).max(KILLED))));
         while let Ok(Some(_)) = news.read_signal() {}
         for pid in children {
-            // Not yet: it is seen again.
+            // It has not ended yet; the next check sees it again.
             sys::reap(pid);
         }
     }
 }
 
-/// To a child that has not been waited for.
+/// Sends a signal to a child that has not been reaped.
 fn send(pid: libc::pid_t, signal: Signal) {
     // An error means that it has ended.
     kill(Pid::from_raw(pid), signal).ok();
@@ -148,7 +149,7 @@ fn send(pid: libc::pid_t, signal: Signal) {
 
 fn wait_for(news: &SignalFd, at_most: Option<Duration>) {
     let limit = at_most.map_or(PollTimeout::NONE, |it| PollTimeout::try_from(it).unwrap_or(PollTimeout::MAX));
-    // An error is a wait that was too short.
+    // An error shortens the wait, which does no harm.
     poll(&mut [PollFd::new(news.as_fd(), PollFlags::POLLIN)], limit).ok();
 }
 

@@ -1,4 +1,5 @@
-//! The one door to the machine. Parsers, plans and detection see the machine only through [`Host`], so that tests hand them a recorded one.
+//! The only access to the machine. Parsers, plans and detection see the machine only through [`Host`], so tests can
+//! pass in a recorded one.
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -47,12 +48,12 @@ pub fn close_inherited_descriptors() -> io::Result<()> {
     sys::close_from(3)
 }
 
-/// Two equal ones are of the same file with the same content.
+/// A version of a file. Two equal versions mean the same file with the same content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileVersion {
-    /// Its device and its number there.
+    /// Its device and inode.
     pub(crate) file: (u64, u64),
-    /// When its content and its attributes were changed, in seconds and nanoseconds.
+    /// The times of the last change of its content and of its attributes, in seconds and nanoseconds.
     pub(crate) changed: [(i64, i64); 2],
     /// Its length.
     pub(crate) bytes: u64,
@@ -66,7 +67,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// This machine's name, as `uname -n` prints it.
     fn hostname(&self) -> String;
 
-    /// The directory that this process is in.
+    /// The current directory of this process.
     ///
     /// # Errors
     /// It has been removed or may not be read.
@@ -98,7 +99,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         self.read(path).is_ok()
     }
 
-    /// A version that changes with the file. None: it is unknown. Links are followed.
+    /// A version that changes with the file. `None`: unknown. Follows links.
     fn file_version(&self, _path: &Path) -> Option<FileVersion> {
         None
     }
@@ -131,7 +132,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         timeout: Duration,
     ) -> io::Result<Asked>;
 
-    /// As [`Host::ask_in`], of a program that has this to read on its standard input. It is little: a script.
+    /// As [`Host::ask_in`], with a small standard input for the program: a script.
     ///
     /// # Errors
     /// As [`Host::ask`].
@@ -143,7 +144,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         timeout: Duration,
     ) -> io::Result<Asked>;
 
-    /// The file that a program's name leads to, by the absolute folders in the PATH of this process.
+    /// The file of a program's name, from the absolute directories in the PATH of this process.
     fn find_in_path(&self, name: &str) -> Option<PathBuf> {
         let path = self.env("PATH")?;
         gantry_shared::search::folders(&path)
@@ -151,7 +152,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
             .find(|candidate| self.is_executable(candidate))
     }
 
-    /// One variable of the environment; set but empty counts as unset.
+    /// A variable of the environment. An empty one counts as unset.
     fn env(&self, name: &str) -> Option<OsString> {
         self.environment().into_iter().find(|(n, v)| n == OsStr::new(name) && !v.is_empty()).map(|(_, v)| v)
     }

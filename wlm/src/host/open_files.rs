@@ -1,6 +1,7 @@
 //! Open files: a launch on many nodes needs more descriptors than the soft limit that most users have.
 //!
-//! Only programs of ours raise it, for themselves. The libraries live in programs of others and leave their limit alone.
+//! Only gantry's own programs raise it, for themselves. The libraries live in other programs and leave their limit
+//! alone.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -11,7 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 
 use super::sys;
 
-/// Soft and hard limit that this process began with, once it has raised the soft one.
+/// The initial soft and hard limit of this process. Set once this process has raised the soft one.
 static GIVEN: OnceLock<Option<(rlim_t, rlim_t)>> = OnceLock::new();
 
 /// Raises the soft limit of this process to the hard one. On refusal, it stays.
@@ -25,7 +26,7 @@ pub fn raise_open_files() {
     });
 }
 
-/// The limit that this process was given, if it has raised its own.
+/// The initial limit of this process, if this process has raised it.
 pub(super) fn given_open_files() -> Option<(rlim_t, rlim_t)> {
     GIVEN.get().copied().flatten()
 }
@@ -59,11 +60,11 @@ pub fn spawn_with_given_limit(command: &mut Command, stdio: [RawFd; 3]) -> io::R
     spawned
 }
 
-/// The limit of open files that `error` has met, and the remedy. None: it is another error.
+/// The open-file limit that caused `error`, and the remedy. `None`: it is another error.
 #[must_use]
 pub fn explain_open_files(error: &io::Error) -> Option<String> {
     match error.raw_os_error() {
-        // By a system call: there is no descriptor left to read a file of /proc.
+        // Uses a system call: no descriptor is left to read a file of /proc.
         Some(libc::EMFILE) => getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, hard)| explain(soft, hard)),
         Some(libc::ENFILE) => {
             Some("this machine has too many open files: see 'sysctl fs.file-max'".to_owned())

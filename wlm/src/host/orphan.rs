@@ -1,8 +1,8 @@
 //! Starts a helper that is not a child of this process.
 //!
-//! The frontend library runs in a foreign program, which may call `waitpid(-1)`, handle SIGCHLD, or ignore it. A
-//! helper would interfere there as a child. So the helper is started as a grandchild, and the child between ends
-//! before this function returns.
+//! The frontend library runs in a foreign program, which may call `waitpid(-1)`, handle SIGCHLD, or ignore it. A helper
+//! would interfere there as a child. So the helper is started as a grandchild. The child in between ends before this
+//! function returns.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -18,15 +18,14 @@ use super::open_files::{given_open_files, restore_open_files};
 use super::sys;
 use super::sys::grandchild::{self, Grandchild, above_stdio};
 
-/// Most that is read of an answer.
+/// The maximum size of an answer.
 const MAX_ANSWER_BYTES: u64 = 512 << 20;
 
-/// Starts `program`, a path, with `stdin` as its standard input, in a session of its own, with neither standard output nor error, in `/`, and with
-/// every signal as it is by default and none blocked.
-/// Waits until the program is executed.
+/// Starts `program`, a path, with `stdin` as its standard input. It gets its own session, no standard output or error,
+/// the directory `/`, and default, unblocked signals. Returns after its exec.
 ///
 /// # Errors
-/// The program cannot be executed, or no process can be made.
+/// The program cannot be executed, or no process can be created.
 pub fn spawn_orphan<A: AsRef<OsStr>>(program: &Path, args: &[A], stdin: OwnedFd) -> io::Result<()> {
     let program = to_c(program)?;
     let args = args.iter().map(|arg| to_c(arg.as_ref()));
@@ -49,20 +48,20 @@ fn to_c(text: impl AsRef<OsStr>) -> io::Result<CString> {
 /// A helper that is not a child of this process, with a handle to end it.
 #[derive(Debug)]
 pub struct Orphan {
-    /// None: it had ended before it could be taken hold of.
+    /// `None`: it ended before its handle could be opened.
     process: Option<OwnedFd>,
     /// Its pid, and the number of its process group.
     pid: libc::pid_t,
 }
 
 impl Orphan {
-    /// Kills it, and all in its process group. An ended helper is not an error.
+    /// Kills it and its process group. An ended helper is not an error.
     ///
     /// # Errors
     /// The system's error.
     pub fn kill(&self) -> io::Result<()> {
         let Some(process) = &self.process else { return Ok(()) };
-        // As long as it has not ended the number is its own.
+        // While the process has not ended, its number cannot be reused.
         if sys::is_there(process) {
             sys::kill_group(self.pid);
         }
@@ -70,7 +69,8 @@ impl Orphan {
     }
 }
 
-/// As [`spawn_orphan`], with all three standard descriptors, and with a handle to end it by. Dropping the handle does nothing to it.
+/// As [`spawn_orphan`], with all three standard descriptors and a handle to end it. Dropping the handle does not end
+/// it.
 ///
 /// # Errors
 /// As [`spawn_orphan`]; the kernel is older than 5.3.
@@ -79,7 +79,7 @@ pub fn spawn_orphan_with<A: AsRef<OsStr>>(
     args: &[A],
     [stdin, stdout, stderr]: [OwnedFd; 3],
 ) -> io::Result<Orphan> {
-    #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
+    #[expect(clippy::disallowed_methods, reason = "the Host interface starts foreign processes here")]
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(stdout).stderr(stderr).current_dir("/");
     tracing::debug!(?command, "running");
@@ -102,9 +102,10 @@ fn spawn_told(command: &mut Command) -> io::Result<Orphan> {
     }
 }
 
-/// Waits for the process between.
+/// Reaps the process in between.
 fn reap(mut middle: Child) -> io::Result<()> {
-    // The middle process has ended or is about to. A host program that waits for any child may have taken it already: that is fine.
+    // The middle process has ended or is about to. A host program that waits for any child may have reaped it already,
+    // which is fine.
     match middle.wait() {
         Ok(_) => Ok(()),
         Err(e) if e.raw_os_error() == Some(libc::ECHILD) => Ok(()),
@@ -115,13 +116,13 @@ fn reap(mut middle: Child) -> io::Result<()> {
 /// The output of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// On its standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// On its standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 
-/// The most bytes that a pipe surely takes without a reader.
+/// The number of bytes that any pipe takes without a reader.
 const MOST_INPUT_BYTES: usize = 60 << 10;
 
 /// Runs a small program in the directory `dir`, not as a child of this process, with `input` on its standard input
@@ -152,18 +153,18 @@ pub(super) fn ask_with(
         Stdio::from(stdin)
     };
     tracing::debug!(?command, "asking");
-    #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
+    #[expect(clippy::disallowed_methods, reason = "the Host interface starts foreign processes here")]
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(to_out).stderr(to_err).current_dir(dir);
     command.envs(env.iter().map(|(name, value)| (name, value)));
     let orphan = spawn_told(&mut command)?;
-    // It has our ends of the pipes, which would keep them open.
+    // `command` holds our ends of the pipes and would keep them open.
     drop(command);
     let (stdout, stderr) = (read_aside(out)?, read_aside(err)?);
     let text = |read: Receiver<io::Result<Vec<u8>>>| {
         let left = until.saturating_duration_since(Instant::now());
         let late = |_| {
-            // An error here is less than that it is late.
+            // The timeout is the error to report.
             orphan.kill().err();
             io::Error::new(io::ErrorKind::TimedOut, format!("did not end within {} s", timeout.as_secs_f32()))
         };
@@ -210,7 +211,7 @@ mod tests {
     fn the_helper_ignores_no_signal_that_we_do() {
         // SIGWINCH does not matter to tests, so ignoring it is harmless.
         // SAFETY: sets no handler.
-        #[expect(unsafe_code, reason = "a test of what is inherited")]
+        #[expect(unsafe_code, reason = "tests what a process inherits")]
         unsafe {
             libc::signal(libc::SIGWINCH, libc::SIG_IGN)
         };

@@ -8,10 +8,10 @@ use gantry_types::id::Pid;
 use super::Host;
 use crate::{Error, Result};
 
-/// Refuses a process that is not there or not the user's.
+/// Refuses a process that does not exist or belongs to another user.
 ///
 /// # Errors
-/// Just that.
+/// The process does not exist, or belongs to another user.
 pub(crate) fn check_process(pid: Pid, host: &dyn Host) -> Result<()> {
     let path = PathBuf::from(format!("/proc/{pid}/status"));
     let status = host.read(&path).map_err(|e| match e.kind() {
@@ -31,7 +31,7 @@ pub(crate) fn check_process(pid: Pid, host: &dyn Host) -> Result<()> {
     Ok(())
 }
 
-/// Whether the process belongs to this user. Root may look at other users' processes, but must not run their code.
+/// Whether the process belongs to this user. Root can read other users' processes, but must not run their code.
 pub(crate) fn is_own_process(pid: Pid, host: &dyn Host) -> bool {
     let status = host.read(&PathBuf::from(format!("/proc/{pid}/status")));
     status.is_ok_and(|status| parse_uid(&status) == Some(host.uid()))

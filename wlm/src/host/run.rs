@@ -7,9 +7,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Runs `program` with empty standard input, and returns its exit status and its standard output. The program is a
-/// child of this process, so a library may call this only if its host program expects that. Waits at most until the
-/// timeout; then the program is killed.
+/// Runs `program` with empty standard input. Returns its exit status and its standard output. The program is a child of
+/// this process, so a library may call this only if its host program expects that. Kills the program at the timeout.
 ///
 /// # Errors
 /// The program cannot be executed, or has not ended within the timeout (`TimedOut`).
@@ -18,7 +17,7 @@ pub fn run<A: AsRef<OsStr>>(
     args: &[A],
     timeout: Duration,
 ) -> io::Result<(ExitStatus, Vec<u8>)> {
-    #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
+    #[expect(clippy::disallowed_methods, reason = "the Host interface starts foreign processes here")]
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     super::restore_open_files(&mut command);

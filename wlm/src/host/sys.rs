@@ -1,4 +1,4 @@
-//! System calls of the door.
+//! System calls of the Host interface.
 #![expect(unsafe_code, reason = "system calls")]
 
 pub(super) mod grandchild;
@@ -42,7 +42,8 @@ pub(super) fn limit_open_files(command: &mut Command, soft: libc::rlim_t, hard: 
 ///
 /// Async-signal-safe.
 fn default_signals() {
-    // The kernel's sigaction: the default action, no flags, an empty mask. By number, as the C library refuses two signals of its own.
+    // The kernel's sigaction: the default action, no flags, an empty mask. A raw system call is needed, because the C
+    // library refuses two signals that it uses itself.
     let default = [0_u64; 8];
     for signal in 1..=64 {
         // SAFETY: `default` holds a whole sigaction, and the old one is not requested; fails for SIGKILL and SIGSTOP
@@ -73,7 +74,8 @@ fn default_signals() {
 /// Runs in the child between fork and exec: forks again, by the bare system call, because the C library's fork runs
 /// handlers that are not async-signal-safe. The middle process ends at once; its child continues to exec.
 fn leave_parent(tell: libc::c_int) -> io::Result<()> {
-    // SAFETY: clone with only SIGCHLD and no new stack is fork; all pointer arguments are null and unused. The child's memory is a copy.
+    // SAFETY: clone with only SIGCHLD and no new stack is fork; all pointer arguments are null and unused. The child's
+    // memory is a copy.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -108,7 +110,8 @@ pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<std::os::fd::OwnedFd> {
 
 /// Closes every descriptor from `first` on.
 pub(super) fn close_from(first: u32) -> io::Result<()> {
-    // SAFETY: close_range takes three integers; that nothing in this process uses the descriptors is the caller's promise.
+    // SAFETY: close_range takes three integers; that nothing in this process uses the descriptors is the caller's
+    // promise.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -126,7 +129,7 @@ pub(super) fn signal_process(pidfd: &impl AsFd, signal: libc::c_int) -> io::Resu
     }
 }
 
-/// Whether the process of a pidfd has not ended.
+/// Whether the process of a pidfd is still running.
 pub(super) fn is_there(pidfd: &impl AsFd) -> bool {
     send(pidfd, 0).is_ok()
 }
@@ -169,7 +172,7 @@ pub(super) fn put_at(fd: &impl AsFd, target: libc::c_int) {
     unsafe { libc::dup2(fd.as_fd().as_raw_fd(), target) };
 }
 
-/// Waits for a child if it has ended: its raw status.
+/// Reaps a child if it has ended. Returns its raw status.
 pub(super) fn reap(pid: libc::pid_t) -> Option<libc::c_int> {
     let mut status = 0;
     // SAFETY: `status` is a valid place for one int while the call runs.
@@ -177,7 +180,7 @@ pub(super) fn reap(pid: libc::pid_t) -> Option<libc::c_int> {
     (ended == pid).then_some(status)
 }
 
-/// SIGKILL to a process group, as far as there is one.
+/// Sends SIGKILL to a process group, if it exists.
 pub(super) fn kill_group(group: libc::pid_t) {
     // SAFETY: killpg takes two integers and touches no memory of ours.
     unsafe { libc::killpg(group, libc::SIGKILL) };

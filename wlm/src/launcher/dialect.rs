@@ -1,5 +1,5 @@
-//! What is known of a launcher: how it is recognized, how it reads its arguments, and how its ranks learn who they are. Each launcher has a
-//! file of its own with a [`Dialect`], and a line in the table.
+//! The facts about a launcher: how to recognize it, how it parses its arguments, and how its ranks learn their rank.
+//! Each launcher has its own file with a [`Dialect`], and a line in the table.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,40 +7,40 @@ use std::fmt;
 use super::variables::RankSide;
 use crate::error::Result;
 
-/// What an option takes with it.
+/// The values that an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// Nothing.
     Nothing,
     /// A value, attached or as the next argument.
     Value,
-    /// A value, but only an attached one: `--nice=5`, `-K0`.
+    /// An optional value, only if it is attached: `--nice=5`, `-K0`.
     Attached,
     /// Two values: `--mca btl tcp`.
     Two,
     /// `NAME VALUE` or, in one argument, `NAME=VALUE`.
     Assignment,
-    /// Nothing in some versions, a value in others: it cannot be told.
+    /// Nothing in some versions, a value in others: it is unknown which.
     Depends,
 }
 
-/// How a launcher reads its arguments.
+/// How a launcher parses its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grammar {
-    /// As getopt_long does: clusters of letters behind one dash, unique beginnings of long names behind two.
+    /// As getopt_long: clusters of letters behind one dash, and unique prefixes of long names behind two.
     Getopt,
-    /// Any number of dashes before a whole name, letters in any case, `NAME=VALUE` as if it were two arguments.
+    /// Any number of dashes before a full name. Letters in any case. `NAME=VALUE` counts as two arguments.
     AnyDashes,
-    /// One or two dashes before a whole name, in newer versions `--NAME=VALUE` and `-nVALUE` too.
+    /// One or two dashes before a full name. Newer versions also take `--NAME=VALUE` and `-nVALUE`.
     OneOrTwoDashes,
 }
 
 /// An option that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given {
-    /// Its first name in the table, without dashes, whatever was written.
+    /// Its first name in the table, without dashes, in whatever form it was written.
     pub name: &'static str,
-    /// The index of the argument in which it stands.
+    /// The index of its argument.
     pub at: usize,
     /// Its values: none, one or two.
     pub values: Vec<OsString>,
@@ -49,28 +49,28 @@ pub(crate) struct Given {
 /// An environment, as names and values.
 pub(crate) type Environment = [(OsString, OsString)];
 
-/// Where a launcher reads programs from, if not from its command line.
+/// The files from which a launcher reads programs, instead of from its command line.
 #[derive(Debug)]
 pub(crate) enum ProgramFiles {
-    /// From a file that an option names. Each of its lines is a part of a command line, in which blanks separate and nothing quotes.
+    /// A file named by an option. Each line is a part of a command line: blanks separate, and there is no quoting.
     Option {
         /// The options.
         names: &'static [&'static str],
-        /// How comments begin.
+        /// The prefixes of comments.
         comments: &'static [&'static str],
     },
-    /// From a file in the program's place, in a format of its own. A line that ends in a backslash goes on in the next.
+    /// A file in the program's place, in a format of its own. A backslash at the end continues a line.
     InPlace {
-        /// Whether it is given such a file.
+        /// Whether the arguments name such a file.
         is_given: fn(&[Given], &Environment) -> bool,
-        /// Puts words in front of the program of a line.
+        /// Puts words in front of the program in a line.
         rewrite_line: fn(&[u8], &[OsString]) -> Result<Vec<u8>>,
-        /// The most bytes that it reads.
+        /// The maximum number of bytes that the launcher reads.
         max_bytes: usize,
     },
 }
 
-/// What gantry changes of a launch besides the programs.
+/// Changes of a launch besides those of the programs.
 #[derive(Debug)]
 pub(crate) struct Adjusted {
     /// Options to add.
@@ -79,35 +79,36 @@ pub(crate) struct Adjusted {
     pub by: &'static RankSide,
 }
 
-/// Changes arguments of a launch, given the options among them.
+/// Changes the arguments of a launch. Gets the options among them.
 pub(crate) type Adjust = fn(&mut [OsString], &[&Given], &Environment) -> Adjusted;
 
-/// What is known of one launcher. Equal by its word.
+/// The facts about one launcher. Two are equal if their words are equal.
 #[derive(Debug)]
 pub(crate) struct Dialect {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: &'static str,
-    /// File names that no other launcher has.
+    /// File names that only this launcher has.
     pub file_names: &'static [&'static str],
-    /// Words that the first line of its answer to `--version` has, in small letters. A line break in front: the line begins with the word.
+    /// Words in the first line of its answer to `--version`, in lower case. A leading line break means: the line starts
+    /// with the word.
     pub versions: &'static [&'static str],
-    /// It stops its ranks itself, as for a debugger. A script that runs it needs no understanding.
+    /// It stops its ranks itself, as for a debugger. A script that runs it need not be parsed.
     pub stops_ranks: bool,
-    /// The words of which one stands in front of its options and says what it is to do. The first is put there where none is.
+    /// Verbs: one precedes the options and selects the action. If there is none, the first one is inserted.
     pub verbs: &'static [&'static str],
     pub grammar: Grammar,
-    /// Names separated by a blank, the first being the one by which [`Given`] names it, and what the option takes.
+    /// Names separated by a blank, with the values that the option takes. [`Given`] uses the first name.
     pub options: &'static [(Takes, &'static [&'static str])],
-    /// Options with which nothing is launched.
+    /// Options with which the launcher launches nothing.
     pub runs_nothing: &'static [&'static str],
     pub files: ProgramFiles,
-    /// It knows `--` itself. Else the marker is ours and is taken out again.
+    /// Whether it accepts `--` itself. Otherwise the marker is ours and is removed.
     pub knows_marker: bool,
-    /// The option that names a variable which ranks on other hosts are to get, where they do not get all.
+    /// The option that names a variable to pass to ranks on other hosts, for a launcher that does not pass all.
     pub forward_option: Option<&'static str>,
-    /// Changes the arguments so that gantry finds the ranks, given the options among them.
+    /// Changes the arguments so that gantry can find the ranks. Gets the options among them.
     pub adjust: Option<Adjust>,
-    /// What its ranks see of it.
+    /// What its ranks see of the launcher.
     pub ranks: &'static RankSide,
 }
 

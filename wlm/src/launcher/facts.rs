@@ -1,41 +1,43 @@
-//! How a process learns from its environment which rank it is.
+//! Finds the rank of a process in its environment.
 //!
-//! Variables are inherited: a program that `mpiexec` starts inside an allocation has the rank of the WLM's own task too, and a nested launch
-//! has those of the outer one. So who knows which launcher has started the process says so; without that, the variables of what is usually
-//! the innermost launcher win. Measured with MPICH 4.0 and Open MPI 4.1, alone and nested.
+//! Variables are inherited. A program that `mpiexec` starts inside an allocation also has the rank of the WLM's own
+//! task, and a nested launch also has the variables of the outer one. So a caller that knows the launcher of the
+//! process names it. Otherwise the variables of the usually innermost launcher win. Measured with MPICH 4.0 and Open
+//! MPI 4.1, alone and nested.
 
 use std::ffi::OsString;
 
 use super::table::RANK_SIDES;
 use super::variables::{LocalFacts, NoRank, RankSide, RankVariables, Variables};
 
-/// What a rank knows of itself.
+/// The rank facts of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankFacts {
-    /// Its number, from 0, over all parts of the launch.
+    /// Its rank, from 0, over all parts of the launch.
     pub rank: u32,
-    /// How many ranks there are, over all parts.
+    /// The number of ranks, over all parts.
     pub size: u32,
-    /// Its place on its node, where the launcher tells.
+    /// Its place on its node, if the launcher tells it.
     pub local: Option<LocalFacts>,
 }
 
-/// The name by which the launcher of a process with this environment knows its node: it may differ from what the machine calls itself.
+/// The launcher's name for the node of a process with this environment. It may differ from the machine's own name.
 pub fn find_node_name(environment: &[(OsString, OsString)]) -> Option<String> {
     let variables = Variables::of(environment);
     RANK_SIDES.iter().find_map(|side| variables.get(side.node_name?)).map(str::to_owned)
 }
 
-/// Whether processes that a launcher's ranks leave behind are killed with them. `cgroup` is the content of `/proc/self/cgroup`.
+/// Whether the launcher kills leftover processes together with its ranks. `cgroup` is the content of
+/// `/proc/self/cgroup`.
 pub fn dies_with_step(cgroup: &str) -> bool {
     RANK_SIDES.iter().any(|side| (side.kills_leftovers)(cgroup))
 }
 
-/// Which rank the process with this environment is. `by` is the launcher that has started it, if that is known; its variables alone count
-/// then.
+/// Finds the rank of a process with this environment. `by` is the launcher that started it, if that is known. Then only
+/// that launcher's variables count.
 ///
 /// # Errors
-/// [`NoRank`], which names what was looked for or what makes no sense.
+/// [`NoRank`] names the missing variables or the invalid value.
 pub fn parse_rank_facts(
     environment: &[(OsString, OsString)],
     by: Option<&RankSide>,
@@ -49,7 +51,7 @@ pub fn parse_rank_facts(
     read_facts(&variables, family)
 }
 
-/// The variables of launchers, of one or of all, from the innermost to the outermost. Launchers may have some in common.
+/// The variables of one launcher or of all, from the innermost to the outermost. Launchers may share some.
 fn families(by: Option<&RankSide>) -> Vec<&'static RankVariables> {
     let launchers = RANK_SIDES.iter().filter(|side| by.is_none_or(|by| by == **side));
     let mut families: Vec<_> = launchers.flat_map(|side| side.variables).collect();
@@ -80,7 +82,7 @@ fn read_facts(variables: &Variables, family: &RankVariables) -> Result<RankFacts
     Ok(RankFacts { rank, size, local })
 }
 
-/// What the launcher knows of that rank whose PMI or PMIx server may have told it its number.
+/// Finds the facts of a launcher whose PMI or PMIx server may have assigned this rank.
 fn find_served(variables: &Variables, family: &RankVariables, rank: u32) -> Option<RankFacts> {
     let number = rank.to_string();
     let servers = families(None).into_iter().filter(|server| {
@@ -105,7 +107,8 @@ mod tests {
         check(PMI, None, Ok((1, 2, Some((1, 2)))));
         check(OMPI, None, Ok((2, 3, Some((2, 3)))));
         check("PMI_RANK=1 PMI_SIZE=2", None, Ok((1, 2, None)));
-        // One inside the other: the inner launcher's variables count, unless the outer is known to have started the process.
+        // In a nesting, the inner launcher's variables count, unless the outer one is known to have started the
+        // process.
         check(&format!("{PMI} {OMPI}"), Some(&hydra::RANKS), Ok((1, 2, Some((1, 2)))));
         check(&format!("{PMI} {OMPI}"), Some(&openmpi::RANKS), Ok((2, 3, Some((2, 3)))));
         check(&format!("{PMI} PMIX_RANK=0 PMIX_SIZE=1"), None, Ok((1, 2, Some((1, 2)))));

@@ -1,7 +1,7 @@
-//! The files from which launchers read programs: what stands in front of each program is put into them.
+//! The files from which launchers read programs: inserts words before each program in them.
 //!
-//! Hydra's `-configfile` and Open MPI's `--app` have parts of a command line, in which blanks cannot be written. The format of a launcher that
-//! reads a file in the program's place is in its own dialect.
+//! Hydra's `-configfile` and Open MPI's `--app` contain parts of a command line, in which blanks cannot be quoted.
+//! Launchers that read a file in the program's place have their own format, which their dialect handles.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -11,16 +11,16 @@ use super::dialect::{Dialect, ProgramFiles};
 use super::options::locate;
 use crate::error::{Error, Result};
 
-/// The most bytes such a file may have, before and after. A launcher may take less.
+/// The maximum size of such a file, before and after the change. A launcher may have a lower limit.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// The longest line that all launchers read whole, in bytes.
+/// The longest line that every launcher reads completely, in bytes.
 const MAX_LINE_BYTES: usize = 8_000;
 
-/// Puts `shim` in front of every program that the file's `text` names, and leaves the rest as it is.
+/// Inserts `shim` before every program that the file's `text` names, and leaves the rest as it is.
 ///
 /// # Errors
-/// With the number of the line: one that the launcher would not take, or in which it cannot be told where the program stands. A word of
+/// The error names the line. The launcher would not accept the line, or the place of its program is unknown. A word of
 /// `shim` cannot be written in this format. The text is too long.
 pub(crate) fn rewrite_file(dialect: &'static Dialect, text: &[u8], shim: &[OsString]) -> Result<Vec<u8>> {
     if text.len() > MAX_FILE_BYTES {
@@ -70,7 +70,7 @@ pub(crate) fn trimmed_newline(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
 
-/// A line that is a piece of a command line, in which blanks separate and nothing quotes.
+/// Handles a line that is a part of a command line: blanks separate, and there is no quoting.
 fn parts_line(
     dialect: &'static Dialect,
     line: &[u8],
@@ -96,7 +96,7 @@ fn parts_line(
     let parts = locate(dialect, &args, &[])?;
     let shim: Vec<Vec<u8>> = shim.iter().map(|word| word.as_bytes().to_vec()).collect();
     let mut rewritten = line.to_vec();
-    // From the last to the first, so that positions of what is still to do stay true.
+    // From the last part to the first, so that the remaining positions stay valid.
     for part in parts.iter().rev() {
         if part.file.is_some() {
             return Err(Error::invalid("names another file with programs"));

@@ -1,4 +1,4 @@
-//! The plan of a launch in which the launcher brings our agents: the agent stands in every program's place.
+//! Plans a launch in which the launcher starts our agents: the agent replaces every program.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -16,31 +16,31 @@ use crate::host::Host;
 use crate::mpir::AtBreakpoint;
 use crate::{Brought, Driven, Error, Launch, Plan, Result};
 
-/// What stands in front of each program in the arguments of a launcher of that dialect.
+/// The words in front of each program in the arguments of a launcher with that dialect.
 pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
     build_shim_of(agent, dialect, dialect.ranks)
 }
 
-/// As [`build_shim`], with ranks that have the variables of `by`.
+/// As [`build_shim`], for ranks that have the variables of `by`.
 fn build_shim_of(agent: &Path, dialect: &Dialect, by: &RankSide) -> Vec<OsString> {
     let forward = dialect.forward_option.into_iter().flat_map(|option| [option.into(), GANTRY_TICKET.into()]);
     forward.chain([agent.into(), "hold".into(), "--by".into(), by.word.into(), "--".into()]).collect()
 }
 
-/// The launcher of that name, as a path, and how it reads its arguments. May run it with `--version`.
+/// Finds the launcher of that name: its path and its dialect. May run it with `--version`.
 ///
 /// # Errors
-/// It is not there, or is none that is known.
+/// The launcher does not exist, or is unknown.
 pub(crate) fn find_launcher(name: &OsStr, host: &dyn Host) -> Result<(PathBuf, &'static Dialect)> {
     let path = find_program(name, host)?;
     let recognized = recognize(&path, host).map_err(|why| why.into_error(&path))?;
     Ok((path, recognized.dialect))
 }
 
-/// The file of a launcher of that name, known or not.
+/// Finds the file of that name, whether or not it is a known launcher.
 ///
 /// # Errors
-/// It is not there.
+/// The file does not exist.
 pub(crate) fn find_program(name: &OsStr, host: &dyn Host) -> Result<PathBuf> {
     let path = match name.to_str() {
         Some(text) if !text.contains('/') => host.find_in_path(text),
@@ -52,10 +52,10 @@ pub(crate) fn find_program(name: &OsStr, host: &dyn Host) -> Result<PathBuf> {
     })
 }
 
-/// A launch by the launcher that `launch` names.
+/// Plans a launch by the launcher that `launch` names.
 ///
 /// # Errors
-/// There is no such launcher; its arguments are not understood; a file with programs cannot be read.
+/// The launcher does not exist, its arguments are not understood, or a file with programs cannot be read.
 pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
     let (path, dialect) = find_launcher(name, host)?;
     let environment = host.environment();
@@ -68,7 +68,7 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     };
     let shim = build_shim_of(&launch.agent, dialect, by);
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
-    // Open MPI takes a path for a prefix, whose folders then come first on every node.
+    // Open MPI takes a path as its prefix. The prefix's folders then come first on every node.
     let called =
         if name.as_encoded_bytes().contains(&b'/') { path.into_os_string() } else { name.to_owned() };
     let mut argv = vec![called];
@@ -77,10 +77,10 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     Ok(Brought { argv, env: Vec::new(), files, own: Vec::new(), after_rank: None })
 }
 
-/// A launch by a launcher that says where its ranks are, as it stands.
+/// Plans a launch, unchanged, by a launcher that shows where its ranks are.
 ///
 /// # Errors
-/// There is no such launcher.
+/// The launcher does not exist.
 pub(crate) fn plan_driven(name: &OsStr, launch: &Launch, host: &dyn Host) -> Result<Plan> {
     let mut argv = vec![find_program(name, host)?.into_os_string()];
     argv.extend(launch.args.iter().cloned());
@@ -91,7 +91,7 @@ pub(crate) fn plan_driven(name: &OsStr, launch: &Launch, host: &dyn Host) -> Res
     Ok(Plan::Driven(Driven { argv, at_breakpoint }))
 }
 
-/// Names files of our own in the place of files that hold programs, and gives their paths and contents.
+/// Replaces the files that hold programs by files of ours. Returns their paths and contents.
 pub(crate) fn move_files(
     args: &mut [OsString],
     parts: &[Part],

@@ -1,5 +1,5 @@
-//! Hydra's mpiexec: MPICH 3.2 to 5.0, and Intel MPI's, which is made from it. Source: the match tables of those releases, `mpiexec --help`;
-//! for Intel's own options its developer reference.
+//! Hydra's mpiexec: MPICH 3.2 to 5.0, and Intel MPI's, which is made from it. Source: the match tables of those
+//! releases, `mpiexec --help`; for Intel's own options its developer reference.
 
 use super::dialect::{Dialect, Grammar, ProgramFiles, Takes};
 use super::variables::{RankSide, RankVariables};

@@ -1,9 +1,8 @@
-//! Launchers: where the program stands among their arguments, what the files say that some read programs from, and how a process that
-//! they have started learns its rank.
+//! Launchers: finds the programs in their arguments and files, and the rank of a process that they started.
 //!
-//! What is known of one launcher is its `Dialect`, in a file of its own: here, or in the folder of its WLM. `table` lists them.
-//! Nothing here opens a file, and `recognize` alone starts a process: a launcher that is asked for its version. Tests compare the dialects with the help
-//! texts of the launchers that are installed.
+//! The facts about one launcher are its `Dialect`, in a file of its own: here, or in the folder of its WLM. `table`
+//! lists the dialects. Nothing here opens a file. Only `recognize` starts a process: a launcher that is asked for its
+//! version. Tests compare the dialects with the help texts of the installed launchers.
 
 mod dialect;
 mod facts;

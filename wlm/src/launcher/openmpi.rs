@@ -1,13 +1,15 @@
-//! Open MPI's mpirun: orterun of 4.x and, since 5.0, PRRTE's. Source: the option tables of those releases, `mpirun --help full`.
+//! Open MPI's mpirun: orterun of 4.x and, since 5.0, PRRTE's. Source: the option tables of those releases, `mpirun
+//! --help full`.
 //!
-//! One table for both. The few options that take something in one of them and nothing in the other cannot be told.
+//! One table serves both. A few options take a value in only one of them. For these it is unknown whether a value
+//! follows.
 
 use super::dialect::{Dialect, Grammar, ProgramFiles, Takes};
 use super::variables::{RankSide, RankVariables};
 
 pub(super) static OPEN_MPI: Dialect = COMMON;
 
-/// What `mpirun` and `prterun` have in common.
+/// The common facts of `mpirun` and `prterun`.
 pub(super) const COMMON: Dialect = Dialect {
     name: "mpirun",
     file_names: &["orterun", "mpirun.openmpi", "mpiexec.openmpi"],
@@ -32,7 +34,7 @@ pub(super) const COMMON: Dialect = Dialect {
 
 pub(super) static RANKS: RankSide = COMMON_RANKS;
 
-/// What ranks see of `mpirun`, and of `prterun`.
+/// What the ranks of `mpirun` and `prterun` see.
 pub(super) const COMMON_RANKS: RankSide = RankSide {
     word: "openmpi",
     variables: &[
@@ -45,7 +47,7 @@ pub(super) const COMMON_RANKS: RankSide = RankSide {
             local_size: |variables| variables.number("OMPI_COMM_WORLD_LOCAL_SIZE"),
             serves: |_| false,
         },
-        // PMIx names the rank, but usually no size: that is in what its server tells, not in the environment.
+        // PMIx sets the rank, but usually not the size. Only its server tells the size, not the environment.
         RankVariables {
             outward: 2,
             needs: &[],

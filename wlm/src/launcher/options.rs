@@ -1,7 +1,7 @@
-//! Walks over a launcher's arguments the way the launcher itself does, with a table of its options.
+//! Walks over a launcher's arguments as the launcher itself does, with a table of its options.
 //!
-//! Only one thing is wanted: where the options end and the program begins. For that it must be known of every option how many arguments it
-//! takes; what the option means is the launcher's business.
+//! The walk finds where the options end and the program begins. For that it needs the number of arguments that each
+//! option takes. The meaning of the options does not matter.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -15,35 +15,35 @@ use crate::error::{Error, Result};
 pub(crate) struct ProgramFile {
     /// The index of the argument that names it.
     pub at: usize,
-    /// How many bytes of that argument stand before the file's name: those of `--app=`.
+    /// The length of the text before the file's name in that argument, such as `--app=`.
     pub prefix_bytes: usize,
 }
 
-/// One program with its options: what stands between the beginning, the end and `:` of a launcher's arguments.
+/// One program with its options: the arguments between two `:`, or up to an end of a launcher's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The options, without a `--` after them.
     pub options: Range<usize>,
-    /// The index of the program; with a file that is not named in the program's place, the index behind the options.
+    /// The index of the program. If an option names a file with programs, the index behind the options.
     pub program: usize,
     /// The index behind the program's last argument.
     pub end: usize,
-    /// The options that were given, in order, without those that are not in the table.
+    /// The given options, in order, without those that are not in the table.
     pub given: Vec<Given>,
     /// The file that holds the programs, if one does.
     pub file: Option<ProgramFile>,
 }
 
 impl Part {
-    /// The value that counts of the option `name` (its first name in the table): the last that was given. An option without a value is an
-    /// empty one.
+    /// The effective value of the option `name` (its first name in the table): the last given one. An option without a
+    /// value yields an empty one.
     pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
         let given = self.given.iter().rev().find(|given| given.name == name)?;
         Some(given.values.first().map_or(OsStr::new(""), OsString::as_os_str))
     }
 }
 
-/// Where a walk stands.
+/// The state of a walk.
 struct Walk<'a> {
     dialect: &'static Dialect,
     args: &'a [OsString],
@@ -52,21 +52,22 @@ struct Walk<'a> {
     file: Option<ProgramFile>,
 }
 
-/// What one argument turned out to be.
+/// The kind of an argument.
 enum Step {
-    /// An option; its values have been taken.
+    /// An option, whose values have been taken.
     Taken,
-    /// It and what follows is the program.
+    /// The program. Everything behind it belongs to the program.
     Program,
-    /// `--`: what follows is the program.
+    /// `--`: the program follows.
     Marker,
 }
 
-/// Finds the programs in a launcher's arguments (without the launcher's own name). `environment` is what the launcher will see.
+/// Finds the programs in a launcher's arguments (without the launcher's own name). `environment` is the launcher's
+/// environment.
 ///
 /// # Errors
-/// There is no program; an option lacks its value; or it cannot be told where the options end because one is not known: then the message
-/// names it and the hint asks for `--` before the program.
+/// There is no program. An option lacks its value. An option is unknown, so the end of the options is unknown: the
+/// message names the option, and the hint asks for `--` before the program.
 pub(crate) fn locate(
     dialect: &'static Dialect,
     args: &[OsString],
@@ -92,7 +93,7 @@ pub(crate) fn locate(
     Ok(parts)
 }
 
-/// The word in front of the options that says what the launcher is to do. None: it is not written there.
+/// Finds the verb in front of the options, which selects the launcher's action. `None`: there is none.
 pub(super) fn find_verb<'a>(dialect: &Dialect, args: &'a [OsString]) -> Option<&'a OsString> {
     args.first().filter(|first| dialect.verbs.iter().any(|verb| *first == verb))
 }
@@ -163,13 +164,14 @@ impl Walk<'_> {
         Ok((self.next, self.next))
     }
 
-    /// A `--` that says where the program is although the option at `at` says nothing.
+    /// Finds a `--` that shows where the program is, although the option at `at` is unknown.
     fn marker_after(&self, at: usize) -> Option<usize> {
         let end = end_of_part(self.args, at);
         (at..end).find(|index| self.args[*index] == "--")
     }
 
-    /// Notes what is known of the options behind the unknown one at `at`. A word that is no option is taken for a value.
+    /// Records the known options between the unknown one at `at` and the marker. A word that is not an option counts as
+    /// a value.
     fn note_until(&mut self, at: usize, marker: usize) {
         self.next = at + 1;
         while self.next < marker {
@@ -186,7 +188,7 @@ impl Walk<'_> {
             b"--" => return Ok(Step::Marker),
             b":" => return Ok(Step::Program),
             [b'-', rest @ ..] if !rest.is_empty() => {}
-            // A lone dash is an option of no name to one launcher; to the others it is the program.
+            // One launcher takes a lone dash as an option without a name. To the others it is the program.
             _ => return Ok(Step::Program),
         }
         let single = !arg.starts_with(b"--");
@@ -198,7 +200,7 @@ impl Walk<'_> {
         Ok(Step::Taken)
     }
 
-    /// `-lN4`: letters until one takes a value, which is the rest or the next argument.
+    /// Parses `-lN4`: letters, up to one with a value. The value is the rest or the next argument.
     fn letters(&mut self) -> Result<()> {
         let at = self.next;
         let arg = self.args[at].as_bytes();
@@ -217,12 +219,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// `--name`, `--name=value`, `--name value`, or a unique beginning of the name.
+    /// Parses `--name`, `--name=value`, `--name value`, or a unique prefix of the name.
     fn long(&mut self, text: &[u8]) -> Result<()> {
         let at = self.next;
         let (written, value) = split_value(text);
         let Some((name, takes)) = self.find(written).or_else(|| self.find_beginning(written)) else {
-            // One that a plugin or a newer version knows: its value is attached, so it takes no other argument.
+            // A plugin or a newer version knows this option. Its value is attached, so it takes no other argument.
             if value.is_some() {
                 self.next += 1;
                 return Ok(());
@@ -235,7 +237,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `-name`, `--name`, with values behind it or one attached with `=`.
+    /// Parses `-name` or `--name`, with values behind it or one attached with `=`.
     fn whole_name(&mut self) -> Result<()> {
         let at = self.next;
         let arg = self.args[at].as_bytes();
@@ -268,7 +270,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `-n4` where clusters of letters are not known but this is.
+    /// Parses `-n4` for a launcher that has no clusters of letters but accepts this form.
     fn attached_number<'b>(&self, text: &'b [u8], dashes: usize) -> Option<(&'static str, &'b [u8])> {
         let digits = text.get(1..)?;
         let fits = dashes == 1 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
@@ -277,7 +279,7 @@ impl Walk<'_> {
             .then_some((name, digits))
     }
 
-    /// Notes the option at `at` with `count` values, the first of which may be attached, and steps over them.
+    /// Records the option at `at` with `count` values and steps over them. The first value may be attached.
     fn take(&mut self, name: &'static str, at: usize, attached: Option<&[u8]>, count: usize) -> Result<()> {
         let mut values: Vec<OsString> =
             attached.map(|value| OsString::from_vec(value.to_vec())).into_iter().collect();
@@ -303,7 +305,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The first name and the kind of the option of that name.
+    /// Finds the option with that name: its first name and the values it takes.
     fn find(&self, written: &[u8]) -> Option<(&'static str, Takes)> {
         let any_case = self.dialect.grammar == Grammar::AnyDashes;
         self.dialect.rows().find_map(|(names, takes)| {
@@ -314,7 +316,7 @@ impl Walk<'_> {
         })
     }
 
-    /// The option of which `written` is a beginning, if all such options take the same.
+    /// Finds the option with the prefix `written`, if all such options take the same values.
     fn find_beginning(&self, written: &[u8]) -> Option<(&'static str, Takes)> {
         let mut candidates = self.dialect.rows().filter(|(names, _)| {
             !written.is_empty()
@@ -326,7 +328,8 @@ impl Walk<'_> {
             if other != takes {
                 return None;
             }
-            // The launcher will refuse it, in its own words; here it only must not be taken for one of them.
+            // The launcher will reject the ambiguous name with its own message. Here it must not count as one of the
+            // options.
             name = "";
         }
         Some((name, takes))

@@ -1,8 +1,10 @@
-//! Launchers that tell nobody where their ranks are, but have started a proxy on every host, by a remote shell or beside themselves: MPICH's `mpiexec`.
+//! Launchers that do not show where their ranks are, but start a proxy on every host, by a remote shell or locally:
+//! MPICH's `mpiexec`.
 //!
-//! The command lines of all its proxies name the port at which they call back. That of a remote shell names the host. In an allocation, another launcher
-//! starts the proxies, and its own table names the hosts. On each host the proxy is found by that port, and the ranks are beneath it. Source: the command
-//! lines of MPICH 4.0 and 5.0.
+//! The command lines of all its proxies name the port on which they call back. The command line of a remote shell also
+//! names the host. In an allocation, another launcher starts the proxies, and its own table names the hosts. On each
+//! host the proxy is found by that port, and its descendants are the ranks. Source: the command lines of MPICH 4.0 and
+//! 5.0.
 
 use std::path::{Path, PathBuf};
 
@@ -16,23 +18,23 @@ use crate::{Error, Result};
 /// The option with the port.
 const PORT: &str = "--control-port";
 
-/// The option that tells how the proxy was started, and the ways that name its host in the word before it.
+/// The option that tells how the proxy was started. For the methods below, the word before it is the host.
 const BY: &str = "--launcher";
 const BY_SHELL: [&str; 2] = ["ssh", "rsh"];
 /// The proxies of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proxies {
-    /// Where they call back.
+    /// The address at which they call back.
     pub(crate) port: String,
-    /// Their hosts, as the launcher names them; none: beside the launcher.
+    /// Their hosts, as the launcher names them. `None`: the launcher's own host.
     pub(crate) hosts: Vec<Option<String>>,
 }
 
 impl Proxies {
-    /// Refuses a port that is none. It comes from another host, and becomes an argument of a command there.
+    /// Refuses an invalid port. It comes from another host and becomes an argument of a command there.
     ///
     /// # Errors
-    /// It is not `HOST:NUMBER`.
+    /// The port is not of the form `HOST:NUMBER`.
     pub(crate) fn check(&self) -> Result<()> {
         let parts = self.port.rsplit_once(':');
         let is_port = parts.is_some_and(|(name, number)| {
@@ -44,16 +46,16 @@ impl Proxies {
     }
 }
 
-/// What a launcher has started.
+/// The processes that a launcher has started.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Started {
-    /// Its proxies, as far as their hosts are known.
+    /// The proxies with known hosts.
     pub(crate) proxies: Proxies,
     /// Other launchers that start proxies. Their tables name the hosts.
     pub(crate) by: Vec<Pid>,
 }
 
-/// The proxies that the process `launcher` has started; none: it is no such launcher.
+/// Finds the proxies that the process `launcher` has started. `None`: it is not such a launcher.
 pub(crate) fn find_proxies(launcher: Pid, host: &dyn Host) -> Option<Started> {
     let started = children(launcher, host).into_iter();
     let mut started = started.filter_map(|pid| Some((pid, parse_proxy(&words_of(pid, host))?))).peekable();
@@ -69,7 +71,7 @@ pub(crate) fn find_proxies(launcher: Pid, host: &dyn Host) -> Option<Started> {
     Some(Started { proxies: Proxies { port, hosts }, by })
 }
 
-/// The ranks that the proxy of that port has started on this machine.
+/// Finds the ranks that the proxy with that port has started on this machine.
 ///
 /// # Errors
 /// There is no such proxy here.
@@ -88,18 +90,18 @@ pub(crate) fn find_below(port: &str, host: &dyn Host) -> Result<Vec<Beneath>> {
     find_beneath(proxy, host)
 }
 
-/// Where a proxy is.
+/// The place of a proxy.
 #[derive(Debug, PartialEq, Eq)]
 enum At {
-    /// The command line is the proxy's own.
+    /// This process is the proxy itself.
     Here,
     /// A remote shell starts it on this host.
     Host(String),
-    /// Another launcher starts it, on one host or several.
+    /// Another launcher starts it, on one or several hosts.
     TableOfStarter,
 }
 
-/// The port and the place of a proxy, by its own command line or by that of the command that starts it.
+/// Parses the port and the place of a proxy, from its own command line or from that of the command that starts it.
 fn parse_proxy(words: &[String]) -> Option<(String, At)> {
     let at = words.iter().position(|word| word == PORT)?;
     let port = words.get(at + 1)?.clone();

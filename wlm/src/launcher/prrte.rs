@@ -1,8 +1,10 @@
-//! PRRTE's prterun. A rank under it has its own number in its environment, but not the number of ranks: programs ask its PMIx server.
+//! PRRTE's prterun. Its ranks have their own number in the environment, but not the number of ranks: programs ask its
+//! PMIx server.
 //!
-//! With the personality of Open MPI it also sets the variables that `mpirun` sets. So a launch asks for that, and the program gets an
-//! environment without them. The personality maps and binds ranks as prterun's own does. One case differs: with `--map-by ppr` over several
-//! hosts and no `--rank-by`, ranks are numbered as under `mpirun`. Source: PRRTE 3.0.14; PMIx 5's component for Open MPI.
+//! With the personality of Open MPI it also sets the variables that `mpirun` sets. So a launch requests that
+//! personality, and the agent removes these variables again for the program. The personality maps and binds ranks as
+//! prterun itself does. One case differs: with `--map-by ppr` over several hosts and without `--rank-by`, ranks are
+//! numbered as under `mpirun`. Source: PRRTE 3.0.14; PMIx 5's component for Open MPI.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -22,14 +24,14 @@ pub(super) static PRRTE: Dialect = Dialect {
 
 pub(super) static RANKS: RankSide = RankSide { word: "prrte", hides: BROUGHT, ..COMMON_RANKS };
 
-/// The option for the personality, and the one that tells ranks how many they are.
+/// The option for the personality, and the personality that tells ranks the number of ranks.
 const PERSONALITY: &str = "personality";
 const TELLS: &str = "ompi";
 
-/// The variable by which a program that starts prterun chooses a personality, as Open MPI's `mpirun` does.
+/// The variable in which a caller of prterun chooses a personality, as Open MPI's `mpirun` does.
 const CHOSEN: &str = "PRTE_MCA_schizo_proxy";
 
-/// Variables that this personality brings, or their beginnings.
+/// Variables that this personality sets, or their prefixes.
 const BROUGHT: &[&str] = &[
     "OMPI_COMM_WORLD_",
     "OMPI_WORLD_",
@@ -45,7 +47,7 @@ const BROUGHT: &[&str] = &[
     "OMPI_MCA_cpu_type",
 ];
 
-/// Has ranks told how many they are. Changes the user's own choice of a personality where there is one.
+/// Makes prterun tell its ranks the number of ranks. Extends the user's own choice of a personality, if there is one.
 fn ask_for_sizes(args: &mut [OsString], given: &[&Given], environment: &Environment) -> Adjusted {
     let as_it_is = || Adjusted { options: Vec::new(), by: &openmpi::RANKS };
     let given = given.iter().find(|given| given.name == PERSONALITY);
@@ -58,7 +60,7 @@ fn ask_for_sizes(args: &mut [OsString], given: &[&Given], environment: &Environm
     if value.to_string_lossy().contains(TELLS) {
         return as_it_is();
     }
-    // The value stands behind `=` or is the next argument: both end with it.
+    // The value is behind `=` or is the next argument. Both end with it.
     let at = if args[given.at].as_bytes().contains(&b'=') { given.at } else { given.at + 1 };
     args[at].push(format!(",{TELLS}"));
     Adjusted { options: Vec::new(), by: &RANKS }

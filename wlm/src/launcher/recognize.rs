@@ -1,7 +1,8 @@
-//! Which launcher a file is: its name tells, or a link's target, or its answer to `--version`.
+//! Recognizes which launcher a file is: by its name, by the target of a link, or by its answer to `--version`.
 //!
-//! `mpiexec` and `mpirun` are the names of several launchers, and a site may give a launcher any name. So a file whose name does not tell is
-//! run with `--version`, in the user's environment: some launchers find their own parts by variables. One process asks each file once.
+//! Several launchers are called `mpiexec` or `mpirun`, and a site may give a launcher any name. If the name is
+//! ambiguous, the file is run with `--version`. It gets the user's environment, because some launchers find their own
+//! parts by variables. Each process asks a file only once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,21 +15,22 @@ use super::table::{find_by_name, find_by_version};
 use crate::error::Error;
 use crate::host::{FileVersion, Host};
 
-/// Links from a launcher's name to its file that are followed: `mpiexec` is one of several by way of two in Debian.
+/// The maximum number of links to follow from a launcher's name to its file. In Debian, `mpiexec` is reached by two.
 const MAX_LINKS: usize = 16;
 
-/// Time limit for an answer to `--version`. Launchers answer within milliseconds, on a slow file system within a second.
+/// The timeout for an answer to `--version`. Launchers answer within milliseconds, on a slow file system within a
+/// second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// The most characters of an answer that are shown.
+/// The maximum number of characters of an answer in a message.
 const MAX_SHOWN_CHARS: usize = 120;
 
-/// A launcher whose arguments are understood.
+/// A launcher with a known dialect.
 #[derive(Debug, Clone)]
 pub(crate) struct Recognized {
     /// How it reads its arguments.
     pub dialect: &'static Dialect,
-    /// What told.
+    /// How it was recognized.
     pub by: Telling,
 }
 
@@ -38,12 +40,12 @@ impl fmt::Display for Recognized {
     }
 }
 
-/// What told which launcher a file is.
+/// How a launcher was recognized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Telling {
-    /// The name of the file, or of one that it is a link to.
+    /// By the name of the file, or of a file in its chain of links.
     Name(String),
-    /// The first line that it prints when it is run with `--version`.
+    /// By the first line of its answer to `--version`.
     Version(String),
 }
 
@@ -56,16 +58,16 @@ impl fmt::Display for Telling {
     }
 }
 
-/// Why a file is no launcher whose arguments are understood.
+/// Why a file was not recognized as a launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotRecognized {
-    /// Its first line in answer to `--version`, which no known launcher prints.
+    /// Its answer to `--version` starts with this line, which no known launcher prints.
     Says(String),
-    /// A script for a launcher that stops its ranks itself: that one is found when the script runs it.
+    /// It is a script for a launcher that stops its ranks itself. That launcher is recognized when the script runs it.
     Script(String),
     /// It prints nothing.
     Silent,
-    /// It cannot be run, or does not end in time.
+    /// It cannot be run, or did not end within the timeout.
     Fails(String),
 }
 
@@ -90,16 +92,16 @@ impl NotRecognized {
     }
 }
 
-/// Which launcher is at that path. Runs it with `--version` where no name tells, at most once in a process.
+/// Recognizes the launcher at that path. If the name is ambiguous, runs it with `--version`, at most once per process.
 ///
 /// # Errors
-/// It is none that is known.
+/// The launcher is unknown.
 pub(crate) fn recognize(path: &Path, host: &dyn Host) -> Result<Recognized, NotRecognized> {
     if let Some(recognized) = recognize_by_name(path, host) {
         return Ok(recognized);
     }
     static ANSWERS: Mutex<Option<Answers>> = Mutex::new(None);
-    // Without a version of the file nothing tells that an answer is still true.
+    // Without a file version a cached answer cannot be checked, so do not cache it.
     let Some(version) = host.file_version(path) else { return ask(path, host) };
     let key = (path.to_owned(), version);
     let known =
@@ -108,7 +110,7 @@ pub(crate) fn recognize(path: &Path, host: &dyn Host) -> Result<Recognized, NotR
         return answer;
     }
     let answer = ask(path, host);
-    // A failure may be over by the next launch.
+    // Do not cache a failure: it may not happen again.
     if !matches!(answer, Err(NotRecognized::Fails(_))) {
         let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
         answers.get_or_insert_default().insert(key, answer.clone());
@@ -116,7 +118,7 @@ pub(crate) fn recognize(path: &Path, host: &dyn Host) -> Result<Recognized, NotR
     answer
 }
 
-/// What files have answered. The path belongs to it, as a launcher may behave by the name that it is run by.
+/// Cached answers. The path is part of the key, because a launcher may depend on the name by which it is run.
 type Answers = HashMap<(PathBuf, FileVersion), Result<Recognized, NotRecognized>>;
 
 fn recognize_by_name(path: &Path, host: &dyn Host) -> Option<Recognized> {
@@ -131,9 +133,9 @@ fn recognize_by_name(path: &Path, host: &dyn Host) -> Option<Recognized> {
     })
 }
 
-/// Runs it with `--version`.
+/// Runs the file with `--version`.
 fn ask(path: &Path, host: &dyn Host) -> Result<Recognized, NotRecognized> {
-    // It is run in another directory.
+    // The command runs in another directory, so the path must be absolute.
     let file =
         if path.is_absolute() { Ok(path.to_owned()) } else { host.current_dir().map(|at| at.join(path)) };
     let command = |file: PathBuf| [file.into_os_string(), "--version".into()];
@@ -142,7 +144,7 @@ fn ask(path: &Path, host: &dyn Host) -> Result<Recognized, NotRecognized> {
     let answers = [&said.stdout, &said.stderr];
     let shown = answers.iter().find_map(|text| first_line(text)).ok_or(NotRecognized::Silent)?;
     match answers.iter().find_map(|text| find_by_version(text)) {
-        // Its options are the script's own.
+        // The options in the command line belong to the script, not to the launcher.
         Some(dialect) if dialect.stops_ranks && is_script(path, host) => Err(NotRecognized::Script(shown)),
         Some(dialect) => Ok(Recognized { dialect, by: Telling::Version(shown) }),
         None => Err(NotRecognized::Says(shown)),
@@ -153,7 +155,7 @@ fn is_script(path: &Path, host: &dyn Host) -> bool {
     host.read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"))
 }
 
-/// The first line with something in it, as far as it can be shown on any terminal.
+/// The first non-empty line, without characters that a terminal cannot show.
 fn first_line(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect())

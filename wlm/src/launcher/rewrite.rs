@@ -1,4 +1,5 @@
-//! Puts a program of ours in front of each program of a launcher's arguments, and options of ours behind the user's.
+//! Inserts a program of ours before each program in a launcher's arguments, and options of ours behind the user's
+//! options.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,8 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use super::dialect::Dialect;
 use super::options::{Part, find_verb};
 
-/// The arguments with `shim` in front of each program that stands in them, and with `options(i)` behind the options of part `i`, so that
-/// ours count where the launcher takes the last. A file with programs is left alone: see [`replace_file`].
+/// Returns the arguments with `shim` before each program, and with `options(i)` behind the options of part `i`.
+/// Launchers use the last value of an option, so ours win. A file with programs is not changed: see [`replace_file`].
 pub(crate) fn rewrite(
     dialect: &Dialect,
     args: &[OsString],
@@ -35,7 +36,7 @@ pub(crate) fn rewrite(
     written
 }
 
-/// Names another file with programs instead of the one that `part` names. Returns the old one's name. No index changes.
+/// Makes `part` read another file with programs. Returns the old file's name. No index changes.
 pub(crate) fn replace_file(args: &mut [OsString], part: &Part, path: &OsStr) -> Option<OsString> {
     let file = part.file?;
     let arg = args.get_mut(file.at)?;

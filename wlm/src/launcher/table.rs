@@ -1,4 +1,4 @@
-//! The launchers whose arguments are understood, and what tells which of them a program is.
+//! The list of known launchers, and the functions that recognize them.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -17,7 +17,8 @@ pub(super) static LAUNCHERS: &[&Dialect] = &[
     &crate::flux::FLUX_RUN,
 ];
 
-/// What ranks see of each, in the same order. It is a list of its own because agents go without the rest.
+/// The part of each launcher that its ranks see, in the same order. It is a separate list because agents do not contain
+/// the rest.
 #[rustfmt::skip]
 pub(super) static RANK_SIDES: &[&RankSide] = &[
     &openmpi::RANKS,
@@ -27,26 +28,26 @@ pub(super) static RANK_SIDES: &[&RankSide] = &[
     &crate::flux::FLUX_RANKS,
 ];
 
-/// What ranks see of the launcher for which `gantry-agent hold --by` has that word.
+/// Finds the launcher with that word in `gantry-agent hold --by`.
 pub fn find_by_word(word: &str) -> Option<&'static RankSide> {
     RANK_SIDES.iter().copied().find(|side| side.word == word)
 }
 
-/// The dialect of a launcher of that file name, links having been followed by the caller: the base name of what `mpirun` leads to.
-/// A name that several launchers have (`mpiexec`) tells nothing: [`find_by_version`] does.
+/// Finds the dialect by file name. The caller has followed links: the name is the base name of the target of `mpirun`.
+/// A name of several launchers (`mpiexec`) yields nothing: use [`find_by_version`].
 pub(super) fn find_by_name(name: &OsStr) -> Option<&'static Dialect> {
     let base = Path::new(name).file_name()?.to_str()?;
     LAUNCHERS.iter().copied().find(|dialect| dialect.file_names.contains(&base))
 }
 
-/// The dialect of the launcher that prints this when it is asked for its version.
+/// Finds the dialect of the launcher with this answer to `--version`.
 pub(crate) fn find_by_version(printed: &str) -> Option<&'static Dialect> {
     let first = printed.lines().find(|line| !line.trim().is_empty())?;
     let first = format!("\n{}", first.to_ascii_lowercase());
     LAUNCHERS.iter().copied().find(|dialect| dialect.versions.iter().any(|word| first.contains(word)))
 }
 
-/// Whether a launcher has an option of this name: `--time`, `--time=5`.
+/// Whether any launcher has an option of this name: `--time`, `--time=5`.
 pub fn is_launcher_option(word: &str) -> bool {
     let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
     let mut rows = LAUNCHERS.iter().flat_map(|dialect| dialect.rows());
@@ -57,7 +58,7 @@ pub fn is_launcher_option(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What `list` has of all launchers, and stands twice.
+    /// Values of `list` that occur twice among all launchers.
     fn twice(list: fn(&'static Dialect) -> Vec<&'static str>) -> Vec<&'static str> {
         let mut all: Vec<&str> = LAUNCHERS.iter().flat_map(|dialect| list(dialect)).collect();
         assert!(all.len() >= LAUNCHERS.len());
@@ -82,7 +83,7 @@ mod tests {
             for name in dialect.file_names {
                 assert_eq!(find_by_name(name.as_ref()), Some(*dialect), "{name}");
             }
-            // No word is part of another launcher's.
+            // No launcher's word is part of another launcher's word.
             for word in dialect.versions {
                 assert_eq!(find_by_version(&format!("{} 1.0", word.trim())), Some(*dialect), "{word}");
             }

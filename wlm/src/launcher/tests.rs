@@ -1,4 +1,4 @@
-//! Where programs stand, launcher by launcher; and the tables against the launchers' own help.
+//! Tests where each launcher's program is found, and compares the tables with the launchers' own help.
 
 use std::ffi::OsString;
 
@@ -20,7 +20,7 @@ pub(crate) fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()
 }
 
-/// `args` with `S --` put in front of each program, or the error; `|` stands for nothing, to show where options of ours go.
+/// Checks `args` with `S --` in front of each program, or the error. `|` is removed: it marks where our options go.
 pub(crate) fn check(dialect: &'static Dialect, args: &str, expected: Result<&str, &str>) {
     let args = words(args);
     let found = locate(dialect, &args, &[]).map_err(|error| error.to_string()).map(|parts| {
@@ -30,7 +30,7 @@ pub(crate) fn check(dialect: &'static Dialect, args: &str, expected: Result<&str
     assert_eq!(found.as_deref().map_err(String::as_str), expected, "{args:?}");
 }
 
-/// What an environment says of a rank: its number, the number of ranks, and the place on the node.
+/// The rank facts of an environment: rank, number of ranks, and place on the node.
 pub(crate) type Expected = (u32, u32, Option<(u32, u32)>);
 
 pub(crate) fn check_facts(text: &str, by: Option<&RankSide>, expected: Result<Expected, &str>) {
@@ -43,7 +43,7 @@ pub(crate) fn check_facts(text: &str, by: Option<&RankSide>, expected: Result<Ex
     assert_eq!(found, expected.map_err(str::to_owned), "{text}");
 }
 
-/// A file with programs, with `shim` in front of each; or the error.
+/// Checks a file with programs after `shim` is put in front of each, or the error.
 pub(crate) fn check_rewritten(
     dialect: &'static Dialect,
     text: &str,
@@ -101,7 +101,7 @@ fn open_mpi_takes_one_dash_or_two() {
     check(&OPEN_MPI, "--mca a", Err("option '--mca' of mpirun lacks its value"));
 }
 
-/// The file with programs of the only part, and the arguments with another in its place.
+/// Checks which file the only part reads programs from, and the arguments with another file in its place.
 pub(crate) fn check_file(
     dialect: &'static Dialect,
     args: &str,
@@ -132,7 +132,7 @@ fn files_with_programs() {
 }
 
 proptest! {
-    /// Whatever is typed: no panic, and a part lies within the arguments, behind the one before.
+    /// Any arguments: no panic, and each part lies within the arguments, behind the previous part.
     #[test]
     fn parts_lie_within_the_arguments(
         args in proptest::collection::vec("(-{0,3}[a-zN:=4]{0,6}|:|--|--ntasks|--mca|-env|--app)", 0..12)
@@ -146,7 +146,7 @@ proptest! {
             prop_assert!(parts.iter().all(fits));
             let unchanged = rewrite(dialect, &args, &parts, |_| Vec::new(), &[]);
             if dialect.knows_marker {
-                // The verb is put there where it is missing.
+                // The walk adds the verb if it is missing.
                 let verb = dialect.verbs.first().filter(|verb| args.first().is_none_or(|first| first != *verb));
                 let same: Vec<OsString> = verb.map(OsString::from).into_iter().chain(args.clone()).collect();
                 prop_assert_eq!(unchanged, same);

@@ -1,4 +1,4 @@
-//! The variables by which launchers tell a process its rank.
+//! The environment variables in which launchers pass a process its rank.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,21 +10,21 @@ use std::os::unix::ffi::OsStrExt;
 pub struct LocalFacts {
     /// Its number among the ranks of this node, from 0.
     pub rank: u32,
-    /// How many ranks of the launch this node has.
+    /// The number of ranks that the launch has on this node.
     pub size: u32,
 }
 
-/// An environment does not say which rank a process is.
+/// The environment does not tell the rank of the process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoRank {
-    /// None of the launchers' variables is there.
+    /// No launcher's variables are set.
     #[error("no rank in the environment: looked for {looked_for}")]
     Missing {
         /// The variables.
         looked_for: String,
     },
-    /// A rank is there, but not how many there are.
+    /// The rank is set, but the number of ranks is not.
     #[error("{rank} is '{value}', but the number of ranks is not set: looked for {looked_for}")]
     NoSize {
         /// The variable with the rank.
@@ -34,35 +34,37 @@ pub enum NoRank {
         /// The variables.
         looked_for: String,
     },
-    /// A variable has a value that makes no sense.
+    /// A variable has an invalid value.
     #[error("{name} is '{value}', which is {wanted}")]
     Nonsense {
         /// The variable.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it is not.
+        /// Why the value is invalid.
         wanted: &'static str,
     },
 }
 
-/// What a launcher's ranks see of it. Equal by its word. Agents carry this part of a dialect only.
+/// What a launcher's ranks see of it. Two are equal if their words are equal. Agents contain only this part of a
+/// dialect.
 #[derive(Debug)]
 pub struct RankSide {
     /// The word for the launcher in `gantry-agent hold --by`.
     pub(crate) word: &'static str,
-    /// The variables that tell a rank.
+    /// The variables with the rank.
     pub(crate) variables: &'static [RankVariables],
-    /// Beginnings of variables that ranks have only because gantry has asked the launcher for them.
+    /// Prefixes of variables that ranks have only because gantry requested them from the launcher.
     pub(crate) hides: &'static [&'static str],
-    /// The variable in which what it starts has the node's name.
+    /// The variable in which the launcher gives the processes that it starts their node's name.
     pub(crate) node_name: Option<&'static str>,
-    /// Whether what ranks leave behind is killed with them: whether a control group is of its making. Takes the content of `/proc/PID/cgroup`.
+    /// Whether the launcher kills leftover processes together with the ranks: whether it created the control group.
+    /// Takes the content of `/proc/PID/cgroup`.
     pub(crate) kills_leftovers: fn(&str) -> bool,
 }
 
 impl RankSide {
-    /// Whether the program is not to see this variable.
+    /// Whether to hide this variable from the program.
     pub fn hides(&self, name: &OsStr) -> bool {
         self.hides.iter().any(|beginning| name.as_bytes().starts_with(beginning.as_bytes()))
     }
@@ -80,19 +82,21 @@ impl fmt::Display for RankSide {
     }
 }
 
-/// Variables that tell a rank.
+/// A set of variables that tell a rank.
 #[derive(Debug)]
 pub(crate) struct RankVariables {
-    /// Where the launcher usually is, from the inside: its ranks inherit the variables of launchers with greater numbers.
+    /// Where the launcher usually is in a nesting, counted from the inside. Its ranks inherit the variables of
+    /// launchers with greater numbers.
     pub outward: u8,
-    /// Only with all of these is it this launcher's rank and not a leftover.
+    /// Variables that a rank of this launcher always has. If one is missing, the others were inherited.
     pub needs: &'static [&'static str],
     pub rank: &'static str,
-    /// The first that is there counts.
+    /// Variables with the number of ranks. The first one that is set counts.
     pub size: &'static [&'static str],
     pub local_rank: &'static str,
     pub local_size: fn(&Variables) -> Result<Option<u32>, NoRank>,
-    /// Whether the launcher may have set the variables of others: it has a PMI or PMIx server of its own, whose ranks are its own.
+    /// Whether this launcher may have set another launcher's variables: it has its own PMI or PMIx server, which serves
+    /// its ranks.
     pub serves: fn(&Variables) -> bool,
 }
 
@@ -102,7 +106,7 @@ impl RankVariables {
     }
 }
 
-/// The variables of an environment that are text and not empty.
+/// The variables of an environment that are valid text and not empty.
 #[derive(Debug)]
 pub(crate) struct Variables(BTreeMap<String, String>);
 
@@ -119,7 +123,7 @@ impl Variables {
     }
 
     /// # Errors
-    /// The variable is there and no number.
+    /// The variable is set and is not a number.
     pub(crate) fn number(&self, name: &'static str) -> Result<Option<u32>, NoRank> {
         let parsed = self.get(name).map(str::parse).transpose();
         parsed.map_err(|_| self.nonsense(name, "not a 32-bit number"))

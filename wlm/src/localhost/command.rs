@@ -1,4 +1,4 @@
-//! The arguments of a launch without a launcher on this machine, and the nodes that it plays.
+//! The arguments of a launch on this machine without a launcher, and the nodes that it simulates.
 
 use std::ffi::OsString;
 
@@ -9,10 +9,11 @@ use crate::launch::Direct;
 use crate::slots::HostSlots;
 use crate::{Error, Result};
 
-/// The most ranks of one launch here: a bound against typing errors, far above the capacity of one machine.
+/// The maximum number of ranks in one launch here. It catches typing errors, and is far above the capacity of one
+/// machine.
 const MAX_RANKS: u64 = 100_000;
 
-/// Most played nodes of one launch here.
+/// The maximum number of simulated nodes in one launch here.
 const MAX_NODES: u32 = 1_024;
 
 const DIALECT: Dialect = Dialect { nodes: &["-N", "--nodes"], own: "-N NODES, " };
@@ -29,10 +30,11 @@ pub(crate) fn parse_args(args: &[OsString]) -> Result<Options> {
     }
 }
 
-/// A launch on `hosts`, all of which this machine plays. Ranks go in blocks, and the first nodes get one more when it does not come out even.
+/// Plans a launch on `hosts`, all of which this machine simulates. Ranks go in blocks. If they do not divide evenly,
+/// the first nodes get one more.
 ///
 /// # Errors
-/// Not every host gets a rank; ranks of several hosts would be bound to the same core.
+/// Not every host gets a rank, or ranks of several hosts would be bound to the same core.
 pub(crate) fn lay_out(options: Options, hosts: Vec<String>) -> Result<Direct> {
     let nodes = hosts.len();
     if nodes > 1 && options.bind == Bind::Core {
@@ -55,7 +57,7 @@ pub(crate) fn lay_out(options: Options, hosts: Vec<String>) -> Result<Direct> {
     Ok(Direct { hosts, layout, bind, parts: options.build_parts(ranks), ..Direct::default() })
 }
 
-/// The nodes' names: this machine's, or `NAME.0`, `NAME.1` and so on when it plays several.
+/// The nodes' names: this machine's, or `NAME.0`, `NAME.1` and so on if it simulates several.
 pub(super) fn build_hosts(hostname: &str, nodes: u32) -> Vec<String> {
     match nodes {
         1 => vec![hostname.to_owned()],
@@ -63,7 +65,7 @@ pub(super) fn build_hosts(hostname: &str, nodes: u32) -> Vec<String> {
     }
 }
 
-/// Refuses hosts that are not this machine, by its name, by `localhost`, or by the names of the nodes that it plays.
+/// Refuses hosts other than this machine. Accepted are its name, `localhost`, and the names of its simulated nodes.
 pub(super) fn check_hosts(hosts: &[String], hostname: &str) -> Result<()> {
     let played = |host: &str| {
         let number = host.strip_prefix(hostname).and_then(|rest| rest.strip_prefix('.'));

@@ -1,4 +1,4 @@
-//! No workload manager at all: ranks on this machine. The default, because it needs nothing.
+//! Ranks on this machine, without a workload manager. The default, because it needs nothing.
 
 pub(crate) mod command;
 pub(crate) mod processes;

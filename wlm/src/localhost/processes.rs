@@ -1,4 +1,4 @@
-//! Finds the ranks of something that runs here already: by their pids, or beneath a launcher.
+//! Finds the ranks of a running app on this machine: by their pids, or beneath a launcher.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(super) fn parse_pids(text: &str) -> Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// The ranks that `target` names: by pids, or as `PID.NAME`, the processes of that name beneath one.
+/// The ranks that `target` names: by pids, or as `PID.NAME`, the processes with that name beneath one.
 pub(crate) fn find_target(target: &str, host: &dyn Host) -> Result<Placement> {
     match target.split_once('.') {
         Some((parent, name)) if !name.is_empty() => find_named(parent, name, host),
@@ -32,7 +32,7 @@ pub(crate) fn find_target(target: &str, host: &dyn Host) -> Result<Placement> {
     }
 }
 
-/// The nearest processes of that name beneath `parent`, in the order of their pids.
+/// The nearest processes with that name beneath `parent`, in the order of their pids.
 fn find_named(parent: &str, name: &str, host: &dyn Host) -> Result<Placement> {
     let [parent] = parse_pids(parent)?[..] else {
         return Err(Error::invalid(format!("'{parent}.{name}' names more than one process")));
@@ -61,7 +61,7 @@ fn find_named(parent: &str, name: &str, host: &dyn Host) -> Result<Placement> {
     place_here(&found, host)
 }
 
-/// The ranks: those beneath a single pid that is a launcher, else the pids themselves.
+/// The ranks: those beneath a single pid if that is a launcher, else the pids themselves.
 pub(super) fn find_ranks(pids: &[Pid], host: &dyn Host) -> Result<Placement> {
     for pid in pids {
         check_process(*pid, host)?;
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A launcher 10 with a helper 11, which has the ranks 12 and 13; 13 has a child of its own.
+    /// A launcher 10 with a helper 11. The helper has the ranks 12 and 13, and 13 has a child of its own.
     fn launcher() -> FakeHost {
         let host = process(FakeHost::default(), 10, "11 ", "A=b\0");
         let host = process(host, 11, "13 12 ", "A=b\0");
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn processes_of_a_name_beneath_one() {
         let host = launcher().with_file("/proc/12/comm", "app\n").with_file("/proc/13/comm", "app\n");
-        // A child of an `app` is part of it.
+        // A child of an `app` is part of that app.
         let host = host.with_file("/proc/14/comm", "app\n").with_file("/proc/11/comm", "proxy\n");
         check(&host, "10.app", Ok(&[12, 13]));
         check(&host, "11.app", Ok(&[12, 13]));

@@ -13,7 +13,7 @@ use super::proctable::{TableError, read_table};
 use super::symbols::{Elf, Symbol, Symbols, read_elf};
 use crate::host::Host;
 
-/// Longest text of a variable that is taken.
+/// The maximum length of a text variable.
 const MOST_TEXT_BYTES: usize = 4 * BLOCK_BYTES;
 
 /// Reads the table of the launcher `pid` while it runs. Does not wait for a launcher that has not started its ranks
@@ -35,10 +35,11 @@ pub struct RunningTable {
 }
 
 impl RunningTable {
-    /// Finds the table of the launcher `pid`. Its symbols may be in libraries, so it is to have loaded them.
+    /// Finds the table of the launcher `pid`. The launcher must have loaded its libraries, because they may contain its
+    /// symbols.
     ///
     /// # Errors
-    /// There is no such process or it may not be looked into; it has no MPIR symbols.
+    /// There is no such process or it may not be read; it has no MPIR symbols.
     pub fn find(pid: Pid, host: &dyn Host) -> Result<Self, MpirError> {
         let image = Image::read(pid, host)?;
         let mut inspected = vec![image.path.clone()];
@@ -69,13 +70,13 @@ impl RunningTable {
     /// Reads its current state. Does not wait for a launcher that has not started its ranks yet.
     ///
     /// # Errors
-    /// The launcher is gone or may not be read; its table is empty, incomplete or inconsistent.
+    /// The launcher has ended or may not be read; its table is empty, incomplete or inconsistent.
     pub fn read(&self) -> Result<Table, MpirError> {
         Ok(table_of(&ProcessMemory::new(self.pid), self.width, &self.symbols)?)
     }
 }
 
-/// How many processes are looked at, at most, for a launcher that another program has started.
+/// The maximum number of processes searched for a launcher that another program has started.
 const MOST_WRAPPED: usize = 16;
 
 /// The WLM's job and step of the running launcher `pid`, or of one that it has started, if the launcher shows them.
@@ -115,7 +116,7 @@ pub(super) struct Image {
     /// Its path, for people.
     pub(super) path: PathBuf,
     pub(super) elf: Elf,
-    /// Where it starts once the loader has done its work.
+    /// The address where it starts after the loader has finished.
     pub(super) entry: u64,
 }
 
@@ -132,14 +133,15 @@ impl Image {
         Ok(Self { pid, path, elf, entry })
     }
 
-    /// Symbols of the executable itself, where they are in memory.
+    /// The symbols of the executable itself, with their addresses in memory.
     pub(super) fn symbols(&self) -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add(&self.elf.symbols, self.entry.wrapping_sub(self.elf.entry));
         symbols
     }
 
-    /// Adds the symbols of the libraries that are loaded now, and to `inspected` their paths. A library that cannot be read has none.
+    /// Adds the symbols of the libraries that are loaded now, and their paths to `inspected`. An unreadable library
+    /// counts as one without symbols.
     pub(super) fn add_libraries(
         &self,
         host: &dyn Host,
@@ -153,7 +155,7 @@ impl Image {
             if path == self.path {
                 continue;
             }
-            // As the process sees it: it may have another root than we have.
+            // The path as the process sees it: its root may differ from ours.
             let seen = PathBuf::from(format!("/proc/{pid}/root{}", path.display()));
             let Ok(Some(library)) = read_elf(&seen) else { continue };
             if let Some(bias) = library.bias(start, offset) {
@@ -165,7 +167,7 @@ impl Image {
     }
 }
 
-/// Reads the table to which `symbols` lead.
+/// Reads the table that `symbols` describe.
 pub(super) fn table_of(memory: &dyn Memory, width: Width, symbols: &Symbols) -> Result<Table, TableError> {
     let (Some(table), Some(size)) = (symbols.get(Symbol::Proctable), symbols.get(Symbol::ProctableSize))
     else {
@@ -175,7 +177,7 @@ pub(super) fn table_of(memory: &dyn Memory, width: Width, symbols: &Symbols) -> 
         |address| move |e: std::io::Error| TableError::Unreadable { address, reason: e.to_string() };
     let count = memory.int(size).map_err(unreadable(size))?;
     let address = memory.pointer(table, width).map_err(unreadable(table))?;
-    // Between making room and filling it, a launcher has one without the other.
+    // Between the allocation and the filling of the table, only one of the two values is set.
     let placement = read_table(memory, width, address, if address == 0 { 0 } else { count })?;
     Ok(Table {
         placement,
@@ -185,7 +187,7 @@ pub(super) fn table_of(memory: &dyn Memory, width: Width, symbols: &Symbols) -> 
     })
 }
 
-/// The text to which the pointer at `variable` leads; none when it is null, empty, or leads nowhere.
+/// The text that the pointer at `variable` points to. `None`: the pointer is null or invalid, or the text is empty.
 pub(super) fn text_of(memory: &dyn Memory, width: Width, variable: Option<u64>) -> Option<String> {
     let address = memory.pointer(variable?, width).ok().filter(|address| *address != 0)?;
     let text = memory.string(address, MOST_TEXT_BYTES).ok().flatten()?;

@@ -1,9 +1,10 @@
-//! Breakpoints in a launcher, and the way back out of a function.
+//! Breakpoints in a launcher, and the early return from a function.
 //!
-//! A launcher forks helpers before it comes to its breakpoint. A breakpoint in its code would be in their copies of it, too, and kill the
-//! one that runs into it. So the processor's own breakpoint is used, which belongs to one thread and which no child has. Machines that run
-//! in others sometimes have it without effect: that is tried out once, before the launcher's first instruction. Where it does not work the
-//! code is changed, and children are stopped at birth to have theirs put right.
+//! A launcher forks helpers before it reaches its breakpoint. Their copies of its code would contain a breakpoint in
+//! the code too, and a helper that hits it would be killed. So a hardware breakpoint is used: it belongs to one thread,
+//! and children do not inherit it. Virtual machines sometimes accept a hardware breakpoint without effect. So it is
+//! tested once, before the launcher's first instruction. If it does not work, the code is changed, and children are
+//! stopped at their birth to restore their code.
 
 use std::io;
 use std::time::Instant;
@@ -15,20 +16,20 @@ use super::tracee::{Halt, Tracee, call};
 /// How a launcher is stopped at a place in its code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Breakpoints {
-    /// By the processor, where that works; else by changing code. Which it is, is tried out.
+    /// By a hardware breakpoint if that works, else by changing the code. A test decides.
     #[default]
     Detect,
-    /// By changing the launcher's code in memory. Its children are stopped at birth to have theirs put right. A child of another thread
-    /// than the first is not; it dies when it comes to that place.
+    /// By changing the launcher's code in memory. Its children are stopped at birth to restore their code. A child of
+    /// any thread but the first is not stopped: it dies if it reaches that place.
     ChangeCode,
 }
 
-/// How breakpoints are made.
+/// The kind of breakpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// By the processor.
+    /// A hardware breakpoint.
     Hardware,
-    /// By changing code.
+    /// A change of the code.
     Software,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Breakpoint {
 }
 
 impl Breakpoint {
-    /// Sets one. There is one at a time.
+    /// Sets a breakpoint. Only one can be set at a time.
     pub(super) fn set(tracee: &mut Tracee, kind: Kind, address: u64) -> Result<Self, Halt> {
         if kind == Kind::Hardware {
             hardware::set(tracee.raw(), address).map_err(call("set a breakpoint"))?;
@@ -60,7 +61,7 @@ impl Breakpoint {
         Ok(Self { address, original: Some(original) })
     }
 
-    /// Takes it away.
+    /// Removes it.
     pub(super) fn clear(&self, tracee: &mut Tracee) -> Result<(), Halt> {
         let step = call("take a breakpoint away");
         match self.original {
@@ -74,7 +75,7 @@ impl Breakpoint {
 
     /// Whether the tracee is stopped at this trap. Its next instruction is then the one at the breakpoint.
     pub(super) fn is_hit(&self, tracee: &Tracee) -> Result<bool, Halt> {
-        // After it has executed the changed code of x86, the program counter is behind that.
+        // On x86 the program counter is behind the changed code after its execution.
         const BEHIND: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
         let mut cpu = Cpu::read(tracee)?;
         match self.original {
@@ -88,7 +89,7 @@ impl Breakpoint {
         }
     }
 
-    /// From a hit: lets the tracee execute the instruction at the breakpoint and leaves the breakpoint where it is.
+    /// From a hit: lets the tracee execute the instruction at the breakpoint, and sets the breakpoint again.
     pub(super) fn step_over(self, tracee: &mut Tracee, kind: Kind, until: Instant) -> Result<Self, Halt> {
         self.clear(tracee)?;
         tracee.step(until)?;

@@ -11,13 +11,13 @@ use super::breakpoint::write;
 use super::memory::Width;
 use super::tracee::Tracee;
 
-/// The signal that the first thread gets when a thread has been there.
+/// The signal that notifies the first thread.
 pub(super) const WORD: i32 = libc::SIGURG;
 
-/// Puts it at `address`, where `room_bytes` are the function's that was there.
+/// Writes the detour at `address`, over a function of `room_bytes` bytes.
 ///
 /// # Errors
-/// There is no such function for this machine and width, or no room for it; the system's.
+/// There is no detour for this machine and width, the function is too short, or a system call failed.
 pub(super) fn set(tracee: &Tracee, width: Width, address: u64, room_bytes: u64) -> io::Result<()> {
     let code = match width {
         Width::Wide => build(tracee.raw().cast_unsigned()),
@@ -44,7 +44,7 @@ fn build(pid: u32) -> Vec<u8> {
     set.chain(SYSCALL_RET).collect()
 }
 
-/// The same for this processor.
+/// As above, for this processor.
 #[cfg(target_arch = "aarch64")]
 fn build(pid: u32) -> Vec<u8> {
     const MOV_X1_X0: u32 = 0xaa00_03e1;

@@ -1,7 +1,8 @@
 //! A launcher from its start to its end, driven by threads of its own and reached by messages.
 //!
-//! The owner (the guard) is one loop over descriptors: a [`Driver`] has one that becomes readable when there is something to hear. The
-//! launcher dies with this process, and with the driver: by `PTRACE_O_EXITKILL` while it is traced, by `PR_SET_PDEATHSIG` afterwards.
+//! The owner (the guard) is one loop over descriptors. A [`Driver`] has a descriptor that becomes readable when there
+//! is an event. The launcher dies with this process and with the driver: by `PTRACE_O_EXITKILL` while it is traced, by
+//! `PR_SET_PDEATHSIG` afterwards.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -24,7 +25,7 @@ use super::tracee::{Halt, Message, Order, Tracee, call};
 use super::words::Words;
 use crate::host::{Machine, restore_open_files};
 
-/// How long a killed launcher may take to be gone.
+/// The timeout for the end of a killed launcher.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long to wait for a launcher's last output if other processes share its standard error.
@@ -43,13 +44,13 @@ pub struct LauncherCommand {
     pub stdin: OwnedFd,
     /// Its standard output.
     pub stdout: OwnedFd,
-    /// Where its standard error goes, by way of the driver, which keeps the end of it.
+    /// The destination of its standard error. The driver forwards it, and keeps the end of it.
     pub stderr: OwnedFd,
     /// The action at its breakpoint.
     pub at_breakpoint: AtBreakpoint,
     /// How it is stopped there.
     pub breakpoints: Breakpoints,
-    /// How long it may take to start its ranks. Then it is ended.
+    /// The timeout for starting its ranks. After it the launcher is ended.
     pub deadline: Duration,
 }
 
@@ -62,8 +63,8 @@ pub enum Event {
     Held {
         /// Where they are.
         table: Table,
-        /// The launcher's first thread is stopped at the breakpoint until [`Order::Release`]. Otherwise the launcher has
-        /// continued.
+        /// The launcher's first thread is stopped at the breakpoint until [`Order::Release`]. Otherwise the launcher
+        /// has continued.
         stands: bool,
     },
     /// Its ranks are not held, and the launcher has ended or was killed.
@@ -77,7 +78,7 @@ pub enum Event {
 pub struct Driver {
     orders: Sender<Message>,
     events: Receiver<Event>,
-    /// One byte for each event that was not taken.
+    /// One byte for each event that the owner has not taken.
     bell: PipeReader,
 }
 
@@ -103,21 +104,21 @@ impl Driver {
         self.orders.send(Message::Order(order)).ok();
     }
 
-    /// The next event, if there is one. The driver's descriptor is readable while there is, and after the last.
+    /// The next event, if there is one. The driver's descriptor is readable while there is one, and after the last one.
     pub fn take_event(&mut self) -> Option<Event> {
         let event = self.events.try_recv().ok()?;
         self.hear();
         Some(event)
     }
 
-    /// Waits for the next event until the timeout expires. None as well when there will be no more.
+    /// Waits for the next event until the timeout expires. `None` also if there will be no more.
     pub fn next_event(&mut self, timeout: Duration) -> Option<Event> {
         let event = self.events.recv_timeout(timeout).ok()?;
         self.hear();
         Some(event)
     }
 
-    /// Takes an event's byte, which is on its way when the event is there.
+    /// Takes an event's byte from the bell. The byte is on its way if the event is there.
     fn hear(&mut self) {
         self.bell.read_exact(&mut [0]).ok();
     }
@@ -135,7 +136,7 @@ impl Drop for Driver {
     }
 }
 
-/// Where events go, and the bell that is rung for each.
+/// The sender of events, with the bell that rings for each.
 struct Outbox {
     outbox: Sender<Event>,
     rope: PipeWriter,
@@ -143,7 +144,7 @@ struct Outbox {
 
 impl Outbox {
     fn tell(&mut self, event: Event) {
-        // The owner may be gone; it has then ordered the end.
+        // The owner may have gone. Then it has ordered the end.
         if self.outbox.send(event).is_ok() {
             self.rope.write_all(&[1]).ok();
         }

@@ -79,7 +79,7 @@ pub enum MpirError {
         /// Executables and libraries that were looked at.
         inspected: Vec<PathBuf>,
     },
-    /// The running process is not there, or may not be looked into.
+    /// The process does not exist, or this user may not read it.
     #[error("inspect process {pid}: {step}")]
     Look {
         /// The process.
@@ -143,7 +143,7 @@ impl MpirError {
     }
 }
 
-/// As it goes to the other side of a socket: the cause becomes part of the message.
+/// The form for the other side of a socket: the cause becomes part of the message.
 impl From<&MpirError> for Failure {
     fn from(error: &MpirError) -> Self {
         let mut message = error.to_string();
@@ -163,7 +163,7 @@ fn text(word: &OsString) -> String {
     word.to_string_lossy().into_owned()
 }
 
-/// A command line for people; one that is long is cut, for the program matters more than its last argument.
+/// A command line for people. A long one is cut at its end: the program matters more than its last argument.
 fn command(argv: &[OsString]) -> String {
     const MOST_WORDS: usize = 12;
     let mut line = argv.iter().take(MOST_WORDS).map(text).collect::<Vec<_>>().join(" ");

@@ -15,7 +15,7 @@ pub(super) struct Mapped {
     pub(super) offset: u64,
 }
 
-/// The files of `/proc/PID/maps` that are executable somewhere, ascending, each once. Files that are no longer there are left out.
+/// The files in `/proc/PID/maps` with an executable mapping, ascending, each once. Deleted files are left out.
 pub(super) fn parse_maps(maps: &[u8]) -> Vec<Mapped> {
     let mut found: Vec<(Mapped, bool)> = Vec::new();
     for line in maps.split(|byte| *byte == b'\n') {

@@ -76,14 +76,14 @@ impl From<MpirError> for Trouble {
     }
 }
 
-/// A launcher on its way.
+/// A launcher that runs towards its breakpoint.
 #[derive(Debug)]
 pub(super) struct Launcher<'a> {
     pub(super) tracee: Tracee,
     host: &'a dyn Host,
     kind: Kind,
     breakpoint: Option<Breakpoint>,
-    /// Files that were looked at; empty once the symbols are found.
+    /// Files without the symbols. Empty once the symbols are found.
     pub(super) inspected: Vec<PathBuf>,
     until: Instant,
 }
@@ -136,7 +136,7 @@ impl<'a> Launcher<'a> {
         self.tracee.set_free()
     }
 
-    /// Waits for its end, however long that takes, and obeys orders.
+    /// Waits for its end without a timeout, and obeys orders.
     pub(super) fn serve_until_end(&mut self) -> ExitStatus {
         loop {
             match self.tracee.next_errand() {
@@ -161,7 +161,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// From the first instruction of a program to its breakpoint. None: it has become another one.
+    /// Runs a program from its first instruction to its breakpoint. `None`: it has become another program.
     fn run_program(&mut self, then: AtBreakpoint) -> Result<Option<Table>, Trouble> {
         self.tracee.watch_forks(false)?;
         let image = Image::read(self.tracee.pid(), self.host)?;
@@ -189,7 +189,7 @@ impl<'a> Launcher<'a> {
         self.run_to_exec()
     }
 
-    /// False: it has become another program before.
+    /// Runs to the program's entry. False: it has become another program before.
     fn run_to_entry(&mut self, entry: u64) -> Result<bool, Halt> {
         let breakpoint = Breakpoint::set(&mut self.tracee, self.kind, entry)?;
         self.breakpoint = Some(breakpoint);
@@ -201,7 +201,7 @@ impl<'a> Launcher<'a> {
         Ok(hit)
     }
 
-    /// Runs to the breakpoint that is set. False: it has become another program before, and the breakpoint is gone.
+    /// Runs to the current breakpoint. False: it has become another program before, and the breakpoint is gone.
     fn run_to(&mut self, breakpoint: Breakpoint) -> Result<bool, Halt> {
         self.tracee.go_on(0)?;
         loop {
@@ -237,7 +237,7 @@ impl<'a> Launcher<'a> {
                     return Ok(None);
                 }
                 Stop::Word => match self.table_at(&memory, symbols, width) {
-                    // Another part is late.
+                    // Another thread has not filled its part yet.
                     Err(Trouble::Failed(MpirError::Table(TableError::Missing { .. }))) => {}
                     Ok(None) => {}
                     other => return other,
@@ -252,7 +252,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// The table, at a call of the breakpoint's function; none when it has been called for something else.
+    /// Reads the table at a call of the breakpoint's function. `None`: the launcher called it for another reason.
     fn table_at(
         &self,
         memory: &ProcessMemory,
@@ -286,7 +286,7 @@ impl<'a> Launcher<'a> {
             if let Some(table) = self.table_at(&memory, symbols, width)? {
                 return Ok(Some(table));
             }
-            // It has something else to say, which is not for us.
+            // This call has another purpose, which does not matter here.
             breakpoint = breakpoint.step_over(&mut self.tracee, self.kind, self.until)?;
         }
     }
@@ -326,7 +326,7 @@ fn let_child_go(child: i32, breakpoint: Option<Breakpoint>) -> Result<(), Halt> 
 }
 
 fn end_child(child: i32) {
-    // It is ours to collect as its tracer, and after that its parent's.
+    // The tracer collects it first, and then its parent does.
     sys::kill(child, libc::SIGKILL).ok();
     while let Ok(Some(status)) = sys::collect(child, true) {
         if !libc::WIFSTOPPED(status) {
@@ -335,7 +335,7 @@ fn end_child(child: i32) {
     }
 }
 
-/// Whether this is a program that runs other people's scripts: those fork on their way to becoming the launcher.
+/// Whether this program is a script interpreter. Interpreters fork before they become the launcher.
 fn is_interpreter(path: &Path) -> bool {
     const INTERPRETERS: [&str; 17] = [
         "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox", "python",

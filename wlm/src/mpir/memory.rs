@@ -1,4 +1,5 @@
-//! Another process's memory, read in bulk: many blocks a call, because a table of 100,000 ranks read piece by piece takes minutes.
+//! Reads another process's memory in bulk, many blocks per call: reading a table of 100,000 ranks piece by piece takes
+//! minutes.
 
 use std::cell::{Cell, OnceCell};
 use std::fs::File;
@@ -9,10 +10,10 @@ use gantry_types::id::Pid;
 
 use super::sys;
 
-/// Bytes of a block. Blocks stand at multiples of it, so each lies in one page and can be read whole or not at all.
+/// The size of a block. Blocks are aligned to it, so each lies in one page and is readable as a whole or not at all.
 pub(super) const BLOCK_BYTES: usize = 4096;
 
-/// How wide a process's addresses are.
+/// The width of a process's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     /// 32-bit.
@@ -39,7 +40,7 @@ impl Width {
     }
 }
 
-/// Memory that is not ours.
+/// The memory of another process.
 pub(super) trait Memory {
     /// Fills `into` from `address` on.
     ///
@@ -69,7 +70,8 @@ pub(super) trait Memory {
         width.number(used).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The bytes from `address` up to the next NUL. None: there is none within `most_bytes` (a multiple of the block).
+    /// The bytes from `address` up to the next NUL. `None`: there is none within `most_bytes` (a multiple of the
+    /// block).
     fn string(&self, address: u64, most_bytes: usize) -> io::Result<Option<Vec<u8>>> {
         let mut text = Vec::new();
         let mut at = address;
@@ -89,12 +91,13 @@ pub(super) trait Memory {
     }
 }
 
-/// How far into its block an address is.
+/// The offset of an address in its block.
 pub(super) fn offset_in_block(address: u64) -> usize {
     usize::try_from(address % BLOCK_BYTES as u64).unwrap_or(0)
 }
 
-/// The memory of a process of this machine: by `process_vm_readv`, and where that is forbidden by `/proc/PID/mem`.
+/// The memory of a process on this machine. It is read by `process_vm_readv`, or by `/proc/PID/mem` where that is
+/// forbidden.
 #[derive(Debug)]
 pub(super) struct ProcessMemory {
     pid: Pid,
@@ -107,7 +110,7 @@ impl ProcessMemory {
         Self { pid, refused: Cell::new(false), file: OnceCell::new() }
     }
 
-    /// The same, by `/proc/PID/mem` from the beginning.
+    /// As `new`, but uses `/proc/PID/mem` from the start.
     #[cfg(test)]
     fn by_file(pid: Pid) -> Self {
         Self { pid, refused: Cell::new(true), file: OnceCell::new() }
@@ -123,7 +126,7 @@ impl ProcessMemory {
         }
     }
 
-    /// Bytes read of `pieces`, which are tried in order up to the first that cannot be read.
+    /// Reads `pieces` in order, up to the first unreadable one. Returns the number of bytes.
     fn pieces(&self, pieces: &[(u64, usize)], into: &mut [u8]) -> io::Result<usize> {
         if !self.refused.get() {
             match sys::read_pieces(self.pid.get(), pieces, into) {
@@ -199,7 +202,7 @@ fn runs(blocks: &[u64]) -> (Vec<(u64, usize)>, usize) {
 pub(super) mod fake {
     use super::*;
 
-    /// One stretch of memory from `start` on; nothing else can be read.
+    /// One stretch of memory from `start` on. Everything else is unreadable.
     #[derive(Debug)]
     pub(in super::super) struct FakeMemory {
         pub(in super::super) start: u64,

@@ -47,7 +47,7 @@ pub use tracee::Order;
 /// The table of a launcher's ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Where the ranks are. Hosts are named, and executables written, as the launcher does it.
+    /// Where the ranks are. Host names and executables are as the launcher wrote them.
     pub placement: Placement,
     /// The WLM's job, if the launcher shows it.
     pub job: Option<String>,

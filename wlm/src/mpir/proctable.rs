@@ -15,7 +15,7 @@ use gantry_types::placement::{Placement, PlacementBuilder, PlacementError};
 
 use super::memory::{BLOCK_BYTES, Memory, Width, offset_in_block};
 
-/// More ranks than any machine has: a size above it was never a size.
+/// More ranks than any machine has. A size above this limit is invalid.
 pub(super) const MOST_RANKS: u32 = 1 << 24;
 
 /// Entries read at a time: at most two blocks of memory for each.
@@ -31,7 +31,7 @@ pub enum TableError {
     /// There are no ranks in it.
     #[error("the launcher's table of ranks is empty")]
     Empty,
-    /// The size is not one.
+    /// The size is invalid.
     #[error("the launcher's table has {size} ranks, which cannot be")]
     Size {
         /// The value of `MPIR_proctable_size`.
@@ -126,7 +126,7 @@ fn unreadable(address: u64) -> impl Fn(io::Error) -> TableError {
     move |error| TableError::Unreadable { address, reason: error.to_string() }
 }
 
-/// How an entry lies in memory.
+/// The memory layout of an entry.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     width: Width,
@@ -197,7 +197,7 @@ fn push_chunk(
 struct Strings {
     /// Content of the blocks in which strings begin, then the strings that go beyond those.
     bytes: Vec<u8>,
-    /// Where in `bytes` each is; none when it cannot be read.
+    /// The range of each string in `bytes`. `None`: it cannot be read.
     places: Vec<Option<(usize, usize)>>,
 }
 
@@ -245,7 +245,7 @@ fn block_of(address: u64) -> u64 {
     address - offset_in_block(address) as u64
 }
 
-/// How many blocks from the first on were read and follow each other in memory; a string is at most that long.
+/// The number of consecutive blocks, from the first one on, that were read. A string is at most that long.
 fn joined_blocks(blocks: &[u64], readable: &[bool]) -> usize {
     let most = 1 + MOST_STRING_BYTES / BLOCK_BYTES;
     let follows = |at: usize| at == 0 || blocks[at] == blocks[at - 1] + BLOCK_BYTES as u64;
@@ -266,7 +266,7 @@ fn beyond(memory: &dyn Memory, pointer: u64, bytes: &mut Vec<u8>) -> Option<(usi
     Some((from, bytes.len()))
 }
 
-/// Refuses two ranks with one host and pid. Node by node, so that it needs no more memory than the fullest node's ranks.
+/// Refuses two ranks with the same host and pid. It works node by node, so the fullest node limits its memory.
 fn refuse_twins(placement: &Placement) -> Result<(), TableError> {
     let mut here = Vec::new();
     for (node, host) in (0..).map(NodeId).zip(placement.hosts()) {
@@ -324,7 +324,7 @@ mod tests {
         );
     }
 
-    /// Where `text` is when the table fits in the first block.
+    /// The address of `text` if the table fits in the first block.
     const TEXT: u64 = START + BLOCK_BYTES as u64;
 
     #[test]

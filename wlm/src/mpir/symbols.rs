@@ -22,7 +22,7 @@ pub(super) enum Symbol {
     ProctableSize,
     /// `int`; why the breakpoint was reached.
     DebugState,
-    /// `char *`; why the launcher gave up.
+    /// `char *`; why the launcher aborted.
     AbortString,
     /// Its presence means that ranks are stopped before their `main`.
     AcquiredPreMain,
@@ -56,7 +56,7 @@ impl Symbols {
         self.places[symbol as usize]
     }
 
-    /// How long the breakpoint's function is.
+    /// The size of the breakpoint's function.
     pub(super) fn breakpoint_bytes(&self) -> u64 {
         self.breakpoint_bytes
     }
@@ -105,7 +105,7 @@ pub(super) struct Elf {
     pub(super) width: Width,
     pub(super) entry: u64,
     pub(super) symbols: Symbols,
-    /// Of each part that is loaded: offset in the file, address.
+    /// The loaded parts: offset in the file, and address.
     loaded: Vec<(u64, u64)>,
 }
 
@@ -118,10 +118,10 @@ impl Elf {
     }
 }
 
-/// Reads the file; `None` when it is not an ELF file of this machine's byte order.
+/// Reads the file. `None`: it is not an ELF file of this machine's byte order.
 ///
 /// # Errors
-/// The system's, when it cannot be read.
+/// The file cannot be read.
 pub(super) fn read_elf(path: &Path) -> std::io::Result<Option<Elf>> {
     Ok(parse_elf(&std::fs::read(path)?))
 }

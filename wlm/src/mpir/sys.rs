@@ -27,7 +27,8 @@ fn check(result: c_long) -> io::Result<c_long> {
 /// A ptrace request that takes numbers only and touches no memory of ours.
 fn trace(request: c_uint, pid: pid_t, address: u64, data: u64) -> io::Result<()> {
     let (address, data) = (pointer(address), pointer(data));
-    // SAFETY: the requests made through here pass numbers in both places; the kernel does not follow them in our memory.
+    // SAFETY: the requests made through here pass numbers in both places; the kernel does not follow them in our
+    // memory.
     check(unsafe { libc::ptrace(request, pid, address, data) }).map(drop)
 }
 

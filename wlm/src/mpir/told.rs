@@ -18,7 +18,7 @@ use crate::host::{Host, check_process};
 use crate::launcher::proxies::{Proxies, Started, find_below, find_proxies};
 use crate::{Error, Result, pmix};
 
-/// Ranks in a frame: their names fit into it, unless they are longer than any machine has them.
+/// Ranks per frame. Their names fit into it, unless they are longer than on any real machine.
 const PART: usize = 4096;
 
 /// The report.
@@ -26,9 +26,9 @@ const PART: usize = 4096;
 enum Told {
     /// The next ranks.
     Ranks(Placement),
-    /// Those were all; the name that the launcher's machine has for itself.
+    /// The end of the ranks, with the launcher machine's own name.
     All { host: String },
-    /// It does not know them: they are below these proxies of its.
+    /// The launcher does not know the ranks. They are below these proxies.
     Proxies { proxies: Proxies, host: String },
     /// The ranks of this host, below a proxy.
     Below(Vec<Beneath>),
@@ -39,7 +39,7 @@ enum Told {
 /// The report of a host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// The ranks, and the name that the launcher's machine has for itself.
+    /// The ranks, and the launcher machine's own name.
     Ranks(Placement, String),
     /// The hosts with the launcher's proxies, and the name of the launcher's machine.
     Proxies(Proxies, String),

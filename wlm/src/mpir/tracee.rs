@@ -26,7 +26,7 @@ pub(super) enum Message {
     News,
     /// The launcher cannot be executed.
     NotStarted(io::Error),
-    /// From outside.
+    /// An order from the owner.
     Order(Order),
 }
 
@@ -40,20 +40,21 @@ pub enum Order {
     Leave,
     /// Send the launcher a signal.
     Signal(Signal),
-    /// End the launcher by SIGKILL. Its helpers are left alone: some launchers have one that ends the ranks when the launcher is gone.
+    /// End the launcher by SIGKILL. Its helpers are left alone: some launchers have one that ends the ranks when the
+    /// launcher has died.
     Kill,
-    /// SIGKILL to the launcher's process group: for helpers that do not go.
+    /// SIGKILL to the launcher's process group, for helpers that do not end.
     KillGroup,
 }
 
-/// Why a launcher does not get to where it was to be run.
+/// Why a launcher does not reach its target.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// It cannot be executed.
     NotStarted(io::Error),
-    /// It has ended, and its pid is free for others.
+    /// It has ended, and its pid may be reused.
     Ended(ExitStatus),
-    /// Time is up.
+    /// The timeout has expired.
     Deadline,
     /// The owner has ordered its end.
     Ordered,
@@ -108,7 +109,7 @@ pub(super) struct Tracee {
     inbox: Receiver<Message>,
     collected: Sender<()>,
     options: i32,
-    /// The signal by which its threads tell the first one of something; 0: they do not.
+    /// The signal by which its other threads notify the first one. 0: they do not.
     word: i32,
     /// It runs untraced.
     free: bool,
@@ -147,7 +148,7 @@ impl Tracee {
         let Some(pid) = pid else { return Err(never_born(&inbox)) };
         let mut tracee = Self { pid, inbox, collected, options: OPTIONS, word: 0, free: false };
         if let Err(source) = sys::seize(pid.get(), OPTIONS) {
-            // It waits at its gate and ends there.
+            // The child waits at its gate, and ends there.
             tracee.kill();
             tracee.wait_end(until);
             return Err(Halt::Call { step: "trace it", source });
@@ -163,7 +164,7 @@ impl Tracee {
         self.pid
     }
 
-    /// Number for the calls of this folder.
+    /// Its pid as a number, for the system calls of this module.
     pub(super) fn raw(&self) -> i32 {
         self.pid.get()
     }
@@ -179,7 +180,8 @@ impl Tracee {
         Ok(())
     }
 
-    /// From here on, a `signal` that it sends to itself is a notification for this side, and is not delivered; 0: none.
+    /// From now on, a `signal` that it sends to itself is a notification for the tracer and is not delivered. 0: no
+    /// signal.
     pub(super) fn hear_word(&mut self, signal: i32) {
         self.word = signal;
     }
@@ -255,25 +257,25 @@ impl Tracee {
         }
     }
 
-    /// Collects the news that the watcher has seen, and lets it look for more.
+    /// Collects the status change that the watcher has reported, and lets it wait for the next one.
     fn collect(&self) -> io::Result<Option<i32>> {
         let status = sys::collect(self.raw(), false);
-        // A watcher that is gone has nothing more to tell.
+        // A watcher that has ended has nothing more to report.
         self.collected.send(()).ok();
         status
     }
 
-    /// From a stop: ends tracing, and it continues.
+    /// From a stop: ends tracing. The launcher continues.
     pub(super) fn set_free(&mut self) -> Result<(), Halt> {
         unless_gone(sys::detach(self.raw())).map_err(call("stop tracing it"))?;
         self.free = true;
         Ok(())
     }
 
-    /// Waits, however long that takes, for its end or for the order to release it, and obeys all other orders.
+    /// Waits without a timeout for its end or for the order to release it. Obeys all other orders meanwhile.
     pub(super) fn next_errand(&mut self) -> Errand {
         loop {
-            // The watcher holds the other end for as long as there is something to wait for.
+            // The watcher holds the sending end as long as there is a process to wait for.
             let Ok(message) = self.inbox.recv() else { return Errand::Ended(ExitStatus::Unknown) };
             match message {
                 Message::News => match self.collect().map(|status| status.map(classify)) {
@@ -289,7 +291,7 @@ impl Tracee {
         }
     }
 
-    /// Waits for the end of one that was killed, until then at most.
+    /// Waits for the end of a killed launcher, at most until `until`.
     pub(super) fn wait_end(&mut self, until: Instant) -> ExitStatus {
         loop {
             match self.next_event(until) {
@@ -301,7 +303,7 @@ impl Tracee {
     }
 
     fn obey(&self, order: Order) {
-        // Until its end is collected, which we alone do, the pid is its own. A send fails only for one that has ended.
+        // Only this thread collects its end, so until then the pid is its own. Sending fails only if it has ended.
         match order {
             Order::Signal(signal) => drop(sys::kill(self.raw(), signal.number())),
             Order::Kill => self.kill(),
@@ -319,18 +321,18 @@ impl Tracee {
         sys::signal_code(self.raw()).is_ok_and(|code| code > 0)
     }
 
-    /// Whether the current signal was sent to this very thread, as probably only its own process does.
+    /// Whether the current signal was sent to this very thread, which probably only its own process does.
     fn sent_by_itself(&self) -> bool {
         sys::signal_code(self.raw()).is_ok_and(|code| code == libc::SI_TKILL)
     }
 }
 
-/// The watcher: reports status changes until there can be none.
+/// The watcher: reports status changes until there can be no more.
 fn watch(started: io::Result<std::process::Child>, news: &Sender<Message>, acknowledged: &Receiver<()>) {
     let child = match started {
         Ok(child) => child,
         Err(error) => {
-            // A tracer that is gone does not want to know.
+            // The tracer may have ended.
             news.send(Message::NotStarted(error)).ok();
             return;
         }
@@ -340,7 +342,7 @@ fn watch(started: io::Result<std::process::Child>, news: &Sender<Message>, ackno
     }
 }
 
-/// Gets the watcher's reason why there is no process.
+/// Receives the watcher's reason why there is no process.
 fn never_born(inbox: &Receiver<Message>) -> Halt {
     loop {
         match inbox.recv() {
@@ -369,7 +371,7 @@ fn classify(status: i32) -> Event {
     }
 }
 
-/// A tracee that was killed cannot be ordered about; its end is the next news.
+/// Ignores the error for a killed tracee: its end is the next news.
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),

@@ -64,7 +64,7 @@ fn pump(mut reader: PipeReader, to: File, kept: &(Mutex<Kept>, Condvar)) {
             let excess = kept.tail.len().saturating_sub(KEPT_BYTES);
             kept.tail.drain(..excess);
         }
-        // When the reader is gone, the launcher must still be able to write.
+        // If the reader has closed the stream, the launcher must still be able to write.
         to = to.take().filter(|to| (&mut &*to).write_all(&bytes[..count]).is_ok());
     }
     kept.0.lock().unwrap_or_else(PoisonError::into_inner).ended = true;

@@ -28,10 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long agents may take to end after a request.
 const GOODBYE: Duration = Duration::from_secs(60);
 
-/// Starts an agent on every host of `app`, and watches over them from then on.
+/// Starts an agent on every host of `app`, and watches them from then on.
 ///
 /// # Errors
-/// This process is in no job; no mom; [`Error::Hosts`] with every host that refused. Agents that were started are ended then.
+/// This process is not in a job. There is no mom. [`Error::Hosts`] with every host that refused: agents that were
+/// started are then ended.
 pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<()> {
     let client = connect(agent, host).await?;
     let places = find_places(&client, &app.hosts)?;
@@ -42,7 +43,7 @@ pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn 
     Ok(())
 }
 
-/// Starts the program that gives the agent to all hosts but the own one, if they may need it.
+/// Starts the program that sends the agent to all other hosts, if they may need it.
 async fn start_giver(
     client: &Client,
     places: &[(String, NodeId)],
@@ -57,10 +58,10 @@ async fn start_giver(
     Giver::start(&agent.program, &[name_of(client, own)], takers, host).await.map(Some)
 }
 
-/// Starts an agent on every host of the job, or on those that are named, and stays until all have ended.
+/// Starts an agent on every host of the job, or on the named ones, and waits until all have ended.
 ///
 /// # Errors
-/// As [`start_agents`]; some have ended in an error, and then none is left.
+/// As [`start_agents`]. Some agents have failed: then none is left.
 pub(super) async fn run_agents(
     agent: &AgentCommand,
     on: Option<&[String]>,
@@ -68,7 +69,7 @@ pub(super) async fn run_agents(
     host: &dyn Host,
 ) -> Result<()> {
     let client = connect(agent, host).await?;
-    // All of them by the names that the frontend has from the server.
+    // The names must be those that the frontend has from the server.
     let all = one_per_host(&client)?.into_iter().map(|(node, name)| (short_name(name).to_owned(), node));
     let places = match on {
         Some(names) => find_places(&client, names)?,
@@ -103,7 +104,7 @@ pub(super) async fn run_agents(
             asked = true;
             enough.set(tokio::time::sleep(GOODBYE));
             for task in &tasks {
-                // It may have ended.
+                // It may have ended already.
                 drop(client.kill(*task, libc::SIGTERM, PATIENCE).await);
             }
         }
@@ -111,7 +112,7 @@ pub(super) async fn run_agents(
     if failed.is_empty() { Ok(()) } else { Err(Error::Hosts { of, missing: failed }) }
 }
 
-/// The time that a mom has for an answer.
+/// The time left for a mom's answer.
 fn left(agent: &AgentCommand) -> Duration {
     agent.deadline().map_or(PATIENCE, |until| until.saturating_duration_since(Instant::now()))
 }
@@ -129,8 +130,8 @@ struct Started {
     program: Program,
 }
 
-/// Starts agents at these places, all or none. `giver` gives the agent to all hosts but the own one; the own host's
-/// name comes with it.
+/// Starts agents at these places, all or none. `giver` sends the agent to all other hosts. It comes with this host's
+/// name.
 async fn spawn_all(
     client: &Arc<Client>,
     places: Vec<(String, NodeId)>,
@@ -175,7 +176,7 @@ async fn spawn_all(
         return Ok(there);
     }
     for started in there {
-        // The agent cannot report anywhere, and would notice that only after a while.
+        // No process reads the agent's report any more. The agent would notice that only later.
         drop(client.kill(started.task, libc::SIGKILL, left(agent)).await);
     }
     Err(Error::Hosts { of, missing })
@@ -189,7 +190,7 @@ fn one_per_host(client: &Client) -> Result<Vec<(NodeId, &str)>> {
     })
 }
 
-/// The first nodes of these hosts, which launchers and servers name with a domain or without.
+/// The first nodes of these hosts. Launchers and servers name hosts with or without a domain.
 fn find_places(client: &Client, hosts: &[String]) -> Result<Vec<(String, NodeId)>> {
     let known = one_per_host(client)?;
     let find = |name: &String| {
@@ -214,7 +215,7 @@ async fn look_after(
     }
 }
 
-/// Waits for each of the agents' ends: its host, and why if it did not end well.
+/// Waits for the end of each agent. Yields its host, and the failure if it did not end well.
 fn wait_all(client: &Arc<Client>, agents: Vec<Started>) -> JoinSet<(String, Option<Failure>)> {
     let mut waiting = JoinSet::new();
     for Started { host, task, program } in agents {

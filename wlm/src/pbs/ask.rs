@@ -13,10 +13,10 @@ use crate::{Error, Result};
 /// How long a command of PBS may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where PBS's commands are that are not in PATH. Sources: pbs.conf(8B).
+/// PBS's configuration, which names the directory of commands outside of PATH. Source: pbs.conf(8B).
 const CONFIGURATION: &str = "/etc/pbs.conf";
 
-/// The output of the command `words`, with the command as it was run; its first word is looked up.
+/// Runs the command `words`, after looking up its first word. Returns the command as it was run, and its output.
 ///
 /// # Errors
 /// It does not exist, or has not answered in time.

@@ -27,23 +27,24 @@ use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result,
 /// The message for a job whose script has not started.
 const NOT_BEGUN: &str = "its script has not begun";
 
-/// How long a look may take, all hosts of the job and the way there included.
+/// The timeout for a look, including all hosts of the job and the connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where a job's script runs.
+/// The place of a job's script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Script {
     job: JobRef,
     owner: String,
     host: String,
-    /// The session of its login shell; 0: the server does not know it yet.
+    /// The session of its login shell. 0: the server does not know it yet.
     session: i32,
 }
 
-/// Where the ranks of a job are.
+/// Finds the ranks of a job.
 ///
 /// # Errors
-/// [`Error::NotYet`]: it waits, or runs nothing yet; PBS knows no such job, or it has ended; its first host does not let us in.
+/// [`Error::NotYet`]: it waits, or runs nothing yet. PBS does not know the job, or it has ended. Its first host refuses
+/// the login.
 pub(super) async fn adopt(job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption> {
     let program = agent.with_file_name(STARTER);
     if let Some(own) = find_own(job, host) {
@@ -57,7 +58,7 @@ pub(super) async fn adopt(job: &JobRef, agent: &Path, host: &dyn Host) -> Result
     Ok(Adoption { job: script.job, placement, marks: None })
 }
 
-/// Starts agents for the adopted job, if this process is not in that job. False: it is.
+/// Starts agents for the job, if this process is not in that job. False: it is.
 ///
 /// # Errors
 /// As [`adopt`], and the guard cannot start a process.
@@ -81,10 +82,10 @@ pub(super) async fn start_agents(
     Ok(true)
 }
 
-/// The variables by which the script of `job` acts: those of the process `pid`, or of any process of the script.
+/// The variables with which to act for `job`: those of the process `pid`, or of any process of the script.
 ///
 /// # Errors
-/// The process is another user's, has ended, has not begun, or is in another job.
+/// The process belongs to another user, has ended, has not started, or is in another job.
 pub(super) fn read_variables(
     job: &JobRef,
     pid: Option<Pid>,
@@ -117,7 +118,7 @@ pub(super) fn read_variables(
     Ok(pairs.collect())
 }
 
-/// The full name of the job that this process is in, if it is meant: users leave out the server's name.
+/// The full name of this process's own job, if `job` means it. Users omit the server's name.
 fn find_own(job: &JobRef, host: &dyn Host) -> Option<JobRef> {
     let own = detect::job(host)?.into_string().ok()?;
     let is_meant = own == job.0 || own.split('.').next() == Some(job.0.as_str());

@@ -22,7 +22,7 @@ const WITHOUT: &[u8] = b"fGhIVXz";
 /// The program and its placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Options {
-    /// qsub's own, as they were written.
+    /// qsub's own options, as they were written.
     pub(super) qsub: Vec<OsString>,
     pub(super) common: direct::Options,
 }

@@ -1,4 +1,4 @@
-//! Whether this machine belongs to PBS: this process is in a job of it, or jobs can be submitted from here.
+//! Detects PBS on this machine: this process is in a job, or jobs can be submitted from here.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::host::Host;
 /// The kernel's list of listening sockets. Source: proc(5).
 const SOCKETS: &str = "/proc/net/tcp";
 
-/// How a socket that listens is marked there.
+/// The code of the listening state.
 const LISTENS: &str = "0A";
 
 /// The variable with the path of PBS's configuration, and the default path. Source: pbs.conf(8B).

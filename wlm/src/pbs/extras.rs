@@ -36,11 +36,12 @@ impl PbsExtras {
         if said.stderr.trim().is_empty() { Ok(()) } else { Err(refused(&command, &said)) }
     }
 
-    /// The tasks of the job that this process is in, with their hosts: all that were ever started, the script, agents and ranks of launchers among them. A rank
-    /// that an agent has started belongs to the agent's task.
+    /// The tasks of this process's job, with their hosts. These are all tasks that were ever started, including the
+    /// script, agents and launchers' ranks. A rank that an agent has started belongs to the agent's task.
     ///
     /// # Errors
-    /// This process is in no job: only its moms know of tasks, and they answer its own processes only. Its mom does not answer.
+    /// This process is not in a job: only its moms know its tasks, and they answer only its own processes. Or its mom
+    /// does not answer.
     pub async fn tasks(&self, host: &dyn Host, timeout: Duration) -> Result<Vec<(String, Task)>> {
         if job(host).is_none() {
             let message = "only the moms of a job know its tasks, and they answer its own processes alone";
@@ -63,10 +64,11 @@ impl PbsExtras {
         Ok(all)
     }
 
-    /// The place of this process in its job, to be a client of its task management: [`tm::Client::connect`](super::tm::Client::connect).
+    /// The place of this process in its job. A client of its task management needs it:
+    /// [`tm::Client::connect`](super::tm::Client::connect).
     ///
     /// # Errors
-    /// It is in none; the job's node file cannot be read.
+    /// This process is not in a job, or the job's node file cannot be read.
     pub fn environment(&self, host: &dyn Host) -> Result<Environment> {
         read_environment(host)
     }

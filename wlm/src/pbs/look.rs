@@ -30,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The name under which a task leaves its result.
 const LEFT: &[u8] = b"gantry-found";
 
-/// Most bytes that a task leaves.
+/// The maximum size of a task's result.
 const MAX_LEFT_BYTES: usize = 50_000;
 
 /// The program that asks a PMIx server. It is beside the one that looks.
 const AGENT: &str = "gantry-agent";
 
-/// Beginnings of names of launchers that may say where their ranks are.
+/// Prefixes of names of launchers that may show where their ranks are.
 const LAUNCHERS: [&str; 5] = ["mpiexec", "mpirun", "orterun", "prterun", "prun"];
 
 /// The report of a look.
@@ -139,7 +139,7 @@ struct Found {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Is {
-    /// It was given a rank's number, of so many if that is known.
+    /// It has a rank number, and the number of ranks if known.
     Rank { of: Option<u32> },
     /// A task of the job.
     Task,
@@ -375,7 +375,7 @@ fn is_shell(name: &str) -> bool {
     matches!(name, "sh" | "bash" | "dash" | "ksh" | "zsh" | "csh" | "tcsh" | "fish")
 }
 
-/// Whether `pid` is `own` or one that has started it.
+/// Whether `pid` is `own` or an ancestor of it.
 fn is_above(all: &[Process], pid: i32, own: i32) -> bool {
     let mut at = own;
     for _ in 0..all.len() + 1 {
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(run(&[(12, 11, 10, "app", 1, ""), (13, 12, 10, "part", 1, "")], 0), [12]);
         assert_eq!(run(&[(12, 11, 10, "sh", 1, ""), (13, 12, 10, "app", 1, "")], 0), [13]);
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "b", 1, "")], 0), [12, 13]);
-        // The tool itself, run by the script, and its children.
+        // The tool itself, started by the script, and its children.
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "tool", 1, "")], 13), [12]);
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "gantry", 1, "")], 0), [12]);
         let waits = [(12, 11, 10, "a", 1, ""), (13, 11, 10, "bash", 1, ""), (14, 13, 10, "gantry", 1, "")];

@@ -3,14 +3,14 @@
 //!
 //! | module | what is there |
 //! | --- | --- |
-//! | `detect` | whether this process is in a job, or where jobs can be submitted from |
+//! | `detect` | whether this process is in a job, or can submit one |
 //! | `command`, `wanted` | the options of a launch; jobs described by their requirements; pure |
 //! | `place` | the hosts of this process's job, and their number of ranks |
 //! | `ask`, `qstat`, `submit` | PBS's commands; the server's record of a job; the job of a launch from outside |
 //! | `cause`, `extras` | why PBS ended a job; calls that exist only with PBS |
 //! | `agents`, `word` | agents as tasks of a job; why an agent ended before it had a link |
 //! | `attach`, `look`, `processes` | running jobs: the way into them, and the places of their ranks |
-//! | `wlm` | `Pbs`, which acts |
+//! | `wlm` | `Pbs`, the implementation |
 //! | [`tm`] | task management |
 //!
 //! All facts were measured with OpenPBS, its master branch after version 23.06.06; the tests read recordings of it.

@@ -1,5 +1,5 @@
-//! The job that this process is in: its hosts, how many ranks each takes, and the way to its mom. Everything comes from the job's variables and its
-//! node file.
+//! The job of this process: its hosts, the number of ranks on each, and the address of its mom. Everything comes from
+//! the job's variables and its node file.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// The place of this process in its job, with the host of every node.
 ///
 /// # Errors
-/// It is in none; the node file cannot be read.
+/// This process is not in a job, or the node file cannot be read.
 pub(super) fn read_environment(host: &dyn Host) -> Result<Environment> {
     let environment = Environment::from_variables(|name| host.env(name).map(OsStringExt::into_vec))?;
     let missing = TmError::Environment { variable: NODE_FILE, problem: "is not set" };

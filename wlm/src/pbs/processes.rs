@@ -43,7 +43,7 @@ impl Process {
     }
 }
 
-/// All processes of the job that this user may look into, in the order in which they were started.
+/// All processes of the job that this user may inspect, in the order in which they were started.
 pub(super) fn find(job: &[u8], host: &dyn Host) -> Vec<Process> {
     let names = host.list(Path::new("/proc")).unwrap_or_default();
     let pids = names.iter().filter_map(|name| Pid::new(name.to_str()?.parse().ok()?));
@@ -64,7 +64,7 @@ fn read(pid: Pid, job: &[u8], host: &dyn Host) -> Option<Process> {
     let rank = RANKS.iter().find_map(|(rank, size)| Some((number(rank)?, number(size))));
     let stat = host.read(&PathBuf::from(format!("/proc/{pid}/stat"))).ok()?;
     let stat = String::from_utf8_lossy(&stat).into_owned();
-    // The name may have anything in it. Source: proc_pid_stat(5).
+    // The name may contain any character. Source: proc_pid_stat(5).
     let (front, back) = stat.rsplit_once(')')?;
     let name = front.split_once('(')?.1.to_owned();
     let mut fields = back.split_whitespace();

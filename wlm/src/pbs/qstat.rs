@@ -33,10 +33,10 @@ pub struct Job {
     /// The last comment of the scheduler or the server.
     #[serde(default)]
     pub comment: Option<String>,
-    /// Its hosts, a piece of each for every chunk: `n001/0*2+n002/0*2`.
+    /// Its hosts, with one entry per chunk: `n001/0*2+n002/0*2`.
     #[serde(default)]
     pub exec_host: Option<String>,
-    /// How it ended: an exit code, 256 and a signal's number, or less than zero where it never began.
+    /// Its exit status: an exit code, 256 plus a signal's number, or a negative number if it never started.
     #[serde(rename = "Exit_status", default)]
     pub exit_status: Option<i64>,
     /// The session of its script, on its first host.
@@ -99,7 +99,7 @@ impl Job {
         format!("job {} is {state}{code}{comment}", self.id)
     }
 
-    /// Its hosts in order, short names, with as many ranks for each as it was to have processes of MPI. None: it has no hosts.
+    /// Its hosts in order, by short names, each with the requested number of MPI processes. `None`: it has no hosts.
     #[must_use]
     pub(super) fn slots(&self) -> Vec<HostSlots> {
         let pieces: Vec<&str> = self.exec_host.iter().flat_map(|text| text.split('+')).map(host_of).collect();
@@ -114,7 +114,7 @@ impl Job {
                 None => slots.push(HostSlots { name: name.to_owned(), slots: count, stated }),
             }
         }
-        // Where there is no process of MPI, task management does not reach.
+        // Task management does not reach a host without MPI processes.
         slots.retain(|host| host.slots > 0);
         slots
     }
@@ -126,7 +126,7 @@ impl Job {
     }
 }
 
-/// The name without its domain, which PBS shows or not as hosts are set up.
+/// The name without its domain. Whether PBS shows the domain depends on how hosts are set up.
 pub(super) fn short_name(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
@@ -136,7 +136,7 @@ fn host_of(piece: &str) -> &str {
     short_name(piece.split('/').next().unwrap_or(piece))
 }
 
-/// Most chunks of a job.
+/// The maximum number of chunks in a job.
 const MAX_CHUNKS: usize = 100_000;
 
 /// For every chunk of `2:ncpus=2:mpiprocs=2+1` its number of MPI processes, and whether that was explicit. Source:
@@ -191,7 +191,7 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
 /// The jobs that `qstat -f -F json` prints.
 ///
 /// # Errors
-/// It is not that.
+/// The text is not such output.
 fn parse_jobs(text: &str) -> Result<Vec<Job>> {
     if text.trim().is_empty() {
         return Ok(Vec::new());

@@ -18,10 +18,10 @@ use crate::give::{Gifts, build_starter_script, explain_status};
 use crate::host::Host;
 use crate::{Error, JobRef, JobStarter, Result, Submission};
 
-/// Ends the script's text for the starter.
+/// Marks the end of the starter's input in the script.
 const END: &str = "GANTRY_END";
 
-/// The longest name of a job that PBS takes. Source: pbs_ifl.h, `PBS_MAXJOBNAME`.
+/// The longest name of a job that PBS accepts. Source: pbs_ifl.h, `PBS_MAXJOBNAME`.
 const MAX_JOB_NAME: usize = 230;
 
 /// The name of a job if no character of the program's name is allowed at the beginning of a job's name.
@@ -68,7 +68,8 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     }
 }
 
-/// Has qsub give the job the variables that it is to have besides. It takes their values from its own environment, so that they stand in no argument.
+/// Makes qsub give the job its additional variables. qsub takes their values from its own environment, so they are in
+/// no argument.
 fn name_variables(submission: &Submission) -> Result<Vec<OsString>> {
     let says =
         |option: &str| submission.args.iter().any(|it| it.as_encoded_bytes().starts_with(option.as_bytes()));
@@ -133,7 +134,7 @@ fn build_options(options: &[OsString], program: &OsStr) -> Result<Vec<OsString>>
     }
     refuse_block(options)?;
     let says = |letters: &[&str]| options.iter().any(|it| letters.iter().any(|letter| it == letter));
-    // -f: without it a process stays that makes the next one quicker.
+    // Without -f a qsub process stays in the background to speed up the next one.
     let mut all: Vec<OsString> = ["-f", "-S", "/bin/sh"].map(OsString::from).to_vec();
     if !says(&["-N"]) {
         all.extend(["-N".into(), build_job_name(program).into()]);
@@ -145,8 +146,8 @@ fn build_options(options: &[OsString], program: &OsStr) -> Result<Vec<OsString>>
     Ok(all)
 }
 
-/// A program's name as PBS takes one for a job: ASCII letters, digits and four other characters. Other characters become underscores, and the first one is a
-/// letter or a digit.
+/// Converts a program's name to one that PBS accepts for a job. Allowed are ASCII letters, digits and four other
+/// characters. Other characters become underscores. The name must start with a letter or a digit.
 fn build_job_name(program: &OsStr) -> String {
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_+.".contains(c);
@@ -188,7 +189,7 @@ fn parse_submitted(stdout: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(line)
 }
 
-/// A job that has ended before its agents were there.
+/// The error for a job that ended before its agents connected.
 pub(super) fn ended_early(job: &Job) -> Error {
     let status = job.exit_status.and_then(|status| i32::try_from(status).ok());
     if let Some(failure) = status.and_then(explain_status) {

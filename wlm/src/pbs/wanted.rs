@@ -1,4 +1,4 @@
-//! A job's description as qsub's options, and ours. The place behind `pbs://` is a queue.
+//! Converts a job's description to options of qsub and of gantry. The place behind `pbs://` is a queue.
 
 use std::ffi::OsString;
 
@@ -34,7 +34,7 @@ pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     Ok(args)
 }
 
-/// How many processes there are, and the chunks of the job that takes them.
+/// The number of processes, and the chunks of a job that has room for them.
 fn build_chunks(wanted: &Wanted) -> Result<(u32, String)> {
     let memory = find_memory(wanted)?;
     let memory = memory.map(|mb| format!(":mem={mb}mb")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! PBS as an implementation of the seam.
+//! PBS's implementation of the WLM interface.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -220,7 +220,7 @@ impl Queue for Pbs {
     }
 }
 
-/// Ranks on the hosts of the job that this process is in.
+/// Places ranks on the hosts of this process's job.
 fn plan_inside(options: Options, host: &dyn Host) -> Result<Direct> {
     if let Some(option) = options.qsub.first() {
         let what = format!("'{}' is for qsub, and in a job nothing is submitted", option.to_string_lossy());
@@ -233,7 +233,7 @@ fn plan_inside(options: Options, host: &dyn Host) -> Result<Direct> {
     plan_ranks(options.common, hosts, job(host).map(|job| JobRef(job.to_string_lossy().into_owned())))
 }
 
-/// Ranks on the hosts of a job.
+/// Places ranks on the hosts of a job.
 fn plan_ranks(options: direct::Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) -> Result<Direct> {
     if let Some(first) = options.nodes {
         let first = usize::try_from(first).unwrap_or(usize::MAX);

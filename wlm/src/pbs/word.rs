@@ -106,7 +106,7 @@ fn explain_status(status: i32) -> Failure {
     Failure::new(Kind::LauncherFailed, what).with_hint("its output is in the job's output")
 }
 
-/// An error of task management as one that travels.
+/// Converts an error of task management to one that can be sent.
 pub(super) fn to_failure(error: &TmError) -> Failure {
     let failure = Failure::new(error.kind(), error.to_string());
     match error.hint() {
@@ -131,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("agent");
         let check = |expected: &str| {
-            #[expect(clippy::disallowed_methods, reason = "the script is judged by a real shell")]
+            #[expect(clippy::disallowed_methods, reason = "a real shell runs the script under test")]
             let mut shell = std::process::Command::new("/bin/sh");
             let status = shell.args(["-c", FIND_OUT]).arg(&program).status().unwrap();
             let failure = explain_not_executed(&program, status.code());

@@ -1,11 +1,12 @@
-//! Launchers that have no table for debuggers and are PMIx servers instead, as Open MPI's since 5.0: the server is asked where the ranks are.
+//! Asks a launcher that is a PMIx server where its ranks are. Such launchers have no table for debuggers; Open MPI's
+//! are of this kind since 5.0.
 //!
-//! That needs PMIx's own library, since what it says to its server is its own affair and differs from version to version. Nothing is linked with it: the
-//! library is the one that the launcher has loaded. It starts threads and reads files, so it runs in a process of its own, `gantry-agent pmix`,
-//! and never in a tool.
+//! This needs PMIx's own library, because its protocol is private and differs between versions. gantry does not link
+//! with it: it loads the library that the launcher has loaded. The library starts threads and reads files. So it runs
+//! in a process of its own, `gantry-agent pmix`, and never in a tool.
 //!
-//! A server to which a tool connects while its job ends goes on for ever (PRRTE 3.0.14, seen in one of 30 launches of programs that end at once). So
-//! a launch asks only while its ranks are held. Attaching has to ask in any case.
+//! A server never ends if a tool connects to it while its job ends (PRRTE 3.0.14, seen in one of 30 launches of
+//! programs that end at once). So a launch asks only while its ranks are held. Attaching has to ask at any time.
 
 mod sys;
 mod told;
@@ -27,10 +28,10 @@ use crate::{Error, Result, line};
 /// The library's file name, without its version.
 const LIBRARY: &str = "libpmix.so";
 
-/// Time limit for an answer. A server answers within milliseconds; the library takes up to two seconds to start.
+/// The timeout for an answer. A server answers within milliseconds. The library takes up to two seconds to start.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What the library goes by to find its own files and the server's: it is to see what the launcher sees.
+/// The variables by which the library finds its own files and the server's. The library must see the launcher's values.
 const VARIABLES: [&str; 8] = [
     "TMPDIR",
     "TEMP",
@@ -42,10 +43,10 @@ const VARIABLES: [&str; 8] = [
     "PRTE_PREFIX",
 ];
 
-/// What is printed: the ranks, or why there are none.
+/// The printed answer: the ranks, or why they are unknown.
 type Answer = std::result::Result<Vec<Told>, String>;
 
-/// The library that the process has loaded; none: it is no PMIx server.
+/// Finds the library that the process has loaded. `None`: the process is not a PMIx server.
 pub fn find_library(pid: Pid, host: &dyn Host) -> Option<PathBuf> {
     let maps = host.read(Path::new(&format!("/proc/{pid}/maps"))).ok()?;
     let paths = maps.split(|byte| *byte == b'\n').filter_map(|line| {
@@ -57,15 +58,17 @@ pub fn find_library(pid: Pid, host: &dyn Host) -> Option<PathBuf> {
     paths.filter(is_library).map(Path::to_owned).next()
 }
 
-/// Asks the server in the process `launcher` where its ranks are. `agent` is the program that does it. Waits for the answer, at most some seconds.
+/// Asks the server in the process `launcher` where its ranks are. `agent` is the program that asks. Blocks until the
+/// answer or the timeout.
 ///
 /// # Errors
-/// The launcher is another user's; the library cannot be used, or the server is not found; [`Error::NotYet`]: it has not started all ranks yet.
+/// The launcher belongs to another user, the library cannot be used, or the server is not found. [`Error::NotYet`]: not
+/// all ranks have started yet.
 pub fn ask_ranks(launcher: Pid, library: &Path, agent: &Path, host: &dyn Host) -> Result<Placement> {
     let command: Vec<OsString> =
         vec![agent.into(), "pmix".into(), launcher.to_string().into(), library.into()];
     let environment = host.read(Path::new(&format!("/proc/{launcher}/environ"))).unwrap_or_default();
-    // Library and environment are the launcher's own choice. They would be run as this user.
+    // The launcher chooses library and environment. They would run with this user's rights.
     if !is_own_process(launcher, host) {
         let message =
             format!("the launcher {launcher} belongs to another user, whose PMIx library is not loaded");
@@ -84,10 +87,10 @@ pub fn ask_ranks(launcher: Pid, library: &Path, agent: &Path, host: &dyn Host) -
     }
 }
 
-/// The part of [`ask_ranks`] that runs in a process of its own: prints what the server says as one line.
+/// The part of [`ask_ranks`] that runs in a process of its own. Prints the server's answer as one line.
 ///
 /// # Errors
-/// It cannot be written.
+/// The answer cannot be written.
 pub fn tell_ranks(launcher: Pid, library: &Path, out: &mut impl io::Write) -> io::Result<()> {
     let told: Answer = sys::ask(library, launcher.get());
     out.write_all(line::write(&told)?.as_bytes())
@@ -143,7 +146,7 @@ mod tests {
         host_of("1000", answer)
     }
 
-    /// A launcher of that user.
+    /// A host on which that user runs the launcher.
     fn host_of(uid: &str, answer: &str) -> FakeHost {
         let status = format!("Name:\tprterun\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
         FakeHost::default().with_file("/proc/7/maps", MAPS).with_file("/proc/7/status", status).with_answer(

@@ -1,5 +1,6 @@
-//! PMIx's library, loaded at run time: the five functions and the structures that its header has for tools. Source: `pmix_common.h` and `pmix_tool.h` of
-//! PMIx 4 and 5, in which these structures are the same; the values of keys and types are part of the standard.
+//! PMIx's library, loaded at run time: the five functions and the structures that its header has for tools. Source:
+//! `pmix_common.h` and `pmix_tool.h` of PMIx 4 and 5. These structures are the same in both. The values of keys and
+//! types are part of the standard.
 #![expect(unsafe_code, reason = "a library in C that is loaded at run time")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -88,12 +89,14 @@ struct Library {
     tool_finalize: ToolFinalize,
 }
 
-/// What the server in the process `launcher` says of the ranks of its first job. To be called once in a process, and in none that does anything else.
+/// Asks the server in the process `launcher` for the ranks of its first job. Call it only once in a process that does
+/// nothing else.
 pub(super) fn ask(library: &Path, launcher: libc::pid_t) -> Result<Vec<Told>, String> {
     let library = Library::load(library)?;
     let server = [info(SERVER_PID, PID, Data { pid: launcher })];
     let mut own = MaybeUninit::<Proc>::zeroed();
-    // SAFETY: the signature is the header's; `own` has room for a name and `server` is one valid info, both alive during the call.
+    // SAFETY: the signature is the header's; `own` has room for a name and `server` is one valid info, both alive
+    // during the call.
     let code = unsafe { (library.tool_init)(own.as_mut_ptr(), server.as_ptr(), server.len()) };
     if code != SUCCESS {
         return Err(format!("PMIx_tool_init fails with {code}"));
@@ -159,15 +162,16 @@ impl Library {
         let Some(array) = array.filter(|array| array.kind == PROC_INFO && !array.items.is_null()) else {
             return Ok(Vec::new());
         };
-        // SAFETY: an array of this kind has so many items of that structure, which the library allocated and never frees.
+        // SAFETY: an array of this kind has so many items of that structure, which the library allocated and never
+        // frees.
         let processes = unsafe { std::slice::from_raw_parts(array.items.cast::<ProcInfo>(), array.count) };
         let ranks: Vec<Told> = processes.iter().map(told_of).collect();
-        // When the job has ended, what is left are tools.
+        // After the job has ended, only tools are left.
         let is_tool = ranks.iter().any(|told| told.pid.cast_unsigned() == std::process::id());
         Ok(if is_tool { Vec::new() } else { ranks })
     }
 
-    /// The first value that the server answers a question with. It is never freed.
+    /// The first value in the server's answer. It is never freed.
     fn query(&self, key: &CStr, qualifiers: &[Info]) -> Result<&Value, String> {
         let keys = [key.as_ptr(), ptr::null()];
         let query = Query {
@@ -176,7 +180,8 @@ impl Library {
             qualifier_count: qualifiers.len(),
         };
         let (mut answers, mut count) = (ptr::null(), 0);
-        // SAFETY: the signature is the header's. The question and all that it points to live during the call, which waits for the answer.
+        // SAFETY: the signature is the header's. The question and all that it points to live during the call, which
+        // waits for the answer.
         let code = unsafe { (self.query_info)(&raw const query, 1, &raw mut answers, &raw mut count) };
         // SAFETY: the library has set it to null or to the first of `count` answers.
         let answer = unsafe { answers.as_ref() };
@@ -199,7 +204,7 @@ fn info(key: &CStr, kind: u16, data: Data) -> Info {
     Info { key: written, flags: 0, value: Value { kind, data } }
 }
 
-/// A text of the library's; an empty one for none.
+/// Copies a text of the library. A null pointer yields an empty text.
 fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();

@@ -1,4 +1,4 @@
-//! What a PMIx server says about a rank.
+//! A PMIx server's description of a rank.
 
 use serde::{Deserialize, Serialize};
 

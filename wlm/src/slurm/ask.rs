@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// How long a command of Slurm may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The output of the command `words`; its first word is looked up in PATH.
+/// Runs the command `words`, after looking up its first word in PATH. Returns its output.
 ///
 /// # Errors
 /// It does not exist, or has not answered in time.
@@ -28,7 +28,7 @@ pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
     })
 }
 
-/// Where the command of that name is.
+/// The path of the command with that name.
 ///
 /// # Errors
 /// It is not in PATH.
@@ -49,7 +49,7 @@ pub(super) fn refused(words: &[OsString], said: &Asked) -> Option<Error> {
 /// The jobs of a name: all tasks of an array, and all components of a heterogeneous job if its first one is named.
 ///
 /// # Errors
-/// Slurm knows none, or does not answer: its message.
+/// Slurm knows no such job, or does not answer: its message.
 pub(super) fn ask_jobs(name: JobName, host: &dyn Host) -> Result<Vec<Job>> {
     let words = build_job(name);
     let said = ask(&words, host)?;
@@ -66,7 +66,7 @@ pub(super) fn ask_steps(target: &Target, host: &dyn Host) -> Result<(Vec<StepInf
     Ok((parse_steps(&said.stdout)?, said))
 }
 
-/// Slurm knows nothing of that name.
+/// The error for a name that Slurm does not know.
 pub(super) fn not_found(name: &str, said: &Asked) -> Error {
     let words: Vec<&str> =
         [said.stdout.trim(), said.stderr.trim()].into_iter().filter(|it| !it.is_empty()).collect();

@@ -42,7 +42,7 @@ pub(super) fn adopt(text: &str, host: &dyn Host) -> Result<Adoption> {
     let shares = find_shares(&target, &jobs, host)?;
     let [first, ..] = shares.as_slice() else { return Err(Error::invalid("a step without a job")) };
     let job = match first.job.name {
-        // All components' tasks have the first one's number.
+        // The tasks of all components have the first component's number.
         JobName::Component(leader, _) => leader,
         JobName::Plain(_) | JobName::ArrayTask(..) => first.job.id,
     };
@@ -72,14 +72,14 @@ struct Share<'a> {
     step: StepInfo,
 }
 
-/// The pid, if `text` is that of an srun. To name a job of the same number, use its step.
+/// The pid, if `text` is the pid of an srun. A job with the same number must be named by its step.
 fn find_srun(text: &str, host: &dyn Host) -> Option<Pid> {
     let pid = text.parse().ok().and_then(Pid::new)?;
     let name = host.read(Path::new(&format!("/proc/{pid}/comm"))).ok()?;
     (name.trim_ascii() == b"srun").then_some(pid)
 }
 
-/// The step that an srun has made, by its job's own number.
+/// The step created by an srun, by its job's own number.
 pub(super) fn ask_srun(pid: Pid, host: &dyn Host) -> Result<Target> {
     let failed = |why: String| {
         Error::invalid_with(
@@ -142,7 +142,7 @@ fn explain_state(job: &Job) -> Error {
             hint: Some("wait for it with --wait".to_owned()),
             queued: true,
         },
-        // Its exit status is known in a moment.
+        // Its exit status will be known soon.
         JobPhase::Ending => {
             let message = format!("job {} is ending: Slurm reports {state}", job.id);
             Error::NotYet { message, hint: None, queued: false }
@@ -164,8 +164,8 @@ fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<
     let (mut all, mut waiting) = (Vec::new(), Vec::new());
     let mut last = Asked::default();
     for job in jobs {
-        // The number of an array is also that of one of its tasks, so only names distinguish their steps. Newer versions
-        // do not find a single step by that name; its number with the task's own number is always unique.
+        // The number of an array is also that of one of its tasks, so only names distinguish their steps. Newer
+        // versions do not find a single step by that name; its number with the task's own number is always unique.
         let name = match job.name {
             JobName::ArrayTask(..) if target.step.is_none() => job.name,
             _ => JobName::Plain(job.id),
@@ -186,17 +186,17 @@ fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<
             None => Err(not_yet()),
         };
     };
-    // Its tasks in one component may be there before those in another one.
+    // Tasks in one component may start before those in another one.
     if srun.is_some() && waiting.contains(&srun) {
         return Err(not_yet());
     }
-    // Components may run steps of one number that have nothing to do with each other.
+    // Components may run unrelated steps with the same number.
     all.retain(|share| share.number == number && share.step.srun == srun);
     Ok(all)
 }
 
 impl<'a> Share<'a> {
-    /// A step that may be meant. Agents' steps are never meant unless they are named.
+    /// A candidate step. Agents' steps are candidates only if they are named.
     fn of(job: &'a Job, step: StepInfo, named: Option<StepName>) -> Option<Self> {
         let Some(StepName::Number(number)) = step.step.step else { return None };
         let meant = match named {

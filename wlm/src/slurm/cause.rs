@@ -20,7 +20,7 @@ const CAUSES: &[(&[&str], CauseKind)] = &[
 /// The reason in a line of srun's standard error for ending its tasks. Lines of tasks do not match.
 pub(super) fn parse_cause(line: &str) -> Option<EndCause> {
     let line = line.trim();
-    // A task's own end, for which srun was to end the others.
+    // This line reports a task's own end, after which srun ended the others.
     if line.contains("DUE TO TASK FAILURE") {
         return None;
     }

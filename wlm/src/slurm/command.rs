@@ -1,4 +1,4 @@
-//! Requests to Slurm as argument vectors. They never contain secrets.
+//! Builds command lines for Slurm. They never contain secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -18,18 +18,18 @@ pub(super) struct Holding<'a> {
     pub shim: &'a [OsString],
     /// Names of variables that the tasks must get. Their values are in srun's environment.
     pub variables: &'a [&'a str],
-    /// Run on the node after each task has ended: one path without arguments, as srun takes no more.
+    /// A program that the node runs after each task has ended. It is one path: srun allows no arguments.
     pub task_epilog: Option<&'a Path>,
-    /// The program of each part. It names the job or step, as it would without us.
+    /// The program of each part. The job or step is named after it, as without gantry.
     pub programs: &'a [OsString],
 }
 
-/// The arguments of an srun with held ranks, and the user's options among them.
+/// The arguments of an srun with held ranks, including the user's options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Held {
     /// The arguments, without `srun`.
     pub args: Vec<OsString>,
-    /// The task epilog that the user gave, by option or SLURM_TASK_EPILOG, where ours takes its place and has to run it.
+    /// The user's task epilog, from an option or SLURM_TASK_EPILOG. gantry's epilog replaces it and has to run it.
     pub user_epilog: Option<OsString>,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn build_held(
     Ok(Held { args: rewrite(&SRUN, args, parts, options, holding.shim), user_epilog })
 }
 
-/// The `--export` that a part needs beside its own, if it does.
+/// The additional `--export` that a part needs, if any.
 fn export_of(current: Option<&OsStr>, variables: &[&str]) -> Result<Option<OsString>> {
     let bad = || Error::invalid("the list of --export is not UTF-8");
     let current = current.map(|list| list.to_str().ok_or_else(bad)).transpose()?;
@@ -104,25 +104,26 @@ pub(super) struct AgentStep<'a> {
     pub job: JobId,
     /// The nodes: one group, or one for each component of a heterogeneous job that has some.
     pub groups: &'a [AgentGroup<'a>],
-    /// The agent's absolute path on the nodes (nothing is looked up in PATH) and its arguments.
+    /// The agent's absolute path on the nodes and its arguments. Nothing is looked up in PATH.
     pub agent: &'a [OsString],
-    /// Names of variables that the agents must get; nothing else goes there.
+    /// Names of variables that the agents must get. Others are not passed.
     pub variables: &'a [&'a str],
 }
 
 /// Nodes of one component of a job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AgentGroup<'a> {
-    /// Which component; none in a job that has no components.
+    /// The component. `None`: the job has no components.
     pub component: Option<u32>,
     /// The nodes, by their names in Slurm.
     pub hosts: &'a [String],
 }
 
-/// `srun` with arguments that start agents in a step which waits for no CPU, memory or device, and keeps none from others: tried in an
-/// allocation whose step has all of them, and with a step started after it that wants all. Its standard input goes to every agent, but with
-/// several groups only to those of one: there a variable has to carry what they must know.
-/// The environment is to be cleared of what [`is_for_srun`](super::is_for_srun) names.
+/// The arguments for `srun` to start agents in a step. The step does not wait for CPUs, memory or devices, and does not
+/// block them for others. This was tested in an allocation whose step had all of them, and with a later step that
+/// wanted all. Standard input goes to every agent. With several groups it goes only to one of them: then a variable has
+/// to carry the agents' data. The caller must remove from the environment the variables that
+/// [`is_for_srun`](super::is_for_srun) names.
 pub(super) fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
     let mut command = words(&["srun"]);
     for (index, group) in step.groups.iter().enumerate() {
@@ -136,7 +137,7 @@ pub(super) fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
     command
 }
 
-/// The name of agents' steps, by which they are told from others.
+/// The name of agents' steps, which distinguishes them from others.
 pub(super) const AGENTS_LABEL: &str = "gantry-agents";
 
 fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> {
@@ -146,19 +147,19 @@ fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> 
         "--quiet",
         &format!("--jobid={}", step.job),
         &format!("--job-name={AGENTS_LABEL}"),
-        // Without it the step waits until CPUs and memory of the job are free.
+        // Without this option the step waits until CPUs and memory of the job are free.
         "--overlap",
         "--mem=0",
         "--gres=none",
         "--mpi=none",
-        // With binding an agent would share one core with one rank.
+        // With binding, an agent would share one core with one rank.
         "--cpu-bind=none",
-        // One a node is not enough to say: without these two srun took one node only.
+        // One task per node is not sufficient: without these two options srun used only one node.
         &format!("--nodes={count}"),
         &format!("--ntasks={count}"),
         "--ntasks-per-node=1",
         &format!("--nodelist={}", fold_hosts(group.hosts)),
-        // One lost agent is told by its link, and must not end the others.
+        // The agent's link reports its loss. It must not end the other agents.
         "--kill-on-bad-exit=0",
         "--wait=0",
         "--quit-on-interrupt",
@@ -170,17 +171,18 @@ fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> 
     options
 }
 
-/// `scontrol` that prints a job, one a line: all tasks of an array, all components of a heterogeneous job where its first is named.
+/// `scontrol`, which prints a job on one line. It prints all tasks of an array, and all components of a heterogeneous
+/// job if its first one is named.
 pub(super) fn build_job(job: JobName) -> Vec<OsString> {
     words(&["scontrol", "--oneliner", "show", "job", &job.to_string()])
 }
 
-/// `scontrol` that prints a step, or all steps of a job, one a line.
+/// `scontrol`, which prints a step or all steps of a job, one per line.
 pub(super) fn build_step(target: &Target) -> Vec<OsString> {
     words(&["scontrol", "--oneliner", "show", "step", &target.to_string()])
 }
 
-/// `sattach` that prints which tasks of a step are on which node. Attaches to nothing.
+/// `sattach`, which prints the tasks of a step on each node. It attaches to nothing.
 pub(super) fn build_layout(step: &Target) -> Vec<OsString> {
     words(&["sattach", "--layout", &step.to_string()])
 }

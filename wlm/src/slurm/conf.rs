@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use super::detect::CONFIGURATIONS;
 use crate::host::Host;
 
-/// Ways to track processes that only find those that hang on a task: by parents, and by process groups.
+/// Tracking plugins that only find processes related to a task, by parents or by process groups.
 const LOOSE: [&str; 2] = ["linuxproc", "pgid"];
 
 /// Parameters that can put tasks into control groups of their step, independent of the tracking plugin.
 const BY_CGROUP: [&str; 2] = ["TaskPlugin", "JobAcctGatherType"];
 
-/// Most files that are read: a configuration may include others, which may include it.
+/// The maximum number of files read. Configurations may include each other.
 const MOST_FILES: usize = 64;
 
 /// Whether processes that a step leaves behind surely survive it, so that an agent in the app's step may clean up
@@ -46,7 +46,7 @@ fn is_loose(path: &Path, text: Vec<u8>, host: &dyn Host) -> bool {
             return false;
         }
         for name in included {
-            // Names with the cluster's name in them (%c) are not there as they stand.
+            // Names that contain the cluster's name (%c) do not exist in this form.
             let Ok(text) = host.read(&folder.join(name)) else { return false };
             texts.push(text);
         }
@@ -73,7 +73,7 @@ impl Found {
                 included.extend(words.next().map(str::to_owned));
                 continue;
             }
-            // There may be spaces around the sign.
+            // The equals sign may have spaces around it.
             let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
             line.split_whitespace()
                 .filter_map(|word| word.split_once('='))
@@ -95,7 +95,7 @@ impl Found {
     }
 }
 
-/// Without comments, and with lines that end in a backslash put together with the next ones.
+/// Removes comments, and joins lines that end in a backslash with the next ones.
 fn join_continued(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     for line in text.lines() {

@@ -53,7 +53,7 @@ pub(super) fn build_export(current: Option<&str>, names: &[&str]) -> Option<Stri
     Some(kept.join(","))
 }
 
-/// The tokens between commas that stand outside quotes, quotes being left where they are.
+/// Splits at commas outside of quotes. Quotes stay in the text.
 fn split_export(text: &str) -> Vec<&str> {
     let (mut single, mut double, mut start) = (false, false, 0);
     let mut tokens = Vec::new();

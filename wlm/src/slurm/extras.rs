@@ -15,17 +15,17 @@ pub struct SlurmExtras;
 /// A step by its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SrunStep {
-    /// The job's own number; of a heterogeneous job the first component's.
+    /// The job's own number. For a heterogeneous job: the number of the first component.
     pub job_id: u32,
-    /// The step's.
+    /// The step's number.
     pub step_id: u32,
 }
 
 impl SlurmExtras {
-    /// The step that the srun with that pid on this machine has made. The srun is not stopped for it.
+    /// The step created by the srun with that pid on this machine. The srun continues.
     ///
     /// # Errors
-    /// It is no srun, has made no step yet, or may not be looked into.
+    /// The process is not an srun, has created no step yet, or may not be inspected.
     pub fn step_of_srun(&self, pid: Pid, host: &dyn Host) -> Result<SrunStep> {
         numbers_of(&attach::ask_srun(pid, host)?)
     }

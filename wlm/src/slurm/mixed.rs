@@ -11,11 +11,12 @@ use gantry_types::launch::{Mixed, MixedPart};
 use super::multi_prog;
 use crate::{Error, Result};
 
-/// The variable with the file of the hosts of an arbitrary distribution, one a task. Source: srun(1), `--distribution`.
+/// The variable that names the file of hosts for an arbitrary distribution, one host per task. Source: srun(1),
+/// `--distribution`.
 const HOST_FILE: &str = "SLURM_HOSTFILE";
 
-/// The most bytes of per-task settings: the kernel allows 128 KiB for one variable, where a byte takes two digits,
-/// and the rest of the ticket is there, too.
+/// The maximum size of per-task settings. The kernel allows 128 KiB for one variable. A byte takes two digits, and the
+/// variable also holds the rest of the ticket.
 const MAX_OWN_BYTES: usize = 48 * 1024;
 
 /// A file and its content.
@@ -58,7 +59,7 @@ pub(super) fn describe(mixed: &Mixed, scratch: &Path) -> Result<Described> {
         true => (first.env.clone(), Vec::new()),
         false => (Vec::new(), build_own(mixed)?),
     };
-    // Where tasks have directories of their own, this one is at least on the nodes, as the tool's may not be.
+    // If tasks have directories of their own, this one at least exists on the nodes. The tool's directory may not.
     if let Some(cwd) = &first.cwd {
         let mut option = OsString::from("--chdir=");
         option.push(cwd);

@@ -1,4 +1,4 @@
-//! Slurm: detection, commands and their output, all without a cluster; and `Slurm`, which acts.
+//! Slurm. Detection, command lines and parsers need no cluster. `Slurm` runs the commands.
 //!
 //! All facts were measured with Slurm 22.05.8 and 25.05.8; the tests read recordings of both. Sources: the manual
 //! pages of srun, scontrol, sattach, sbatch and scancel.

@@ -1,4 +1,5 @@
-//! The files from which srun reads programs (`--multi-prog`): `0-3,5 program args`, escapes with a backslash or single quotes.
+//! The files from which srun reads programs (`--multi-prog`): `0-3,5 program args`, escapes with a backslash or single
+//! quotes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +29,7 @@ pub(super) fn rewrite_line(line: &[u8], shim: &[OsString]) -> Result<Vec<u8>> {
     Ok(insert_words(line, program.start, &escaped))
 }
 
-/// A word in srun's format. A blank needs a backslash, and `%` would be a rank's number.
+/// Writes a word in srun's format. A blank needs a backslash, and `%` would become a rank's number.
 pub(super) fn escape(word: &OsStr) -> Result<Vec<u8>> {
     let bytes = word.as_bytes();
     if bytes.is_empty() || bytes.contains(&b'\n') || bytes.contains(&0) {

@@ -6,7 +6,7 @@ use gantry_types::id::Pid;
 use super::reference::{JobId, JobName, Target};
 use crate::{Error, Result};
 
-/// The most bytes of output that are parsed: some tens of thousands of jobs.
+/// The maximum size of parsed output: enough for tens of thousands of jobs.
 const MAX_BYTES: usize = 256 << 20;
 
 /// A job as Slurm knows it.
@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 256 << 20;
 pub struct Job {
     /// Its own number.
     pub id: JobId,
-    /// How its name is written: array tasks and components of heterogeneous jobs have another than their number.
+    /// Its name. For array tasks and components of heterogeneous jobs it differs from the number.
     pub name: JobName,
     /// Its owner.
     pub user_id: u32,
@@ -26,21 +26,21 @@ pub struct Job {
     pub hosts: Vec<String>,
 }
 
-/// The part of a job's life that matters here.
+/// The relevant phases of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobPhase {
     /// It has no nodes yet.
     Waiting,
     /// It has nodes and steps can run.
     Running,
-    /// It ends: steps are being stopped.
+    /// It is ending: its steps are being stopped.
     Ending,
     /// It has ended.
     Ended,
 }
 
 impl Job {
-    /// The part of its life that its state belongs to.
+    /// The phase of its state.
     pub fn phase(&self) -> JobPhase {
         match self.state.as_str() {
             "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "RESV_DEL_HOLD"
@@ -51,7 +51,8 @@ impl Job {
         }
     }
 
-    /// Whether a user's name for a job means this one. `12` means every task of array 12 and every component of job 12 too.
+    /// Whether a user's name for a job means this one. `12` means every task of array 12 and every component of job 12
+    /// too.
     pub fn is_named(&self, name: JobName) -> bool {
         match name {
             JobName::Plain(id) => self.id == id || self.name.number() == id,
@@ -63,15 +64,15 @@ impl Job {
 /// A step as `scontrol` knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StepInfo {
-    /// Its name, with the job's own number. One that waits for room in its job has no number yet.
+    /// Its name, with the job's own number. A step that waits for room in its job has no number yet.
     pub step: Target,
     /// The name of its srun: the first word, if there are several.
     pub label: String,
     /// Slurm's name of its state: `RUNNING`.
     pub state: String,
-    /// How many tasks it has.
+    /// The number of its tasks.
     pub tasks: u32,
-    /// Where the srun runs that has made it, and its pid.
+    /// The host and the pid of the srun that created it.
     pub srun: Option<(String, Pid)>,
 }
 
@@ -98,7 +99,7 @@ fn parse_step(line: &str) -> Result<StepInfo> {
     };
     let srun = field("SrunHost:Pid").ok().and_then(|value| value.rsplit_once(':'));
     let name = field("StepId")?;
-    // Some versions write it TBD, others TDB.
+    // Some versions write TBD, others TDB.
     let name = name.strip_suffix(".TDB").or_else(|| name.strip_suffix(".TBD")).unwrap_or(name);
     Ok(StepInfo {
         step: name.parse()?,
@@ -191,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any output of a command is an answer or an error, never a panic.
+        /// Any output of a command gives an answer or an error, but no panic.
         #[test]
         fn any_text_is_an_answer_or_an_error(text in "(StepId=|Node |[0-9]{1,3}|[(){}=:., |\\n\"-]|[a-z]{1,4}){0,40}") {
             let _ = parse_steps(&text).is_ok() || parse_layout(&text).is_ok();

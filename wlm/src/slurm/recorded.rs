@@ -1,4 +1,4 @@
-//! Every recording of Slurm's commands, read as gantry reads it. A case is a folder under
+//! Parses every recording of Slurm's commands as gantry does. A case is a folder under
 //! `tests/fixtures/slurm/VERSION/` with the original `argv`, `stdout`, `stderr` and `status`, and the `expected`
 //! result.
 

@@ -1,4 +1,5 @@
-//! Names of jobs and steps as people and Slurm's commands write them: `12`, `12_3`, `12+1`, `12.0`, `12+1.0`, `12.batch`.
+//! Names of jobs and steps as people and Slurm's commands write them: `12`, `12_3`, `12+1`, `12.0`, `12+1.0`,
+//! `12.batch`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ const ACCEPTED: &str = "write JOB, JOB.STEP, ARRAY_TASK.STEP or JOB+COMPONENT.ST
 /// The number of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(
-    /// The number as in `squeue`; 0 is none.
+    /// The number as in `squeue`. 0 means none.
     pub u32,
 );
 
@@ -29,17 +30,17 @@ pub enum JobName {
 /// A step within a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepName {
-    /// One that `srun` has made: `12.0`.
+    /// A step created by `srun`: `12.0`.
     Number(u32),
     /// The batch script.
     Batch,
-    /// The step for processes from outside.
+    /// The step for external processes.
     Extern,
     /// The shell of `salloc`.
     Interactive,
 }
 
-/// A job, or a step of one.
+/// A job, or one of its steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     /// The job.
@@ -49,7 +50,7 @@ pub(super) struct Target {
 }
 
 impl JobName {
-    /// The number it is written with.
+    /// The number in its name.
     pub fn number(self) -> JobId {
         match self {
             Self::Plain(job) | Self::ArrayTask(job, _) | Self::Component(job, _) => job,
@@ -93,7 +94,7 @@ impl FromStr for Target {
     }
 }
 
-/// Digits only, so that `+1` and a blank are not taken for numbers.
+/// Parses digits only, so that `+1` and a blank are not numbers.
 fn parse_number(text: &str) -> Option<u32> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok()).flatten()
 }

@@ -32,7 +32,7 @@ fn parse_shown_job(line: &str) -> Result<Job> {
     } else {
         JobName::Plain(id)
     };
-    // The last of a name: the job's own name comes first. A value may be empty.
+    // The last occurrence of a name: the job's own name comes first. A value may be empty.
     let last = |name: &str| rest.rsplit_once(&format!(" {name}=")).map(|(_, value)| value);
     let word = |name: &str| {
         let value = last(name).and_then(|value| value.split(' ').next());
@@ -91,7 +91,7 @@ mod tests {
             &format!("JobId=3 HetJobId=2 HetJobOffset=1 JobName=x {REST}"),
             "3 2+1 1000 RUNNING None n1,n2",
         );
-        // Tasks that wait are one job still.
+        // Waiting array tasks are still one job.
         check(
             &format!("JobId=5 ArrayJobId=5 ArrayTaskId=3,7-9 JobName=x {REST}"),
             "5 5 1000 RUNNING None n1,n2",

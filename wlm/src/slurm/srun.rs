@@ -1,6 +1,7 @@
 //! Slurm's srun, versions 20.11 to 26.05. Source: the option tables of those releases, srun(1), `srun --help`.
 //!
-//! Plugins add options of their own (SPANK). With an attached value they do no harm; without, `--` is needed before the program.
+//! Plugins (SPANK) add options. With an attached value they do no harm. Otherwise the user must put `--` before the
+//! program.
 
 use super::multi_prog;
 use crate::launcher::{
@@ -31,7 +32,7 @@ pub(crate) static SRUN: Dialect = Dialect {
 /// The environment of its ranks.
 pub(crate) static SRUN_RANKS: RankSide = RankSide {
     word: "srun",
-    // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, but is no step that srun has started.
+    // A batch script also has SLURM_PROCID=0 and SLURM_NTASKS, but it is not a step of srun.
     variables: &[RankVariables {
         outward: 3,
         needs: &["SLURM_STEP_ID"],
@@ -58,7 +59,7 @@ fn is_of_step(cgroup: &str) -> bool {
     cgroup.lines().any(|line| line.contains("/slurm") && line.contains("/step_"))
 }
 
-/// How many tasks the node has: these variables count over all parts of a heterogeneous step.
+/// The number of tasks on the node. These variables count over all parts of a heterogeneous step.
 fn local_size(variables: &Variables) -> Result<Option<u32>, NoRank> {
     const TASKS: &str = "SLURM_STEP_TASKS_PER_NODE";
     let (Some(text), Some(node)) = (variables.get(TASKS), variables.number("SLURM_NODEID")?) else {

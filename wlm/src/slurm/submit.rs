@@ -1,4 +1,4 @@
-//! Batch jobs, submitted by sbatch; its message on refusal.
+//! Submits batch jobs by sbatch, and reports its message if it refuses.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::command::words;
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
 
-/// Submits a job. An array or a heterogeneous job has the name of the whole.
+/// Submits a job. The name of an array or a heterogeneous job is that of the whole.
 ///
 /// # Errors
 /// There is no sbatch; it refuses.
@@ -19,7 +19,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     command.extend(submission.args.iter().cloned());
     let mut env = submission.env.clone();
     if let Some(held) = &submission.held {
-        // The last of several counts, and without the variables the script would find srun itself.
+        // The last `--export` counts. Without all variables the script would find the real srun.
         command.extend(["--export=ALL".into(), held.script.clone()]);
         env.push(("PATH".into(), put_in_front(&held.launchers, &env, host)));
     }
@@ -38,7 +38,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     }
 }
 
-/// The job's PATH, with one more directory in front.
+/// The job's PATH, with one more directory at the front.
 fn put_in_front(dir: &Path, env: &[(OsString, OsString)], host: &dyn Host) -> OsString {
     let given = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
     let mut path = dir.as_os_str().to_owned();

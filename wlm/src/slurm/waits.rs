@@ -65,7 +65,8 @@ impl LauncherWaits for SrunWaits {
     }
 }
 
-/// The job in the queue that was submitted from this host and from the session of `above`, which is a guard's own. srun with `--quiet` does not tell of it.
+/// Finds the queued job that was submitted from this host and from the session of `above`. That session is the guard's
+/// own. srun with `--quiet` does not report the job.
 fn look_for_job(above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>> {
     let path = PathBuf::from(format!("/proc/{above}/status"));
     let status = host.read(&path).map_err(|source| Error::Read { path, source })?;
@@ -90,7 +91,8 @@ fn look_for_job(above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>> {
     Ok(wait)
 }
 
-/// The user's jobs in the queue: each one's number, the session and the host that have submitted it, and why it waits.
+/// The command that lists the user's queued jobs. For each job: its number, the submitting session and host, and the
+/// reason for waiting.
 fn build_queue() -> Vec<OsString> {
     let format = "--Format=JobID:20,AllocSID:20,AllocNodes:260,Reason:40";
     ["squeue", "--me", "--noheader", "--states=PENDING", format].map(OsString::from).to_vec()

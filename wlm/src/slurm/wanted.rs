@@ -1,4 +1,4 @@
-//! A job's description as options of srun.
+//! Converts a job's description to options of srun.
 
 use std::ffi::OsString;
 

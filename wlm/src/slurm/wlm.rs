@@ -1,4 +1,4 @@
-//! Slurm as an implementation of the seam.
+//! Slurm's implementation of the WLM interface.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ use crate::launcher::{
 use crate::mpir::AtBreakpoint;
 use crate::seam::{Capabilities, Evidence, Wlm};
 
-/// Time limit for nodes that fetch the agent, where there is no deadline for agents.
+/// The timeout for nodes to fetch the agent, if there is no deadline for agents.
 const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
-/// A little less than Slurm's limit of five seconds for a task epilog.
+/// The timeout for a task epilog: a little less than Slurm's limit of five seconds.
 const EPILOG_WITHIN: Duration = Duration::from_millis(4500);
 
 /// Slurm.
@@ -62,7 +62,7 @@ impl Wlm for Slurm {
         check_linger(launch, method, known, &path, host)?;
         match method {
             HoldMethod::Mpir | HoldMethod::MpirStop => plan_as_it_is(&name, known, launch, host),
-            // Reports the problem of an unknown one.
+            // Reports the problem of an unknown launcher.
             _ if is_srun(known) => plan_srun(&name, launch, host).map(Plan::Brought),
             _ => plan_launcher(&name, launch, host).map(Plan::Brought),
         }
@@ -131,13 +131,13 @@ impl MixedJobs for Slurm {
     }
 }
 
-/// Chooses the hold method. Agents that srun brings with the ranks are the fastest way, if they may outlive the step
-/// for their clean-up. If they are killed with the step, every task's end would have to wait a second for them. Then
-/// srun holds the ranks itself, and agents get a step of their own, if possible. An agent of a step of its own must
-/// be allowed to trace ranks that it has not started: it needs that to follow a rank through a wrapper.
+/// Chooses the hold method. It is fastest if srun starts the agents together with the ranks. That requires that agents
+/// may outlive the step for their clean-up. If Slurm kills them with the step, the end of every task would have to wait
+/// a second for them. Then, if possible, srun holds the ranks itself, and agents get a step of their own. Such an agent
+/// must be allowed to trace ranks that it has not started: it needs that to follow a rank through a wrapper.
 ///
 /// # Errors
-/// The agent must be sent, but cannot be: that needs a step of its own.
+/// The agent must be sent, but cannot be: sending needs a step of its own.
 fn choose_method(
     launch: &Launch,
     known: Option<&'static Dialect>,
@@ -168,23 +168,24 @@ fn choose_method(
 /// How the agent can be sent.
 const SEND_BY_STEP: &str = "have srun hold the ranks (without --hold-method, and without --hold-at where nodes restrict tracing), or have gantry at a path that all nodes see";
 
-/// Whether an agent may trace ranks that are no children of its own. Nodes are taken to be as this machine is. Source: Documentation/admin-guide/LSM/Yama.rst.
+/// Whether an agent may trace ranks that are not its children. Nodes are assumed to be configured like this machine.
+/// Source: Documentation/admin-guide/LSM/Yama.rst.
 fn may_be_traced(host: &dyn Host) -> bool {
     let scope = host.read(Path::new("/proc/sys/kernel/yama/ptrace_scope"));
     !scope.is_ok_and(|scope| scope.trim_ascii() != b"0")
 }
 
-/// Whether a launcher is srun, or one that is not known: that may run srun.
+/// Whether a launcher is srun, or unknown: an unknown one may run srun.
 fn is_srun(known: Option<&Dialect>) -> bool {
     known.is_none_or(|known| *known == SRUN)
 }
 
-/// Whether several programs are launched at once.
+/// Whether the launch has several programs.
 fn has_parts(launch: &Launch) -> bool {
     launch.args.iter().any(|arg| arg == ":")
 }
 
-/// Agents outlive the ranks in a step of their own, in a job that outlives it.
+/// Checks that agents can outlive the ranks. They need a step of their own, in a job that outlives it.
 fn check_linger(
     launch: &Launch,
     method: HoldMethod,
@@ -211,8 +212,8 @@ fn check_linger(
     Ok(())
 }
 
-/// The user's own launcher, which reports where its ranks are. It is srun, which stops them as for a debugger, a
-/// script that may run it, or another launcher, whose ranks wait for it at some later point.
+/// Plans the user's launcher without changes; it reports where its ranks are. It is srun, which stops the ranks as for
+/// a debugger; a script that may run srun; or another launcher, whose ranks wait for it at a later point.
 fn plan_as_it_is(
     name: &OsStr,
     known: Option<&'static Dialect>,
@@ -220,7 +221,7 @@ fn plan_as_it_is(
     host: &dyn Host,
 ) -> Result<Plan> {
     let plan = plan_driven(name, launch, host)?;
-    // A thread of srun of its own starts each part, and lets the ranks of all go.
+    // srun starts each part in a thread of its own, and releases the ranks of all parts.
     let by_threads = has_parts(launch) && is_srun(known);
     match plan {
         Plan::Driven(_) if by_threads && launch.hold_method == HoldMethod::MpirStop => Err(Error::Invalid {
@@ -235,7 +236,7 @@ fn plan_as_it_is(
     }
 }
 
-/// The user's srun, with the agent in every program's place.
+/// Plans the user's srun with the agent in place of every program.
 fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
     let (path, dialect) = find_launcher(name, host)?;
     let mut args = launch.args.clone();
@@ -247,16 +248,16 @@ fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result
     Ok(Brought { files, ..bring(path, &args, &called, &shim, launch, host)? })
 }
 
-/// The parts of an srun, and by which programs they are called.
+/// The parts of an srun, and the programs that name them.
 #[derive(Debug, Clone, Copy)]
 struct Called<'a> {
     parts: &'a [Part],
     programs: &'a [OsString],
 }
 
-/// One srun brings ranks and agents. If agents would be killed with the step, a task epilog waits until the node's
-/// agent has cleaned up. That is slow: Slurm polls epilogs once a second, task after task. So it is left out if
-/// agents surely survive.
+/// Plans one srun that starts ranks and agents. If Slurm kills agents with the step, a task epilog waits until the
+/// node's agent has cleaned up. That is slow, because Slurm polls epilogs once a second, task after task. So there is
+/// no epilog if agents surely survive.
 fn bring(
     path: PathBuf,
     args: &[OsString],
@@ -279,15 +280,15 @@ fn bring(
     Ok(Brought { argv, env: Vec::new(), files: Vec::new(), own: Vec::new(), after_rank })
 }
 
-/// One srun starts all agents in a step of their own, inside the running job. A heterogeneous job needs one srun for
-/// each component with nodes of the app: only one of several groups would get the ticket.
+/// Plans one srun that starts all agents in a step of their own, inside of the running job. A heterogeneous job needs
+/// one srun for each component with nodes of the app, because only one of several groups would get the ticket.
 fn plan_agents(
     app: &AppRef,
     agent: &AgentCommand,
     giver: Option<&Giver>,
     host: &dyn Host,
 ) -> Result<Vec<StepStart>> {
-    // Launchers that are not Slurm's own do not name the job that they run in.
+    // Launchers other than Slurm's do not name the job in which they run.
     let own = || host.env("SLURM_JOB_ID").map(|job| JobRef(job.to_string_lossy().into_owned()));
     let job = app.job.clone().or_else(own);
     let job = job.ok_or_else(|| Error::invalid("agents need a job of Slurm to run in"))?;
@@ -322,14 +323,14 @@ fn plan_agents(
         if let Some(program) = argv.first_mut() {
             program.clone_from(&srun);
         }
-        // Every node knows its own name.
+        // No node name is given here: every node knows its own name.
         let ticket = agent.ticket("").map_err(Error::NotStarted)?.into();
         Ok(StepStart { argv, env: env.clone(), ticket })
     });
     starts.collect()
 }
 
-/// Nodes that one step of agents is for: the job, and the component in a heterogeneous one.
+/// The nodes of one step of agents: the job, the component in a heterogeneous one, and the hosts.
 type Group = (JobId, Option<u32>, Vec<String>);
 
 /// The nodes of each step of agents.
@@ -351,7 +352,7 @@ fn build_groups(name: JobName, jobs: &[Job], hosts: &[String], host: &dyn Host) 
     let mut groups = Vec::new();
     for job in &all {
         let JobName::Component(_, component) = job.name else { continue };
-        // A node that several components have needs one agent.
+        // A node in several components needs only one agent.
         let (here, rest) = left.into_iter().partition(|host| job.hosts.contains(host));
         left = rest;
         let here: Vec<String> = here;
@@ -391,7 +392,7 @@ mod tests {
             .with_file("/bin/mpiexec.hydra", "")
     }
 
-    /// A host whose Slurm does not kill processes that a step leaves behind.
+    /// A host whose Slurm does not kill leftover processes of a step.
     fn loose() -> FakeHost {
         host().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/linuxproc")
     }

@@ -1,13 +1,13 @@
-//! Error messages of srun and its kin, sorted by the user's remedy. The messages are quoted, never replaced.
+//! Error messages of Slurm's commands, sorted by the user's remedy. The messages are quoted, never replaced.
 
 use gantry_types::error::{Failure, Kind};
 
 use super::command::AGENTS_LABEL;
 
-/// The most lines that are quoted.
+/// The maximum number of quoted lines.
 const MAX_LINES: usize = 6;
 
-/// The most characters of a command that are quoted.
+/// The maximum number of quoted characters of a command.
 const MAX_COMMAND_CHARS: usize = 400;
 
 /// Texts within one line that identify a cause, its kind, and the remedy. The first matching row counts.
@@ -38,7 +38,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     ),
     (&["already completing or completed"], Kind::Gone, None),
     (&["Job has been cancelled"], Kind::Gone, None),
-    // Newer versions say so where srun ends tasks for another one's end.
+    // Newer versions print this when srun ends tasks because another one has ended.
     (&["DUE TO TASK FAILURE"], Kind::LauncherFailed, None),
     (&["CANCELLED AT"], Kind::Gone, None),
     (&["Invalid job id specified"], Kind::NotFound, Some("see with 'squeue --me' which jobs there are")),
@@ -157,10 +157,10 @@ pub(super) fn lacks_agent(stderr: &str) -> bool {
     stderr.lines().any(|line| missing(line) || line.contains(OTHER_RELEASE))
 }
 
-/// What our agent says that is not of the frontend's release.
+/// A part of the agent's message if it has another release than the frontend.
 const OTHER_RELEASE: &str = ", this agent is ";
 
-/// Whether Slurm and not a task has written a line; with `--label` a task's number precedes a task's line.
+/// Whether a line comes from Slurm and not from a task. With `--label` a task's number precedes a task's line.
 pub(super) fn is_slurms(line: &str) -> bool {
     const WRITERS: [&str; 9] = [
         "srun: ",
@@ -177,7 +177,8 @@ pub(super) fn is_slurms(line: &str) -> bool {
     WRITERS.iter().any(|writer| line.starts_with(writer)) || line.starts_with("StepId=") || is_of_log(line)
 }
 
-/// Whether a line is as slurmstepd writes them into its log, `[2026-11-22T07:34:29.159] error: ...`: newer versions pass them on so, without a name.
+/// Whether a line has the form of slurmstepd's log, `[2026-11-22T07:34:29.159] error: ...`. Newer versions forward it
+/// in this form, without a name.
 fn is_of_log(line: &str) -> bool {
     let Some((stamp, rest)) = line.strip_prefix('[').and_then(|line| line.split_once("] ")) else {
         return false;
@@ -187,7 +188,7 @@ fn is_of_log(line: &str) -> bool {
         && ["error: ", "fatal: "].iter().any(|word| rest.starts_with(word))
 }
 
-/// Lines that say nothing about a failure.
+/// Whether a line says nothing about a failure.
 fn is_noise(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("Try \"")

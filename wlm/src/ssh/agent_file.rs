@@ -1,4 +1,4 @@
-//! The agent's file on this machine, which hosts without an agent get a copy of.
+//! The agent's file on this machine. Hosts without an agent get a copy.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::{Error, Result};
 /// How long an agent may take to print its identity. It hashes its own file for that.
 const IDENTITY_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The agent as it is on this machine.
+/// The agent on this machine.
 #[derive(Debug)]
 pub(super) struct AgentFile {
-    /// Where it is.
+    /// Its path.
     pub(super) path: PathBuf,
-    /// Its own identification.
+    /// The identity that it prints.
     pub(super) identity: String,
     /// Its length.
     pub(super) bytes: u64,
@@ -29,7 +29,7 @@ impl AgentFile {
     /// Asks the agent on this machine for its identity.
     ///
     /// # Errors
-    /// It cannot be read, or does not tell.
+    /// It cannot be read, or does not print its identity.
     pub(super) fn look(program: PathBuf) -> Result<Self> {
         let bytes = std::fs::metadata(&program)
             .map_err(|source| Error::Read { path: program.clone(), source })?
@@ -45,7 +45,7 @@ impl AgentFile {
         }
     }
 
-    /// The agent at `path` with this identification.
+    /// The agent at `path` with this identity.
     pub(super) fn new(path: PathBuf, identity: String, bytes: u64) -> Self {
         Self { path, identity, bytes, content: OnceCell::new() }
     }

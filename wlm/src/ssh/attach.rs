@@ -1,10 +1,10 @@
 //! Attaches to running launchers: the named launcher, on this machine or on another one, reports where its ranks are,
 //! and agents follow there by ssh.
 //!
-//! On another machine, gantry's agent reads the launcher's table; it is sent as for a launch, and ends after its
-//! report. A launcher without a table may have proxies: then the agent runs on each of their hosts. A host may have
-//! another name for itself than the user has. So ranks beside the launcher are on the host that the user named: ssh
-//! reaches it by that name.
+//! On another machine, gantry's agent reads the launcher's table. The agent is sent as for a launch, and ends after its
+//! report. A launcher without a table may have proxies: then the agent runs on each of their hosts. A host's own name
+//! may differ from the user's name for it. ssh reaches it by the user's name. So ranks on the launcher's machine are
+//! placed on the host that the user named.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -35,25 +35,25 @@ use crate::{AgentLinks, AgentWatch, Error, JobRef, Result};
 /// How long a host may take to report about a launcher, once an agent is there.
 const TELLING_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Bytes that are read at a time.
+/// The size of one read.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// How a launcher is written.
 const FORM: &str = "write ssh:HOST:PID or ssh:USER@HOST:PID for a launcher that runs on a host, ssh:PID for one of this machine";
 
-/// A launcher that is named: `HOST:PID`, `USER@HOST:PID`, or `PID` on this machine.
+/// A launcher as the user names it: `HOST:PID`, `USER@HOST:PID`, or `PID` on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
-    /// The user's name on all hosts, if it was given.
+    /// The login name on all hosts, if given.
     pub(super) login: Option<String>,
-    /// The launcher's host; none: this machine.
+    /// The launcher's host. `None`: this machine.
     pub(super) host: Option<HostName>,
     pid: Pid,
 }
 
 impl Named {
     /// # Errors
-    /// It is not written so.
+    /// The text has another form.
     pub(super) fn parse(job: &JobRef) -> Result<Self> {
         let text = job.0.as_str();
         let wrong = || Error::invalid_with(format!("'{text}' names no launcher"), FORM);
@@ -61,17 +61,17 @@ impl Named {
         let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(wrong)?;
         let Some(place) = place else { return Ok(Self { login: None, host: None, pid }) };
         let (login, host) = place.rsplit_once('@').map_or((None, place), |(login, host)| (Some(login), host));
-        // An address with colons may be written as it is in a URL.
+        // An IPv6 address may be in brackets, as in a URL.
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let host = HostName::new(host).map_err(|error| Error::invalid_with(error.to_string(), FORM))?;
         let login = login.map(|login| parse_login(OsStr::new(login))).transpose()?;
         Ok(Self { login, host: Some(host), pid })
     }
 
-    /// How its hosts are reached, as far as the options say.
+    /// How to reach its hosts, according to the options.
     ///
     /// # Errors
-    /// They name another user than the target does.
+    /// The options name another user than the target.
     pub(super) fn reaching(&self, wlm_data: &[String]) -> Result<Reaching> {
         let reaching = Reaching::from_words(wlm_data);
         match (&self.login, &reaching.login) {
@@ -122,13 +122,13 @@ pub(super) async fn find(
 
 /// The launcher's own machine.
 enum Beside {
-    /// This one, by its own name.
+    /// This machine, by its own name.
     Here(String),
-    /// A host, as the user has named it.
+    /// A host, as the user named it.
     There(HostName),
 }
 
-/// Asks every host on which the launcher has a proxy for its ranks, and puts them together.
+/// Asks every host with a proxy of the launcher for its ranks, and merges them.
 async fn gather(proxies: Proxies, beside: &Beside, common: FanOut, host: &dyn Host) -> Result<Placement> {
     let common = Arc::new(common);
     let window = Arc::new(Semaphore::new(common.reaching.window as usize));
@@ -226,7 +226,7 @@ async fn ask(common: &FanOut, there: &HostName) -> Result<Heard> {
     }
 }
 
-/// The same error, with the host on which it was met.
+/// Adds the host to an error.
 fn on_host(host: &str, error: Error) -> Error {
     let with = |message: &str| format!("{host}: {message}");
     match error {
@@ -249,7 +249,7 @@ fn rename_own(placement: &Placement, own: &str, named: &str) -> Placement {
     let mut renamed = PlacementBuilder::with_capacity(placement.rank_count() as usize);
     for place in placement.iter() {
         let host = if is_own(place.host, own) { named } else { place.host };
-        // There are as many as before.
+        // The placement has the same size as before.
         drop(renamed.push(host, place.pid, place.exe));
     }
     renamed.build()
@@ -258,7 +258,7 @@ fn rename_own(placement: &Placement, own: &str, named: &str) -> Placement {
 /// Whether a launcher on the machine `own` means that machine by `host`.
 fn is_own(host: &str, own: &str) -> bool {
     let first = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-    // With and without its domain it is one machine; two domains are two.
+    // Two names are the same machine if at least one lacks its domain. Two different domains are two machines.
     let one_is_short = !host.contains('.') || !own.contains('.');
     host == own
         || ["localhost", "127.0.0.1", "::1"].contains(&host)

@@ -1,4 +1,4 @@
-//! One host: a connection is made, the agent is there, and has its ticket.
+//! Brings the agent to one host: connects, starts the agent, and sends its ticket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::openssh::{Again, Missed, explain};
 use super::script::{MAX_SAID_BYTES, Said, Wanted, build_script, parse_said};
 
-/// How long a host that has let us in may take for each step.
+/// The timeout for each step of a host after the login.
 const STEP: Duration = Duration::from_secs(30);
 
 /// How long to wait for a connection's last messages after the end of its output.
@@ -25,7 +25,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The client's timeout is this much shorter than ours, so that its own message about a timeout comes first.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Bytes that are written at a time: each has [`STEP`] to be taken.
+/// The size of one write. The host has [`STEP`] to take each.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// The delivery for one host.
@@ -38,7 +38,7 @@ pub(super) struct Delivery<'a> {
     pub(super) agent: &'a AgentFile,
     pub(super) errand: &'a [String],
     pub(super) ticket: &'a [u8],
-    /// Until then the host must have let us in.
+    /// The deadline for the login.
     pub(super) connected_until: Instant,
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn bring(delivery: &Delivery<'_>) -> Result<Connection, Missed>
 }
 
 enum Ended {
-    /// Why is known.
+    /// The reason is known.
     Told(Failure),
     /// The connection was closed.
     Closed,
@@ -92,7 +92,7 @@ impl Dialogue<'_> {
         let Delivery { mark, agent, errand, ticket, .. } = *self.delivery;
         let wanted =
             Wanted { mark, path: &agent.path, identity: &agent.identity, bytes: agent.bytes, errand };
-        // It waits in the socket until the host takes it.
+        // It waits in the socket until the host reads it.
         self.write(&build_script(&wanted)).await?;
         match self.first_word().await? {
             Said::Have => {}
@@ -120,7 +120,7 @@ impl Dialogue<'_> {
         self.write(ticket).await
     }
 
-    /// The host's first message. It takes a connection and a login shell.
+    /// The host's first message. It needs a connection and a login shell.
     async fn first_word(&mut self) -> Result<Said, Ended> {
         let until = self.delivery.connected_until;
         match self.next_word(until + SLACK).await {
@@ -165,7 +165,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Writes in turns, each of which has its time.
+    /// Writes in chunks. Each has its own timeout.
     async fn write(&mut self, bytes: &[u8]) -> Result<(), Ended> {
         for chunk in bytes.chunks(CHUNK_BYTES) {
             match timeout(STEP.max(self.left()), self.connection.stream.write_all(chunk)).await {
@@ -181,7 +181,7 @@ impl Dialogue<'_> {
         self.delivery.connected_until.saturating_duration_since(Instant::now())
     }
 
-    /// The connection stood, and has ended before the agent was there.
+    /// Explains a connection that ended before the agent was started.
     fn closed_early(&self, words: &str) -> Failure {
         let printed = String::from_utf8_lossy(&self.said);
         let last: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -12,23 +12,23 @@ use crate::{Error, Result};
 /// The usage of `gantry-ssh`.
 const USAGE: &str = "gantry-ssh [--login NAME] [--accept-new] [--connect-timeout SECONDS] -- HOST COMMAND";
 
-/// A command that is to run on a host.
+/// A command to run on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// The host, as users name it for ssh.
     pub host: HostName,
-    /// The user's name there, where ssh's configuration is not to say it.
+    /// The user's login name there, if it overrides ssh's configuration.
     pub login: Option<String>,
-    /// Accept the key of a host that is not known, and remember it.
+    /// Accept the key of an unknown host, and remember it.
     pub accept_new: bool,
-    /// Within this time the host must have let us in.
+    /// The timeout for the login.
     pub connect: Duration,
     /// The command for the login shell there.
     pub command: OsString,
 }
 
 impl Call {
-    /// The call that has an agent brought to `host`.
+    /// The call that starts an agent on `host`.
     pub(super) fn new(host: &HostName, reaching: &Reaching) -> Self {
         Self {
             host: host.clone(),
@@ -39,7 +39,7 @@ impl Call {
         }
     }
 
-    /// As arguments of `gantry-ssh`, without its own name.
+    /// Formats it as arguments of `gantry-ssh`, without its own name.
     pub fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         if let Some(login) = &self.login {
@@ -74,7 +74,7 @@ impl Call {
                 _ => return Err(unfit()),
             }
         }
-        // A login name, an option or a command of a shell is no host.
+        // A login name, an option or a shell command is not a host.
         let host = next()?.to_str().and_then(|name| name.parse().ok()).ok_or_else(unfit)?;
         let call = Self { command: next()?, ..Self::new(&host, &reaching) };
         match args.next().is_none() {

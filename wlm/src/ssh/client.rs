@@ -49,7 +49,7 @@ impl Client {
     }
 }
 
-/// For people: which client, and why.
+/// The client, and why it was chosen, for people.
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.kind {
@@ -60,10 +60,11 @@ impl fmt::Display for Client {
     }
 }
 
-/// The client that is used where the agent on this machine is `agent`.
+/// Chooses the client. `agent` is the agent's path on this machine.
 ///
 /// # Errors
-/// There is no OpenSSH client, which both ways need; the variable names another client; the client that it names is not installed.
+/// There is no OpenSSH client, which both clients need. The variable names an unknown client, or one that is not
+/// installed.
 pub(super) fn find_client(host: &dyn Host, agent: &Path) -> Result<Client> {
     let openssh = host.find_in_path("ssh").ok_or_else(|| Error::NotFound {
         message: "there is no ssh in PATH".to_owned(),

@@ -1,4 +1,5 @@
-//! The arguments of a launch over ssh: the options that users of `mpiexec` would try, the program, its arguments; and which rank goes where.
+//! The arguments of a launch over ssh: the options that users of `mpiexec` would try, the program and its arguments;
+//! and the ranks of each host.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +14,7 @@ use crate::host::Host;
 use crate::slots::HostSlots;
 use crate::{Error, Result};
 
-/// Most connections that are being made at a time.
+/// The maximum number of connections in progress.
 const MAX_WINDOW: u32 = 512;
 
 /// Options before the program, beside those of all WLMs.
@@ -31,23 +32,23 @@ const HOSTS: [&str; 7] = ["--hosts", "-hosts", "--host", "-host", "-H", "--nodel
 const HOST_FILE: [&str; 6] =
     ["--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-f"];
 
-/// The variable with the file of the hosts that PBS has given.
+/// The variable that names PBS's file of hosts.
 const PBS_NODEFILE: &str = "PBS_NODEFILE";
 
-/// By which way agents have their link to the frontend.
+/// The transport of agents' links to the frontend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// They dial it; those that cannot use the connection that has brought them.
+    /// They dial the frontend. If they cannot, they use the connection that started them.
     #[default]
     Auto,
-    /// They dial it.
+    /// They dial the frontend.
     Tcp,
-    /// They use the connection that has brought them: no port has to be open.
+    /// They use the connection that started them, so no port has to be open.
     Ssh,
 }
 
 impl Transport {
-    /// As the agent has it in its arguments.
+    /// The word for it in the agent's arguments.
     pub(super) fn to_word(self) -> &'static str {
         match self {
             Self::Auto => "either",
@@ -71,16 +72,16 @@ impl Transport {
     }
 }
 
-/// How hosts are reached. It travels from the plan to the start of agents as strings.
+/// How to reach hosts. It is passed from the plan to the start of agents as strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reaching {
-    /// The user's name on all hosts, where ssh's configuration is not to say it.
+    /// The user's login name on all hosts, if it overrides ssh's configuration.
     pub(super) login: Option<String>,
-    /// Accept the key of a host that is not known, and remember it.
+    /// Accept the key of an unknown host, and remember it.
     pub(super) accept_new: bool,
-    /// Connections that are being made at a time.
+    /// The maximum number of connections in progress.
     pub(super) window: u32,
-    /// How long one connection may take, with all that is tried again.
+    /// The timeout for one connection, including retries.
     pub(super) connect: Duration,
     /// How agents reach the frontend.
     pub(super) transport: Transport,
@@ -94,10 +95,10 @@ impl Default for Reaching {
 }
 
 impl Reaching {
-    /// Reads options that stand alone, before no program.
+    /// Parses options that are given without a program.
     ///
     /// # Errors
-    /// Something else is among them.
+    /// The arguments contain something else.
     pub(super) fn parse(args: &[OsString]) -> Result<Self> {
         let mut reaching = Self::default();
         let mut rest = args.iter();
@@ -180,7 +181,7 @@ pub(super) struct Options {
     pub(super) common: direct::Options,
 }
 
-/// The hosts in the arguments, if there are any: then the launch goes over ssh unless another WLM is named.
+/// The hosts in the arguments, if there are any. Then the launch uses ssh unless another WLM is named.
 pub(super) fn names_hosts(args: &[OsString]) -> Option<String> {
     let mut rest = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
     while let Some(option) = rest.next().filter(|arg| arg.starts_with('-')) {
@@ -218,7 +219,7 @@ pub(super) fn parse_args(args: &[OsString], host: &dyn Host) -> Result<Options> 
 }
 
 impl Options {
-    /// The hosts that get ranks, and which; `without` cannot be had.
+    /// The hosts that get ranks, and the ranks of each. Hosts in `without` are unavailable.
     pub(super) fn place(&self, without: &[String], host: &dyn Host) -> Result<Placed> {
         let mut hosts = match (&self.hosts, host.env(PBS_NODEFILE)) {
             (Some(hosts), _) => hosts.clone(),
@@ -230,7 +231,7 @@ impl Options {
                 ));
             }
         };
-        // Options may be given several times, and name a host again.
+        // Options may be repeated, and may name a host again.
         let mut merged = Hosts::default();
         for host in hosts.drain(..) {
             merged.push(host)?;
@@ -258,14 +259,14 @@ impl Options {
     }
 }
 
-/// Which host gets which ranks.
+/// The ranks of each host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Placed {
     /// Hosts that get ranks.
     pub(super) hosts: Vec<String>,
-    /// Which ranks each of them gets.
+    /// The ranks of each of them.
     pub(super) layout: Vec<RankSet>,
-    /// Hosts that are named besides.
+    /// The other named hosts.
     pub(super) spare: Vec<String>,
 }
 
@@ -280,7 +281,8 @@ fn read_host_file(file: &OsStr, host: &dyn Host) -> Result<Vec<HostSlots>> {
     parse_host_file(&String::from_utf8_lossy(&text), &file.to_string_lossy())
 }
 
-/// A login name. It may stand in the user's own ProxyCommand, so it has no sign that a shell obeys: OpenSSH refuses those since 9.6.
+/// Parses a login name. The user's own ProxyCommand may contain it, so it must have no character that a shell
+/// interprets. OpenSSH refuses those since 9.6.
 pub(super) fn parse_login(name: &OsStr) -> Result<String> {
     let text = name.to_string_lossy();
     let is_obeyed = |sign: char| sign.is_control() || sign.is_whitespace() || "'`\"$;&<>|(){}".contains(sign);

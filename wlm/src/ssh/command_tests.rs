@@ -73,7 +73,7 @@ fn hosts_that_cannot_be_had_are_done_without_and_spare_ones_take_their_place() {
     check("--hosts n[1-4]:2 -N 2 x", &["n1", "n3"], "n2=0-1 n4=2-3", &[]);
     check("--hosts n[1-4]:2 -N 2 x", &["n1", "n3", "n4"], "n2=0-1", &[]);
     check("--hosts n[1-3]:2 -n 3 x", &[], "n1=0-1 n2=2", &["n3"]);
-    // One that takes fewer needs another one beside it.
+    // A host with fewer places needs another host in addition.
     check("--hosts n1:4,n2:2,n3:2 -n 4 x", &["n1"], "n2=0-1 n3=2-3", &[]);
     assert_eq!(place("--hosts n[1-3]:2 -n 6 x", &["n3"]).unwrap_err(), "6 ranks for 4 places on 2 hosts");
 }

@@ -18,21 +18,21 @@ use super::client::Client;
 use super::openssh::Words;
 use crate::host::{Orphan, spawn_orphan_with};
 
-/// Most bytes of a line that are looked at; a longer one is several.
+/// The maximum length of a line. A longer one is split.
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// A host that a command runs on.
+/// A host on which a command runs.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// Its standard input and output. Shutting down the writing side ends its input.
     pub(super) stream: UnixStream,
-    /// Bytes that the stream's last reader has read and not used.
+    /// Bytes that the stream's last reader has read but not used.
     pub(super) unread: Vec<u8>,
     words: watch::Receiver<Words>,
     client: Running,
 }
 
-/// Ends the client when it is dropped, if it still is held.
+/// Ends the client when dropped, unless it was detached.
 #[derive(Debug)]
 struct Running {
     orphan: Option<Orphan>,
@@ -49,7 +49,7 @@ impl Drop for Running {
 }
 
 impl Connection {
-    /// Starts the client. Returns when it is executed; its output shows whether the host was reached.
+    /// Starts the client. Returns after its exec. Its output shows whether the host was reached.
     ///
     /// # Errors
     /// It cannot be executed.
@@ -89,7 +89,7 @@ impl Connection {
         self.stream
     }
 
-    /// From now on dropping this leaves the client running; it ends with the command on the host.
+    /// Detaches the client: dropping this does not end it any more. It ends with the command on the host.
     pub(super) fn let_go(&mut self) {
         drop(self.client.orphan.take());
     }

@@ -1,4 +1,5 @@
-//! All hosts: so many connections at a time, each with its own time, and the whole list of those that did not work. One host does not stop another.
+//! Reaches all hosts, with a limited number of concurrent connections. Each host has its own timeout. A failed host
+//! does not stop the others, and all failures are reported.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use super::script::{MAX_SAID_BYTES, Said, parse_said};
 use crate::launch::{AgentLinks, AgentWatch};
 use crate::{Error, Result};
 
-/// The first pause before a host is tried again; later ones are longer.
+/// The first pause before a retry. Later ones are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause.
@@ -40,7 +41,7 @@ pub(super) struct FanOut {
     pub(super) mark: String,
     /// The client.
     pub(super) client: Arc<Client>,
-    /// How hosts are reached.
+    /// How to reach hosts.
     pub(super) reaching: Reaching,
     /// The agent on this machine.
     pub(super) agent: AgentFile,
@@ -48,7 +49,7 @@ pub(super) struct FanOut {
     pub(super) errand: Vec<String>,
     /// The deadline for all hosts, if the caller has one.
     pub(super) until: Option<Instant>,
-    /// How many hosts must be there.
+    /// How many hosts must be reached.
     pub(super) policy: HostsPolicy,
     /// Gets the ends of agents.
     pub(super) watch: AgentWatch,
@@ -56,9 +57,8 @@ pub(super) struct FanOut {
     pub(super) links: AgentLinks,
 }
 
-/// Starts the agent on every host, each with its ticket. On success the connections are left to their agents: they
-/// last as long as these, and nothing depends on them any more. Returns the hosts without an agent, if the policy
-/// allows some.
+/// Starts the agent on every host, each with its ticket. On success the connections are detached: each lasts as long as
+/// its agent, and nothing depends on it any more. Returns the hosts without an agent, if the policy allows some.
 ///
 /// # Errors
 /// [`Error::Hosts`] with every host without an agent, and the reason. Agents of other hosts have been told to end.
@@ -95,7 +95,7 @@ pub(super) async fn start_all(
         }
     };
     match common.until {
-        // A late host is identified by its missing outcome.
+        // Late hosts have no outcome.
         Some(until) => drop(timeout_at(until, all).await),
         None => all.await,
     }
@@ -127,7 +127,7 @@ pub(super) async fn reach_one(common: &FanOut, host: &HostName) -> std::result::
     start_one(common, host, &[], &Semaphore::new(1)).await
 }
 
-/// Tries until it works, or there is no use in it.
+/// Retries until the start succeeds or a retry is useless.
 async fn start_one(
     common: &FanOut,
     host: &HostName,
@@ -174,7 +174,7 @@ async fn start_one(
     }
 }
 
-/// Waits for the agent's end, or until it asks for its link, as long as the caller waits.
+/// Waits until the agent ends or asks for its link, while the caller is interested.
 async fn look_after(host: String, mut connection: Connection, common: Arc<FanOut>) {
     if asks_for_link(&mut connection.stream, &common.mark).await {
         tracing::info!(host, "has its link over ssh");
@@ -189,7 +189,7 @@ async fn look_after(host: String, mut connection: Connection, common: Arc<FanOut
     common.watch.ended(host, Failure::new(Kind::LauncherFailed, message));
 }
 
-/// Whether a link comes before the end. Reads no byte of the link.
+/// Whether the agent asks for its link before its end. Reads no byte of the link.
 async fn asks_for_link(stream: &mut UnixStream, mark: &str) -> bool {
     let mut line = Vec::new();
     // The agent's message is short and comes once.
@@ -207,7 +207,7 @@ async fn asks_for_link(stream: &mut UnixStream, mark: &str) -> bool {
     false
 }
 
-/// Between half of `pause` and all of it, so that those that were refused together do not come back together.
+/// A random pause between half of `pause` and all of it, so that hosts refused together do not retry together.
 fn jitter(pause: Duration, host: &str) -> Duration {
     // The standard library's hash keys are random.
     let part = RandomState::new().hash_one(host) % 512;

@@ -1,4 +1,5 @@
-//! Lists of hosts, as users of launchers write them: on the command line, in files of MPICH's and of Open MPI's form, in PBS's node file.
+//! Parses lists of hosts as users of launchers write them: on the command line, in MPICH's and Open MPI's files, and in
+//! PBS's node file.
 //!
 //! Sources: the manual pages of mpiexec (Hydra) and mpirun (Open MPI 4.1), "hostfile"; pbs_resources(7), PBS_NODEFILE.
 
@@ -10,7 +11,7 @@ use gantry_types::host_set::parse_host_list;
 use crate::slots::HostSlots;
 use crate::{Error, Result};
 
-/// Most hosts of a launch: each is a connection of this machine's.
+/// The maximum number of hosts in a launch: each needs a connection of this machine.
 const MAX_HOSTS: usize = 10_000;
 
 /// Parses `n[1-4]:2,m1`: names with brackets, each with an optional number of slots. Slots of repeated hosts add up.
@@ -50,7 +51,7 @@ pub(super) fn parse_host_file(text: &str, file: &str) -> Result<Vec<HostSlots>> 
             )
         };
         let line = line.split('#').next().unwrap_or_default();
-        // Open MPI's reader allows blanks around the sign.
+        // Open MPI's parser allows blanks around the `=`.
         let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
@@ -94,7 +95,7 @@ fn check_name(name: &str) -> Result<()> {
     check_host_name(name).map_err(|error| Error::invalid_with(error.to_string(), FORM))
 }
 
-/// A host by the name that a request, a WLM or a launcher's table has for it, as ssh may be given it.
+/// Checks a host's name from a request, a WLM or a launcher's table before ssh gets it.
 ///
 /// # Errors
 /// This is not the name of a host: ssh could take it for an option, a login or a command.
@@ -112,7 +113,7 @@ fn refuse_login(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Hosts in the order in which they are first named.
+/// Hosts in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     hosts: Vec<HostSlots>,
@@ -120,16 +121,16 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Adds a host, or places on one that is known.
+    /// Adds a host, or adds places to a known one.
     ///
     /// # Errors
-    /// It is no name; there are too many.
+    /// The name is invalid, or there are too many hosts.
     fn add(&mut self, name: String, slots: Option<u32>) -> Result<()> {
         check_name(&name)?;
         self.push(HostSlots { name, slots: slots.unwrap_or(1), stated: slots.is_some() })
     }
 
-    /// As [`Hosts::add`], of a host that was read already.
+    /// As [`Hosts::add`], for a parsed host.
     pub(super) fn push(&mut self, host: HostSlots) -> Result<()> {
         if let Some(known) = self.at.get(&host.name).and_then(|at| self.hosts.get_mut(*at)) {
             known.slots = known.slots.saturating_add(host.slots);
@@ -150,7 +151,7 @@ impl Hosts {
     }
 }
 
-/// At commas, but not at those in brackets.
+/// Splits at commas, but not inside of brackets.
 fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     text.split(move |c| {

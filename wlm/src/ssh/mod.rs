@@ -1,8 +1,8 @@
-//! Hosts reached by ssh: the user names them, agents are started over ssh and start the ranks.
+//! Hosts reached by ssh. The user names them. Agents are started over ssh and start the ranks.
 //!
 //! | module | what is there |
 //! | --- | --- |
-//! | `hosts`, `command` | lists and files of hosts, the options of a launch, which rank goes where; all pure |
+//! | `hosts`, `command` | lists and files of hosts, the options of a launch, the ranks of each host; all pure |
 //! | `wanted` | jobs described by their requirements |
 //! | `script` | the script that starts the agent on a host, and its messages; pure |
 //! | `call`, `client` | the call of an ssh client; the choice of the client |
@@ -12,7 +12,7 @@
 //! | `bring`, `fan_out` | one host's agent; all of them |
 //! | `attach` | running launchers on a host |
 //! | `remote` | a command on a host, for WLMs without a command of their own |
-//! | `wlm` | `Ssh`, which acts |
+//! | `wlm` | `Ssh`, the implementation |
 
 mod hosts;
 mod command;

@@ -11,13 +11,13 @@ use gantry_types::error::{Failure, Kind};
 
 use super::call::Call;
 
-/// The most lines of a host that are kept, beside the client's own.
+/// The maximum number of kept lines from a host, apart from the client's own.
 const MAX_LINES: usize = 12;
 
-/// Most characters that are kept of one.
+/// The maximum number of kept characters of a line.
 const MAX_CHARS: usize = 400;
 
-/// The beginning of the line by which `gantry-ssh` reports, after `debug1: `, why it leaves a host to this client.
+/// The prefix, after `debug1: `, of the line in which `gantry-ssh` reports why it hands a host over to this client.
 pub const TAKEOVER: &str = "gantry-ssh: the OpenSSH client takes over: ";
 
 /// The client's arguments, without its own name.
@@ -29,14 +29,14 @@ pub fn build_args(call: &Call) -> Vec<OsString> {
         format!("ConnectTimeout={seconds}"),
         // gantry decides about retries itself.
         "ConnectionAttempts=1".to_owned(),
-        // Forwarded ports of the user's would be taken on the first host and fail on the second.
+        // The user's port forwardings would succeed for the first host and fail for the second one.
         "ClearAllForwardings=yes".to_owned(),
         "ForwardX11=no".to_owned(),
         "PermitLocalCommand=no".to_owned(),
         "RemoteCommand=none".to_owned(),
-        // A master that stays would outlive the app. One that is there is used.
+        // A new master would outlive the app. An existing one is used.
         "ControlMaster=no".to_owned(),
-        // A node that is gone is not waited for; the app does not depend on it either.
+        // The client stops waiting for a lost node. The app does not depend on the client.
         "ServerAliveInterval=15".to_owned(),
         "ServerAliveCountMax=4".to_owned(),
     ];
@@ -57,13 +57,13 @@ pub fn build_args(call: &Call) -> Vec<OsString> {
 /// The facts in the client's messages so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Words {
-    /// The host has let us in.
+    /// The host has accepted the login.
     pub(super) authenticated: bool,
     /// The host's key: type and fingerprint.
     host_key: Option<String>,
     /// Why the OpenSSH client replaced another one.
     pub(super) instead: Option<String>,
-    /// The ways of logging in that the host takes.
+    /// The login methods that the host accepts.
     methods: Option<String>,
     /// Lines that are not about the client's progress: its errors, and output of the host's programs.
     lines: Vec<String>,
@@ -73,7 +73,7 @@ impl Words {
     /// Takes a line of the client's standard error.
     pub(super) fn take(&mut self, line: &str) {
         let line = line.trim_end();
-        // A host's output before the protocol, such as that it is full.
+        // A host's message before the protocol, for example that it has too many connections.
         let spoken = line.strip_prefix("debug1: kex_exchange_identification: banner line ");
         // The client prints this at its end, and some releases at the beginning.
         if line.starts_with("Transferred: sent ") || line.starts_with("Bytes per second: sent ") {
@@ -124,22 +124,22 @@ impl Words {
 pub(super) struct Missed {
     /// Why.
     pub(super) failure: Failure,
-    /// The next try may do better: the host has too many connections just now, or is starting.
+    /// Whether a retry may succeed: the host has too many connections at the moment, or is starting.
     pub(super) again: Again,
 }
 
-/// Whether it is tried again.
+/// How often to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// No.
+    /// No retry.
     Never,
-    /// Until the time for it is up.
+    /// Until the timeout.
     Often,
-    /// Twice: the server may be just starting.
+    /// Two retries: the server may be starting.
     Twice,
 }
 
-/// Why a connection to `host` has ended.
+/// Explains why a connection to `host` has ended.
 pub(super) fn explain(host: &str, words: &Words) -> Missed {
     let text = words.last_lines();
     let has = |part: &str| text.contains(part);
@@ -178,7 +178,7 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
         return never(Kind::NoAccess, format!("it refuses the login{takes}: {last}"), hint);
     }
     if has("Could not resolve hostname") {
-        // The name of a jump host may be wrong: then more lines follow.
+        // If the name of a jump host is wrong, more lines follow.
         let line = words.lines.iter().rev().find(|line| line.contains("Could not resolve hostname"));
         return never(
             Kind::NotFound,

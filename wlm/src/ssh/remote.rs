@@ -1,4 +1,5 @@
-//! One command on a host that the WLM of its job names: for WLMs that have to look or to start something there, and have no command of their own for it.
+//! Runs one command on a host that a job's WLM names. It is for WLMs that must look or start something there, and have
+//! no command of their own for that.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,14 +15,14 @@ use super::openssh::{Words, explain};
 use crate::host::Host;
 use crate::{Error, Result};
 
-/// The client's own code where it has not come to run the command. Source: ssh(1).
+/// The client's exit code if it could not run the command. Source: ssh(1).
 const NOT_REACHED: &str = "255";
 
 /// The command line that runs a program with these arguments on the host `there`; `agent` is the agent on this
 /// machine.
 ///
 /// # Errors
-/// There is no client; a word cannot be quoted for all login shells alike.
+/// There is no client, or a word cannot be quoted in the same way for all login shells.
 pub(crate) fn build_command(
     there: &str,
     words: &[impl AsRef<str>],
@@ -68,7 +69,7 @@ pub(crate) fn ask(
     Ok((said.stdout, words.last_lines()))
 }
 
-/// Why a command of [`build_command`] has ended, from its status and its last output.
+/// Explains why a command of [`build_command`] has ended, from its status and its last output.
 pub(crate) fn explain_end(there: &str, status: &str, said: &str) -> Failure {
     let words = read_words(said);
     if status.contains(NOT_REACHED) && !words.authenticated {

@@ -13,7 +13,7 @@
 //!                        <-------  MARK got                 it is all there, and runs here
 //!                        <-------  MARK no REASON           it ends here
 //!  the ticket            ------->  (the agent reads it)
-//!                        <-------  MARK link                it cannot dial: from here on this connection is its link
+//!                        <-------  MARK link                it cannot dial: this connection becomes its link
 //! ```
 //!
 //! The mark is the app's id: login shells may print anything before. Each side waits for the other's message before
@@ -26,17 +26,17 @@ use crate::safe::SAFE;
 /// The ssh command.
 pub(super) const COMMAND: &str = r#"exec /bin/sh -c 'IFS= read -r gantry; eval "$gantry"'"#;
 
-/// The most bytes that are read until the host's first message.
+/// The maximum number of bytes read until the host's first message.
 pub(super) const MAX_SAID_BYTES: usize = 256 * 1024;
 
-/// The agent that is to be there.
+/// The agent to start on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted<'a> {
     /// The prefix of every message of the script.
     pub(super) mark: &'a str,
-    /// Where it is on this machine, and may be there.
+    /// Its path on this machine. The host may have it at the same path.
     pub(super) path: &'a Path,
-    /// Its identification: its release and the hash of its bytes.
+    /// Its identity: its release and the hash of its bytes.
     pub(super) identity: &'a str,
     /// Its length.
     pub(super) bytes: u64,
@@ -44,11 +44,13 @@ pub(super) struct Wanted<'a> {
     pub(super) errand: &'a [String],
 }
 
-/// The steps after the parameters. Everything that is made is removed when it ends before the agent has taken over.
+/// The steps after the parameters. If the script ends before the agent has started, it removes everything that it has
+/// created.
 const STEPS: [&str; 8] = [
     SAFE,
     r#"say() { printf '\n%s %s\n' "$mark" "$*"; }; same() { [ "$("$1" id 2>/dev/null </dev/null)" = "$identity" ]; }; cd / || :"#,
-    // Execute the checked path, with links resolved. An agent that others can change is not even run for its name.
+    // Execute the checked path, with links resolved. An agent that other users can change is not even asked for its
+    // identity.
     r#"if [ -n "$path" ] && real=$(cd "${path%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${path##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && same "$real"; then say have; exec "$real" "$@"; fi"#,
     r#"old=$(umask); umask 077; why=; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" 2>/dev/null && pwd -P) || continue; if ! safe "$real" 2; then why="$why; others can change $place"; continue; fi; place=${real%/}"#,
     r#"if into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX" 2>/dev/null) && [ -d "$into" ]; then trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15; printf '#!/bin/sh\nexit 0\n' >"$into/try" 2>/dev/null && chmod 700 "$into/try"; if [ ! -s "$into/try" ]; then why="$why; $place is full"; elif ! "$into/try" 2>/dev/null; then why="$why; $place is mounted noexec"; else free=$(df -Pk "$into" 2>/dev/null | tail -n 1 | sed 's/  */ /g' | cut -d ' ' -f 4); if [ "${free:-$blocks}" -ge "$blocks" ] 2>/dev/null; then break; fi; why="$why; $place has $free KiB left, $blocks are needed"; fi; rm -rf "$into"; else why="$why; $place may not be written"; fi; into=; done"#,
@@ -57,11 +59,11 @@ const STEPS: [&str; 8] = [
     r#"GANTRY_SENT_AGENT=$file; export GANTRY_SENT_AGENT; exec "$file" "$@""#,
 ];
 
-/// The script as one line, with its end.
+/// Builds the script as one line, with its line break.
 pub(super) fn build_script(wanted: &Wanted<'_>) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let path = wanted.path.as_os_str().as_bytes();
-    // A line has no line end in it; such an agent is sent.
+    // The script is one line, so a path with a line break cannot be in it. Such an agent is sent.
     let path = if path.contains(&b'\n') { b"" } else { path };
     let blocks = wanted.bytes.div_ceil(1024) + 16;
     let mut script = b"unset IFS; mark=".to_vec();
@@ -96,15 +98,15 @@ fn quote(word: &[u8], into: &mut Vec<u8>) {
 /// A message of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
-    /// The agent is there.
+    /// The host has the agent.
     Have,
-    /// It is not, and has this place.
+    /// The host does not have the agent. It has this directory for it.
     Need(String),
     /// The agent's bytes have arrived.
     Got,
-    /// It will not be there.
+    /// The agent cannot be started, for this reason.
     No(String),
-    /// The agent has read its ticket, and speaks the protocol of links from here on.
+    /// The agent has read its ticket. The stream is its link from here on.
     Link,
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// A program that identifies itself, and on `serve` prints its input and its path.
+/// A program that prints its identity on `id`, and its input and its path on `serve`.
 const AGENT: &str = "#!/bin/sh\nif [ \"$1\" = id ]; then echo 'r h'; else read -r t; echo \"served $t $3 $GANTRY_SENT_AGENT\"; fi\n";
 
 fn make(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
@@ -85,7 +85,7 @@ fn an_agent_that_others_can_change_is_not_executed() {
     set(&place, 0o755);
     bring("/bin/sh", folder.path(), &agent, "r h");
     assert!(mark.exists(), "it would have been seen");
-    // Nor is the agent put where others could replace it.
+    // The agent is not put where other users could replace it.
     set(&place, 0o777);
     let said = bring("/bin/sh", &place, Path::new("/no/agent"), "r h");
     assert!(said.contains("served ticket") && !said.contains("place/gantry-agent-"), "{said}");

@@ -1,4 +1,4 @@
-//! The requirements of a job as the arguments of a launch over ssh. The place after `ssh://` is a list of hosts.
+//! Converts a job's requirements to the arguments of a launch over ssh. The place after `ssh://` is a list of hosts.
 
 use std::ffi::OsString;
 

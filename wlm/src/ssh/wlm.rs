@@ -1,4 +1,4 @@
-//! ssh as an implementation of the seam.
+//! The implementation of the WLM interface over ssh.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::launcher::plan_launcher;
 use crate::seam::{Capabilities, Evidence, Wlm};
 use crate::wanted::lay_out;
 
-/// Hosts that are named by the user and reached by ssh.
+/// Hosts that the user names and gantry reaches by ssh.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ssh;
 
@@ -81,7 +81,7 @@ impl Wlm for Ssh {
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
         let named = app.job.as_ref().map(Named::parse).transpose()?;
-        // A launcher of this machine may have ranks beside it: no ssh is needed for these.
+        // A launcher on this machine may have local ranks. They need no ssh.
         let own = named.as_ref().filter(|named| named.host.is_none()).map(|_| host.hostname());
         let mut hosts = Vec::with_capacity(app.hosts.len());
         for name in &app.hosts {

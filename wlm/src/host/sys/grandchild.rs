@@ -23,15 +23,15 @@ pub(in crate::host) struct Grandchild {
     pub(in crate::host) argv: Vec<CString>,
     /// The whole environment, as `NAME=value`.
     pub(in crate::host) env: Vec<CString>,
-    /// Where it starts.
+    /// Its directory.
     pub(in crate::host) directory: &'static CStr,
     /// Standard input, output and error.
     pub(in crate::host) stdio: [RawFd; 3],
-    /// Soft and hard limit of open files; ours, if none.
+    /// Soft and hard limit of open files. `None`: this process's limits.
     pub(in crate::host) open_files: Option<(libc::rlim_t, libc::rlim_t)>,
 }
 
-/// Bytes of a stack on which a process runs until it is its program; its calls are few and flat.
+/// The size of the stack for a process until its exec. Its calls are few and flat.
 const STACK_BYTES: usize = 32 * 1024;
 
 /// Memory for a stack.
@@ -60,10 +60,10 @@ struct Lent<'a> {
 
 const FLAGS: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
 
-/// Starts the program in a session of its own, with every signal as it is by default and none blocked. Waits until it is executed.
+/// Starts the program in its own session, with default, unblocked signals. Returns after its exec.
 ///
 /// # Errors
-/// The system's: of making a process, or of executing the program.
+/// A process cannot be created, or the program cannot be executed: the system's error.
 pub(in crate::host) fn spawn(what: &Grandchild) -> io::Result<()> {
     let (mut report, reporter) = io::pipe()?;
     let reporter = above_stdio(reporter.into())?;
@@ -76,7 +76,7 @@ pub(in crate::host) fn spawn(what: &Grandchild) -> io::Result<()> {
         stack: lower.top(),
     };
     let lent = (&raw const lent).cast_mut().cast::<c_void>();
-    // No handler of the tool may run in a process that has its memory.
+    // No signal handler of the tool may run in a process that shares its memory.
     let before = block_signals()?;
     // SAFETY: the child gets its own stack, whose end is aligned to 16 bytes. It shares this memory until it ends,
     // which is after its own child has executed a program or ended. Until then this thread is stopped, so the stacks,
@@ -98,7 +98,7 @@ pub(in crate::host) fn spawn(what: &Grandchild) -> io::Result<()> {
 
 /// A descriptor above 0, 1 and 2, even if the tool has closed those.
 pub(in crate::host) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
-    // The standard library duplicates to 3 or above, always.
+    // The standard library always duplicates to 3 or above.
     if fd.as_raw_fd() > 2 { Ok(fd) } else { fd.try_clone() }
 }
 
@@ -106,7 +106,8 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// Waits for the process between, which has ended or is about to. A tool that waits for any child may have taken it already: that is fine.
+/// Reaps the process in between, which has ended or is about to. A tool that waits for any child may have reaped it
+/// already, which is fine.
 fn collect(middle: libc::pid_t) {
     // SAFETY: takes a pid and no place for a status.
     while unsafe { libc::waitpid(middle, ptr::null_mut(), 0) } == -1 && errno() == libc::EINTR {}
@@ -152,7 +153,7 @@ extern "C" fn run_lower(lent: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Comes back with an error only.
+/// Returns only on error.
 fn become_program(it: &Lent<'_>) -> c_int {
     default_signals();
     // SAFETY: setsid has no preconditions; it fails only for a group leader, which a fresh child is not.

@@ -1,4 +1,4 @@
-//! The tables against what the installed launchers say of themselves.
+//! Compares the tables with the help of the installed launchers.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::launcher::options::locate;
 use crate::launcher::rewrite::{replace_file, rewrite};
 use crate::skip::skip;
 
-/// Runs a command; nothing if it is not there or fails.
+/// Returns the output of a command. `None`: the command does not exist, or fails.
 pub(crate) fn printed(args: &[&str]) -> Option<String> {
     let (status, text) = run(Path::new("/usr/bin/env"), args, Duration::from_secs(30)).ok()?;
     (status.success() && !text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
-/// What the table says of an option must be among `fits`; `None` where the help does not tell.
+/// Checks that the table's entry for an option is among `fits`. `None`: the help does not tell.
 pub(crate) fn check(dialect: &Dialect, name: &str, fits: Option<&[Takes]>, problems: &mut Vec<String>) {
     let found = dialect.rows().find(|(names, _)| names.split(' ').any(|known| known == name));
     match (found, fits) {
@@ -56,8 +56,8 @@ fn hydras_table_agrees_with_its_help() {
     assert_eq!(problems, Vec::<String>::new());
 }
 
-/// Hydra's help does not say which options take a value. The launcher itself does: an option in front of `-version` takes that word or does
-/// not.
+/// Hydra's help does not say which options take a value. The launcher shows it: an option in front of `-version` takes
+/// that word as its value, or does not.
 #[test]
 fn hydra_takes_values_as_the_table_says() {
     if printed(&["mpiexec.hydra", "-version"]).is_none() {
@@ -79,7 +79,7 @@ fn open_mpis_table_agrees_with_its_help() {
     let Some(help) = help else { return skip("mpirun.openmpi is not installed") };
     let (mut problems, mut count) = (Vec::new(), 0);
     for line in help.lines() {
-        // Names stand at the left, text further to the right.
+        // Names are at the left, and text is further to the right.
         let indent = line.len() - line.trim_start().len();
         let text = line.trim_start();
         if indent > 4 || !text.starts_with('-') {
@@ -90,7 +90,7 @@ fn open_mpis_table_agrees_with_its_help() {
             count += 1;
             let name = name.trim_start_matches('-');
             let fits: Option<&[Takes]> = match text.matches("<arg").count() {
-                // Only an attached word can follow; with it nothing is launched anyhow.
+                // Only an attached word can follow. With this option nothing is launched anyway.
                 _ if name == "h" || name == "help" => Some(&[Takes::Attached]),
                 2 => Some(&[Takes::Two]),
                 1 => Some(&[Takes::Value]),
@@ -103,8 +103,8 @@ fn open_mpis_table_agrees_with_its_help() {
     assert_eq!(problems, Vec::<String>::new());
 }
 
-/// Runs a real launcher with `/bin/echo S` in front of each program, on the command line or in the file `text` that replaces FILE. Every
-/// program is `/bin/echo`, so each line that is printed must show what stood in front.
+/// Runs a real launcher with `/bin/echo S` before each program, on the command line or in the file `text` that replaces
+/// FILE. Every program is `/bin/echo`, so each printed line shows what was inserted.
 fn check_run(dialect: &'static Dialect, command: &[&str], args: &str, text: &str, lines: usize) {
     if printed(&[&["which"], &command[..1]].concat()).is_none() {
         return skip(&format!("{} is not installed", command[0]));
@@ -119,7 +119,8 @@ fn check_run(dialect: &'static Dialect, command: &[&str], args: &str, text: &str
     let written = rewrite(dialect, &args, &parts, |_| Vec::new(), &shim);
     let written: Vec<&str> =
         command.iter().copied().chain(written.iter().map(|arg| arg.to_str().unwrap())).collect();
-    // On a busy machine Hydra now and then closes the output of programs that end at once before they have written (exit code 141, also without us).
+    // On a busy machine Hydra sometimes closes the output of programs that end at once before they have written (exit
+    // code 141, also without gantry).
     let mut outs = (0..5).map(|_| printed(&written).unwrap_or_default());
     let out = outs.find(|out| out.lines().count() == lines).unwrap_or_default();
     assert_eq!(out.lines().count(), lines, "{written:?} printed {out}");

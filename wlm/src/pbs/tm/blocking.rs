@@ -1,6 +1,6 @@
-//! The session for blocking programs: no thread, no runtime, and it reads only on request. The C functions use it, so
-//! it behaves as tm_poll(3): requests are started, and their results are taken one by one in the order in which they
-//! come.
+//! The session for blocking programs. It has no thread and no runtime, and it reads only on request. The C functions
+//! use it, so it behaves as tm_poll(3): the caller starts requests, and takes their results one by one in the order in
+//! which they arrive.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -21,7 +21,7 @@ use super::request::{Caller, Command, Cookie, Verb};
 /// How long a mom may take to read sent data while more waits.
 const READING: Duration = Duration::from_secs(60);
 
-/// Bytes of one read.
+/// The size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// No particular waiter: the next poll gets the result.
@@ -44,11 +44,11 @@ pub struct Ended {
 /// The result of a poll for ended requests.
 #[derive(Debug)]
 pub enum Polled {
-    /// One that has ended.
+    /// A request has ended.
     Ended(Ended),
     /// None so far: no request has ended, or a signal interrupted the wait.
     NotYet,
-    /// None, and none is under way.
+    /// None, and none is pending.
     Idle,
 }
 
@@ -164,10 +164,10 @@ impl Session {
         }
     }
 
-    /// The next request that has ended; with `wait`, as soon as one has, however long that takes.
+    /// The next request that has ended. With `wait`, blocks without a timeout until one has ended.
     ///
     /// # Errors
-    /// [`TmError::Lost`]: the connection has ended, and with it all that was under way.
+    /// [`TmError::Lost`]: the connection has ended, and with it all pending requests.
     pub fn poll(&mut self, wait: bool) -> Result<Polled> {
         loop {
             if let Some(ended) = self.ended.pop_front() {
@@ -199,7 +199,7 @@ impl Session {
         stream.map(|stream| stream.as_fd().try_clone_to_owned()).transpose()
     }
 
-    /// Sends a request and waits for its end. Others that end meanwhile are kept.
+    /// Sends a request and waits for its end. Keeps the results of others that end meanwhile.
     fn ask(&mut self, command: &Command, timeout: Duration) -> Result<Answer> {
         let asked = Asked { verb: command.verb(), node: command.node() };
         let until = Instant::now() + timeout;
@@ -225,7 +225,7 @@ impl Session {
         let address = self.environment.address();
         let failed = |source| TmError::Connect { address, source: Arc::new(source) };
         let stream = TcpStream::connect(address).map_err(failed)?;
-        // A packet's last part must not wait for anything.
+        // The last part of a packet must be sent without delay.
         stream.set_nodelay(true).map_err(failed)?;
         self.engine.renew();
         self.lost = None;
@@ -233,7 +233,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes as much as possible. False: there is no connection any more.
+    /// Writes as much as possible. False: the connection has ended.
     fn write(&mut self) -> Result<bool> {
         while let Some(packet) = self.engine.next_packet()? {
             let Some(stream) = &mut self.stream else { return Ok(false) };
@@ -246,7 +246,7 @@ impl Session {
         Ok(self.stream.is_some())
     }
 
-    /// Reads once. Returns whether anything has come, including the end.
+    /// Reads once. Returns whether anything arrived, including the end.
     fn read(&mut self, wait: Wait) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let mut buffer = [0; READ_BYTES];

@@ -38,7 +38,7 @@ pub struct Spawn {
 }
 
 impl Spawn {
-    /// A program and its arguments. The program is looked for on its node, in the `PATH` that the task has there.
+    /// A program and its arguments. The node looks the program up in the task's own `PATH`.
     #[must_use]
     pub fn new<A: AsRef<OsStr>>(argv: impl IntoIterator<Item = A>) -> Self {
         let argv = argv.into_iter().map(|text| text.as_ref().as_bytes().to_vec()).collect();
@@ -60,7 +60,8 @@ impl Spawn {
         self
     }
 
-    /// Passes on variables of the caller, but for those that PBS has set for it: with those the new task would pass for its parent.
+    /// Passes on variables of the caller, except those that PBS has set for it. With those the new task would be taken
+    /// for its parent.
     #[must_use]
     pub fn inherit<N: AsRef<OsStr>, V: AsRef<OsStr>>(
         mut self,
@@ -167,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Sends a signal to all processes of a task's session. A task that has ended takes it without complaint.
+    /// Sends a signal to all processes of a task's session. A signal to an ended task is not an error.
     ///
     /// # Errors
     /// As for every request.
@@ -188,7 +189,8 @@ impl Client {
         }
     }
 
-    /// The tasks of a node, also those that have ended. Of the own host all of them, of another one those that were started at this very node.
+    /// The tasks of a node, including ended ones. For this host: all of them. For another host: those that were started
+    /// at exactly this node.
     ///
     /// # Errors
     /// As for every request.
@@ -210,7 +212,7 @@ impl Client {
         }
     }
 
-    /// Leaves bytes under a name, with the calling task; those that were there go.
+    /// Stores bytes under a name with the calling task. They replace earlier ones.
     ///
     /// # Errors
     /// [`TmError::TooLarge`], and as for every request.
@@ -219,7 +221,7 @@ impl Client {
         self.ask_by(command, timeout).await.map(drop)
     }
 
-    /// Reads the data that a task has left under a name. Does not wait for it.
+    /// Reads the data that a task has stored under a name. Does not wait for it.
     ///
     /// # Errors
     /// [`TmError::Refused`] with a code that [`is_not_found`](super::Code::is_not_found), and as for every request.
@@ -239,7 +241,8 @@ impl Client {
         ticket
     }
 
-    /// Waits for the end of the next request that was begun, in the order in which they end. Waits for ever when none is under way.
+    /// Waits for the end of the next request started with [`begin`](Self::begin), in the order in which they end. Waits
+    /// for ever if none is pending.
     pub async fn next_ended(&self) -> Option<Ended> {
         self.ended.1.lock().await.recv().await
     }
@@ -264,13 +267,14 @@ impl Client {
         time::timeout(timeout, self.ask(command)).await.unwrap_or(Err(TmError::TimedOut { asked, timeout }))
     }
 
-    /// Closes the connection. PBS is told nothing else.
+    /// Closes the connection. Sends nothing else to PBS.
     pub fn finalize(self) {
         drop(self);
     }
 
     fn send(&self, command: Command, waiter: Waiting) {
-        // The other end is there for as long as this one, but when the runtime is shutting down: then waiters are dropped, which they see.
+        // The receiver lives as long as this sender, except during the runtime's shutdown. Then waiters are dropped,
+        // and their callers notice.
         drop(self.orders.send(Order { command, waiter }));
     }
 }
@@ -291,11 +295,11 @@ pub async fn attach(job: &[u8], uid: u32, pid: i32, port: u16, timeout: Duration
         let (orders, received) = mpsc::unbounded_channel();
         let (_unrestricted, restricted) = oneshot::channel();
         let (waiter, answer) = oneshot::channel();
-        // The protocol has it as a signed number of as many bits.
+        // The protocol has it as a signed number of the same size.
         let command = Command::Attach { uid: uid.cast_signed(), pid };
         drop(orders.send(Order { command, waiter: Waiting::Answer(waiter) }));
         tokio::spawn(connection::drive(stream, engine, received, restricted));
-        // Orders stay open until the answer is there: their end hangs up.
+        // Orders stay open until the answer has arrived: closing them disconnects.
         let answer = answer.await.unwrap_or(Err(TmError::Gone { asked }));
         drop(orders);
         answer
@@ -310,7 +314,7 @@ async fn open(environment: &Environment) -> Result<TcpStream> {
     let address = environment.address();
     let failed = |source| TmError::Connect { address, source: Arc::new(source) };
     let stream = TcpStream::connect(address).await.map_err(failed)?;
-    // A packet's last part must not wait for anything.
+    // The last part of a packet must be sent without delay.
     stream.set_nodelay(true).map_err(failed)?;
     Ok(stream)
 }

@@ -44,13 +44,13 @@ impl Code {
     pub const NOT_CONNECTED: Self = Self(17002);
     /// No such command.
     pub const UNKNOWN_COMMAND: Self = Self(17003);
-    /// PBS does not have it.
+    /// PBS does not implement it.
     pub const NOT_IMPLEMENTED: Self = Self(17004);
     /// A variable of the job is missing.
     pub const BAD_ENVIRONMENT: Self = Self(17005);
     /// No such node, task, job or name.
     pub const NOT_FOUND: Self = Self(17006);
-    /// Called before it was made ready.
+    /// It was called before the initialization.
     pub const BAD_INIT: Self = Self(17007);
     /// The number of another host's mom for the own mom's [`NOT_FOUND`](Self::NOT_FOUND).
     pub const NOT_FOUND_ELSEWHERE: Self = Self(15009);

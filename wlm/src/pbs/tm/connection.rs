@@ -1,4 +1,4 @@
-//! The task that owns a client's connection: the only one that writes to it, a packet a write.
+//! The task that owns a client's connection. Only it writes to the connection, one packet per write.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::request::Command;
 /// How long a mom may take to read sent data while more waits.
 const READING: Duration = Duration::from_secs(60);
 
-/// Bytes of one read.
+/// The size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// A request on its way to the connection.
@@ -28,14 +28,14 @@ pub(super) struct Order {
     pub(super) waiter: Waiting,
 }
 
-/// A request that was begun, by its number.
+/// A started request, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub(super) u64);
 
-/// A request that was begun and has ended.
+/// A started request that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Which.
+    /// Its number.
     pub ticket: Ticket,
     /// The request.
     pub asked: Asked,
@@ -92,7 +92,7 @@ pub(super) async fn drive(
     }
 }
 
-/// None when there are no more orders, else how the connection ended.
+/// `None`: there are no more orders. Else: how the connection ended.
 async fn serve(
     stream: &mut TcpStream,
     engine: &mut Engine<Waiting>,

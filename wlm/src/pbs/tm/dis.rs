@@ -1,12 +1,14 @@
-//! Data Is Strings (DIS), the encoding of PBS: numbers as decimal digits after their length, strings after theirs.
+//! Data Is Strings (DIS), the encoding of PBS. A number is its decimal digits after their count. A string follows its
+//! length.
 //!
-//! `7` is `+7`, `10` is `2+10`, and `2147483649`, ten digits whose number has two digits itself, is `210+2147483649`.
-//! Every value has one encoding, and only that one is accepted: decoded data is encoded again to the same bytes.
+//! `7` is `+7`, and `10` is `2+10`. `2147483649` is `210+2147483649`: it has ten digits, and the number ten has two
+//! digits itself. Every value has exactly one encoding, and no other is accepted. So decoded data is encoded again to
+//! the same bytes.
 
-/// The most digits of a number: those of `u32::MAX`.
+/// The maximum number of digits: those of `u32::MAX`.
 const MOST_DIGITS: usize = 10;
 
-/// Why bytes are not the value that was to be read.
+/// Why bytes are not the expected value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisError {
@@ -19,7 +21,7 @@ pub enum DisError {
         /// The byte.
         u8,
     ),
-    /// A number that is written longer than it needs to be.
+    /// A number with superfluous digits.
     #[error("a number has a superfluous digit")]
     Superfluous,
     /// A number that does not fit into 32 bits.
@@ -47,7 +49,7 @@ pub enum DisError {
     ),
 }
 
-/// Writes a number that is not below zero.
+/// Writes a number that is zero or more.
 pub fn put_unsigned(out: &mut Vec<u8>, value: u32) {
     put_digits(out, b'+', &value.to_string());
 }
@@ -60,7 +62,7 @@ pub fn put_signed(out: &mut Vec<u8>, value: i32) {
 /// Writes a string behind its length.
 ///
 /// # Errors
-/// [`DisError::Overflow`] for more bytes than a length can say.
+/// [`DisError::Overflow`] if the length does not fit.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), DisError> {
     put_unsigned(out, u32::try_from(bytes.len()).map_err(|_| DisError::Overflow)?);
     out.extend_from_slice(bytes);
@@ -90,7 +92,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins at the front of `bytes`.
+    /// Starts at the front of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -137,7 +139,7 @@ impl<'a> Reader<'a> {
         self.take(wanted)
     }
 
-    /// As [`bytes`](Self::bytes), without a zero byte.
+    /// As [`bytes`](Self::bytes), but refuses a zero byte.
     ///
     /// # Errors
     /// [`DisError::Nul`], and as `bytes`.
@@ -146,10 +148,10 @@ impl<'a> Reader<'a> {
         if text.contains(&0) { Err(DisError::Nul) } else { Ok(text) }
     }
 
-    /// There is nothing more.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
-    /// [`DisError::Trailing`] when there is.
+    /// [`DisError::Trailing`] if there are some.
     pub fn end(&self) -> Result<(), DisError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DisError::Trailing(self.rest.len())) }
     }
@@ -160,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Whether it is below zero, and its digits' value.
+    /// Decodes the sign and the value of the digits. True: negative.
     fn number(&mut self) -> Result<(bool, u64), DisError> {
         let mut count = 1;
         loop {
@@ -168,7 +170,7 @@ impl<'a> Reader<'a> {
                 sign @ (b'+' | b'-') => {
                     self.take(1)?;
                     let value = digits(self.take_or_judge(count)?)?;
-                    // Zero has one sign.
+                    // Zero has only one valid sign.
                     return if sign == b'-' && value == 0 {
                         Err(DisError::Superfluous)
                     } else {
@@ -191,8 +193,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes that many bytes. If some are missing, it checks those that have come, so that invalid data is refused at
-    /// once.
+    /// Takes that many bytes. If some are missing, checks the received ones, so that invalid data is refused at once.
     fn take_or_judge(&mut self, count: usize) -> Result<&'a [u8], DisError> {
         if self.rest.len() < count && !self.rest.is_empty() {
             digits(self.rest)?;
@@ -201,7 +202,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The value of decimal digits, of which there are at most [`MOST_DIGITS`].
+/// The value of at most [`MOST_DIGITS`] decimal digits.
 fn digits(text: &[u8]) -> Result<u64, DisError> {
     if text.len() > 1 && text[0] == b'0' {
         return Err(DisError::Superfluous);

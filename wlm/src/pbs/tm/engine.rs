@@ -16,7 +16,8 @@ use super::packet::{self, Framing, LARGEST_REPLY_BYTES, LARGEST_REQUEST_BYTES};
 use super::reply::{Answer, ReplyHead, decode_rest};
 use super::request::{Caller, Command, Verb};
 
-/// The most bytes of requests that may be on their way at a time. A mom reads in order, so a reply proves that all before it was read.
+/// The maximum number of request bytes in flight. A mom reads in order, so a reply proves that it has read everything
+/// before.
 const MOST_UNREAD_BYTES: u64 = LARGEST_REQUEST_BYTES as u64;
 
 /// The most bytes of an incomplete answer without a packet length: decoding starts again with each piece.
@@ -71,7 +72,7 @@ struct Waiting<W> {
 }
 
 impl<W> std::fmt::Debug for Waiting<W> {
-    /// The packet has the cookie in it.
+    /// The packet contains the cookie.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}, {} bytes", self.event, self.asked, self.packet.len())
     }
@@ -82,12 +83,12 @@ struct Pending<W> {
     asked: Asked,
     /// None: a probe.
     waiter: Option<W>,
-    /// Where it ends among all bytes that were sent.
+    /// The position of its end among all sent bytes.
     end: u64,
 }
 
 impl<W: Waiter> Engine<W> {
-    /// For a new connection in the name of `caller`.
+    /// The state for a new connection of `caller`.
     #[must_use]
     pub fn new(caller: Caller, framing: Framing) -> Self {
         Self {
@@ -120,7 +121,8 @@ impl<W: Waiter> Engine<W> {
     /// Takes a request, which goes out with [`next_packet`](Self::next_packet).
     ///
     /// # Errors
-    /// It cannot be sent: [`TmError::TooLarge`], [`TmError::Invalid`], [`TmError::AttachedCaller`]. The waiter is given back.
+    /// It cannot be sent: [`TmError::TooLarge`], [`TmError::Invalid`], [`TmError::AttachedCaller`]. The waiter is
+    /// returned.
     pub fn submit(&mut self, command: &Command, waiter: W) -> std::result::Result<EventId, (TmError, W)> {
         let asked = Asked { verb: command.verb(), node: command.node() };
         let event = self.new_event();
@@ -143,7 +145,7 @@ impl<W: Waiter> Engine<W> {
         }
         let Some(next) = self.waiting.front() else { return Ok(None) };
         let unread = self.sent - self.read;
-        // Without a cookie nothing but an attach is answered, and those are small and few.
+        // Without a cookie a mom answers only an attach. Those requests are small and few.
         if unread > 0 && unread + length(&next.packet) > MOST_UNREAD_BYTES && !self.caller.cookie.is_none() {
             return if self.probe.is_some() { Ok(None) } else { self.send_probe().map(Some) };
         }
@@ -180,7 +182,7 @@ impl<W: Waiter> Engine<W> {
         result
     }
 
-    /// The connection has ended: so have all requests.
+    /// Ends all requests, because the connection has ended.
     pub fn lose(&mut self, loss: &Loss, mut finish: impl FnMut(Finished<W>)) {
         let mut events: Vec<_> = self.pending.drain().collect();
         events.sort_by_key(|(event, _)| *event);
@@ -204,13 +206,13 @@ impl<W: Waiter> Engine<W> {
         if self.answered { Loss::HungUp } else { Loss::Distrust }
     }
 
-    /// Whether bytes are to be written that the mom has to make room for.
+    /// Whether unsent bytes wait until the mom has read earlier ones.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.probe.is_some() && !self.waiting.is_empty()
     }
 
-    /// How many requests have not ended.
+    /// The number of pending requests.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.waiting.len() + self.pending.values().filter(|pending| pending.waiter.is_some()).count()
@@ -257,7 +259,7 @@ impl<W: Waiter> Engine<W> {
         Ok(packet)
     }
 
-    /// The reply that begins at `from`, and its length; none while it is not whole.
+    /// Parses the reply that starts at `from`, and its length. `None`: it is incomplete.
     #[expect(clippy::type_complexity, reason = "a private answer in two parts")]
     fn read_reply(
         &mut self,

@@ -80,8 +80,8 @@ impl Environment {
     }
 }
 
-/// Whether a variable describes a process's own place in the job. A child with its parent's value could not use its
-/// mom any more.
+/// Whether a variable describes a process's own place in the job. A child with its parent's value could not use its mom
+/// any more.
 #[must_use]
 pub fn is_of_one_task(name: &[u8]) -> bool {
     name.starts_with(b"PBS_")

@@ -54,7 +54,7 @@ pub enum TmError {
         #[source]
         source: Arc<io::Error>,
     },
-    /// The mom has answered no.
+    /// The mom has refused.
     #[error("{asked}: {code}")]
     Refused {
         /// The request.
@@ -62,7 +62,7 @@ pub enum TmError {
         /// The error number.
         code: Code,
     },
-    /// The connection ended before the answer came.
+    /// The connection ended before the answer arrived.
     #[error("{asked}: {loss}")]
     Lost {
         /// The request.
@@ -119,7 +119,7 @@ pub enum Loss {
         "the mom hung up without an answer: the cookie is not that of the job, the job is not known on this host, or the connection did not come from it"
     )]
     Distrust,
-    /// The mom hung up after it had answered others.
+    /// The mom disconnected after it had answered other requests.
     #[error("the mom hung up: the job or the mom has ended, or the request cannot be read")]
     HungUp,
     /// The connection broke.

@@ -10,7 +10,7 @@ use super::reply::Roots;
 pub struct Node {
     /// Its number.
     pub id: NodeId,
-    /// Its host, where the node file is known and fits.
+    /// Its host, if the node file is known and has the right number of lines.
     pub host: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Nodes {
         self.0.iter().map(|node| node.id).collect()
     }
 
-    /// The first node of each host, with the host's name; none where hosts are not known.
+    /// The first node of each host, with the host's name. `None`: the hosts are unknown.
     #[must_use]
     pub fn one_per_host(&self) -> Option<Vec<(NodeId, &str)>> {
         let mut found: Vec<(NodeId, &str)> = Vec::new();
@@ -52,7 +52,7 @@ impl Nodes {
         Some(found)
     }
 
-    /// The nodes on a host, whose name may have its domain or not.
+    /// The nodes on a host. Its name may have its domain or not.
     #[must_use]
     pub fn on_host(&self, name: &str) -> Vec<NodeId> {
         let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();

@@ -10,28 +10,28 @@ const MAGIC: [u8; 6] = *b"PKTV1\0";
 /// Bytes before the message of a packet.
 pub const HEADER_BYTES: usize = 11;
 
-/// The largest packet for a mom. It uses the result of the first read of a packet and waits for no more (`do_tcp` in
-/// mom_main.c): parts of larger ones are lost now and then, and with them the connection.
+/// The largest packet for a mom. The mom uses the result of one read as the whole packet (`do_tcp` in mom_main.c). It
+/// sometimes loses a part of a larger packet, and then the connection.
 pub const LARGEST_REQUEST_BYTES: usize = 60_000;
 
-/// The largest message that is taken. A job would need a million tasks on one host for more.
+/// The largest accepted message. Only a job with a million tasks on one host would need more.
 pub const LARGEST_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
-/// How messages are kept apart.
+/// How messages are framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
-    /// A packet each: OpenPBS since version 20.
+    /// One packet for each message: OpenPBS since version 20.
     #[default]
     Packets,
-    /// Nothing is between them: PBS up to version 19.
+    /// No framing: PBS up to version 19.
     Bare,
 }
 
-/// Why bytes are no packet.
+/// Why bytes are not a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
-    /// It begins differently.
+    /// It has another prefix.
     #[error("a packet does not begin with PKTV1")]
     Magic,
     /// It would be larger than allowed.

@@ -130,7 +130,7 @@ fn check(file: &Path, wrong: &mut String) -> (usize, usize) {
             let found = if found.is_empty() { "nothing".to_owned() } else { found.remove(0) };
             let known = expected.strip_suffix(" ...");
             let same = known.map_or(found == expected, |known| found.starts_with(known));
-            // A packet that was written in two pieces was never read.
+            // The mom never read a packet that was written in two pieces.
             let cut = known.is_some() && found == "nothing";
             if !same && !cut {
                 writeln!(wrong, "{}: {title}\n  found    {found}\n  expected {expected}", file.display())

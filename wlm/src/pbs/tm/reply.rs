@@ -18,7 +18,7 @@ const MOST_BYTES: usize = super::packet::LARGEST_REPLY_BYTES;
 pub enum Answer {
     /// To [`Verb::Init`].
     Init(Roots),
-    /// To [`Verb::Tasks`]: all tasks, also those that have ended.
+    /// To [`Verb::Tasks`]: all tasks, including ended ones.
     Tasks(Vec<TaskId>),
     /// To [`Verb::Spawn`] and [`Verb::Attach`]: the new task.
     Task(TaskId),
@@ -39,7 +39,7 @@ pub struct Roots {
     pub nodes: Vec<NodeId>,
     /// The job that started the task.
     pub parent_job: Vec<u8>,
-    /// The node of the task that started it; below zero: none.
+    /// The node of the task that started it. Negative: none.
     pub parent_node: i32,
     /// The task that started it; 0: PBS itself.
     pub parent_task: u32,
@@ -60,17 +60,17 @@ pub struct ReplyHead {
     pub protocol: i32,
     /// Its version: the request's.
     pub version: i32,
-    /// 0 for a good one.
+    /// 0 means success.
     pub code: i32,
     /// The request's name.
     pub event: EventId,
 }
 
 impl ReplyHead {
-    /// Reads it from the front of a message.
+    /// Decodes it from the front of a message.
     ///
     /// # Errors
-    /// Anything else is there.
+    /// The bytes are something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DisError> {
         Ok(Self {
             protocol: reader.signed()?,
@@ -80,7 +80,7 @@ impl ReplyHead {
         })
     }
 
-    /// Whether it is of the protocol that is spoken here.
+    /// Whether it has the supported protocol.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.protocol == PROTOCOL && self.version == VERSION
@@ -136,10 +136,10 @@ impl Answer {
     }
 }
 
-/// The message of a reply, without a packet around it, as a mom would write it.
+/// Builds the message of a reply, without a packet, as a mom would write it.
 ///
 /// # Errors
-/// [`DisError::Overflow`] where something has more bytes than its length can say.
+/// [`DisError::Overflow`] if a length does not fit.
 pub fn encode(event: EventId, outcome: &Result<Answer, Code>) -> Result<Vec<u8>, DisError> {
     let mut out = Vec::new();
     put_signed(&mut out, PROTOCOL);

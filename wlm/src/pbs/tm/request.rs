@@ -41,7 +41,7 @@ impl Cookie {
         self.0.is_empty()
     }
 
-    /// Its bytes, which are to go into a request and nowhere else.
+    /// Its bytes. Use them only in a request.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0
@@ -67,7 +67,7 @@ pub struct Caller {
     pub job: Vec<u8>,
     /// The job's cookie.
     pub cookie: Cookie,
-    /// The task that asks.
+    /// The requesting task.
     pub task: TaskId,
 }
 
@@ -76,23 +76,23 @@ pub struct Caller {
 pub enum Verb {
     /// The caller's place, and the list of nodes.
     Init,
-    /// Which tasks are on a node.
+    /// List the tasks on a node.
     Tasks,
     /// Start a task.
     Spawn,
     /// Send a signal to a task.
     Signal,
-    /// Tell when a task has ended.
+    /// Report when a task has ended.
     Obit,
     /// The properties of a node and the resources of the job.
     Resources,
-    /// Leave bytes under a name.
+    /// Store bytes under a name.
     Publish,
-    /// Read the data that a task has left under a name.
+    /// Read the data that a task has stored under a name.
     Subscribe,
     /// Make a running session a task.
     Attach,
-    /// One that no PBS carries out.
+    /// A command that no PBS supports.
     Other(
         /// Its number.
         i32,
@@ -157,14 +157,14 @@ impl fmt::Display for Verb {
 pub enum Command {
     /// The caller's place, and the list of nodes.
     Init,
-    /// Which tasks are on a node.
+    /// List the tasks on a node.
     Tasks {
         /// The node.
         node: NodeId,
     },
     /// Start a task.
     Spawn {
-        /// Where.
+        /// The node.
         node: NodeId,
         /// The program and its arguments, in any bytes but zero.
         argv: Vec<Vec<u8>>,
@@ -180,7 +180,7 @@ pub enum Command {
         /// The signal's number.
         signal: i32,
     },
-    /// Tell when a task has ended.
+    /// Report when a task has ended.
     Obit {
         /// A node of the task's host.
         node: NodeId,
@@ -192,14 +192,14 @@ pub enum Command {
         /// The node.
         node: NodeId,
     },
-    /// Leave bytes under a name.
+    /// Store bytes under a name.
     Publish {
         /// The name.
         name: Vec<u8>,
         /// The bytes.
         info: Vec<u8>,
     },
-    /// Read the data that a task has left under a name.
+    /// Read the data that a task has stored under a name.
     Subscribe {
         /// A node of the task's host.
         node: NodeId,
@@ -257,12 +257,12 @@ impl Command {
         }
     }
 
-    /// The message, without a packet around it. It is wiped when dropped: the cookie is in it.
+    /// Builds the message, without a packet. It is wiped when dropped, because it contains the cookie.
     ///
     /// # Errors
-    /// [`DisError::Overflow`] where something has more bytes than its length can say.
+    /// [`DisError::Overflow`] if a length does not fit.
     pub fn encode(&self, caller: &Caller, event: EventId) -> Result<Zeroizing<Vec<u8>>, DisError> {
-        // Growing would leave a copy of the cookie behind.
+        // A reallocation would leave a copy of the cookie behind.
         let mut out = Zeroizing::new(Vec::with_capacity(self.bytes() + caller.job.len() + 256));
         put_signed(&mut out, PROTOCOL);
         put_signed(&mut out, VERSION);
@@ -275,7 +275,7 @@ impl Command {
         Ok(out)
     }
 
-    /// An estimate from above.
+    /// An upper bound of its size.
     fn bytes(&self) -> usize {
         let of = |list: &[Vec<u8>]| list.iter().map(|text| text.len() + 16).sum::<usize>();
         match self {
@@ -322,7 +322,7 @@ impl Command {
 }
 
 impl fmt::Debug for Command {
-    /// Without arguments, variables and published bytes: there may be secrets in them.
+    /// Omits arguments, variables and published bytes, which may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.verb())?;
         match self {
@@ -355,10 +355,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads it from the front of a message.
+    /// Decodes it from the front of a message.
     ///
     /// # Errors
-    /// Anything else is there.
+    /// The bytes are something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DisError> {
         let protocol = reader.signed()?;
         let version = reader.signed()?;
@@ -372,10 +372,10 @@ impl Head {
 }
 
 impl Command {
-    /// Reads a command's own values, which follow its head.
+    /// Decodes a command's own values, which follow its head.
     ///
     /// # Errors
-    /// Anything else is there.
+    /// The bytes are something else.
     pub fn decode(verb: Verb, reader: &mut Reader<'_>) -> Result<Self, DisError> {
         Ok(match verb {
             Verb::Init => Self::Init,
@@ -414,7 +414,7 @@ impl Command {
     }
 }
 
-/// A node, which moms read as a number that is not below zero.
+/// Decodes a node. Moms read it as a number of zero or more.
 fn node(reader: &mut Reader<'_>) -> Result<NodeId, DisError> {
     let number = reader.unsigned()?;
     i32::try_from(number).map(NodeId).map_err(|_| DisError::Overflow)

@@ -10,7 +10,7 @@ fn host() -> FakeHost {
     commands.iter().fold(host, |host, name| host.with_file(format!("/bin/{name}"), ""))
 }
 
-/// A job's line, its numbers being `numbers`.
+/// A job's line with these numbers.
 fn job(numbers: &str, state: &str) -> String {
     format!("JobId={numbers} JobName=x UserId=me(1000) JobState={state} Reason=Priority NodeList=n[1-2]\n")
 }

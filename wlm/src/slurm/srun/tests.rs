@@ -156,7 +156,7 @@ fn values_of_options() {
         [value("nodes"), value("export"), value("label"), value("ntasks")],
         [Some("2".into()), Some("A,B".into()), Some(String::new()), None]
     );
-    // Behind an option of a plugin too.
+    // The same behind an option of a plugin.
     let args = words("-n 2 --container-image x --export=NONE --odd -N 3 -- a");
     let parts = locate(&SRUN, &args, &[]).unwrap();
     assert_eq!(parts[0].value("export"), Some("NONE".as_ref()));
@@ -215,7 +215,7 @@ fn sruns_table_agrees_with_its_help() {
     assert!(options.len() > 100, "only {} options found in the help", options.len());
     let mut problems = Vec::new();
     for (name, letter, rest) in options {
-        // The help is wrong about these: the first takes a value, the other may do without.
+        // The help is wrong about these: the first takes a value, and the other's value is optional.
         let fits: Option<&[Takes]> = match rest {
             _ if name == "container" || name == "bcast" => None,
             rest if rest.starts_with("[=") => Some(&[Takes::Attached]),

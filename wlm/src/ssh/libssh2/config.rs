@@ -10,7 +10,7 @@ use crate::tokens::{Tokens, expand_home};
 /// How to handle an unknown key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strict {
-    /// Refuse it: there is no user to ask.
+    /// Refuse it: this program cannot ask the user.
     Ask,
     /// Refuse it.
     Yes,
@@ -29,14 +29,14 @@ pub(crate) struct Config {
     pub(crate) port: u16,
     pub(crate) user: String,
     pub(crate) address_family: String,
-    /// The command that carries our bytes, with its tokens replaced.
+    /// The command that carries the stream, with its tokens replaced.
     pub(crate) proxy_command: Option<String>,
     pub(crate) proxy_jump: Option<String>,
-    /// The name by which keys are known.
+    /// The name under which the host's keys are known.
     pub(crate) known_as: String,
     pub(crate) known_hosts_files: Vec<PathBuf>,
     pub(crate) strict: Strict,
-    /// The caller accepts keys of hosts that are not known.
+    /// The caller accepts keys of unknown hosts.
     pub(crate) accept_new: bool,
     /// The socket of the user's agent. None: there is none, or it must not be used.
     pub(crate) agent: Option<PathBuf>,
@@ -72,7 +72,7 @@ const FOREIGN: [(&str, &[&str]); 8] = [
     ("canonicalizehostname", &["false", "no"]),
 ];
 
-/// The lines of `ssh -G`: a name in small letters, a value.
+/// The lines of `ssh -G`: a name in lower case and a value.
 #[derive(Debug, Clone, Copy)]
 struct Said<'a>(&'a str);
 
@@ -123,7 +123,7 @@ impl Config {
     /// Parses the output of `ssh -G` for `host`.
     ///
     /// # Errors
-    /// Why only the OpenSSH client supports it.
+    /// Why only the OpenSSH client supports the configuration.
     pub(crate) fn parse(host: &str, text: &str, machine: &dyn Host) -> Result<Self, String> {
         let said = Said(text);
         let text_of = |name: &'static str| said.one(name).ok_or(format!("ssh -G says no {name}"));
@@ -188,10 +188,10 @@ impl Config {
         })
     }
 
-    /// Why only the OpenSSH client can follow this, if that is so.
+    /// Why only the OpenSSH client can handle this configuration, if so.
     pub(crate) fn lacks(&self) -> Option<String> {
         let shared = self.control_path.as_ref().filter(|path| {
-            // A socket without a listener is the remains of a killed master.
+            // A socket without a listener is left over from a killed master.
             std::os::unix::net::UnixStream::connect(path).is_ok()
         });
         if shared.is_some() {
@@ -200,7 +200,7 @@ impl Config {
         self.foreign.first().map(|setting| format!("libssh2 does not have '{setting}'"))
     }
 
-    /// Keys of hosts that are not known are accepted.
+    /// Whether keys of unknown hosts are accepted.
     pub(crate) fn accepts_new(&self) -> bool {
         self.accept_new || matches!(self.strict, Strict::AcceptNew | Strict::No)
     }
@@ -215,7 +215,7 @@ impl Config {
     }
 }
 
-/// Whether a name fits a pattern of `*` and `?`.
+/// Whether a name matches a pattern of `*` and `?`.
 fn fits(name: &str, pattern: &str) -> bool {
     match (pattern.chars().next(), name.chars().next()) {
         (None, None) => true,

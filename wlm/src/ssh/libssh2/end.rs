@@ -16,7 +16,7 @@ pub(crate) const FAILED: u8 = 255;
 pub(crate) enum End {
     /// The host cannot be reached; with the OpenSSH client's messages for it.
     Failed(Vec<String>),
-    /// The OpenSSH client may do better, and this is why.
+    /// The OpenSSH client may succeed, for this reason.
     Openssh(String),
 }
 
@@ -25,7 +25,7 @@ pub(crate) type Way<T> = Result<T, End>;
 
 /// Writes a line on standard error. It may contain text of the host.
 pub(crate) fn say(line: &str) {
-    // A reader that is gone is no reason to end.
+    // A closed pipe is no reason to end.
     drop(std::io::stderr().write_all(format!("{}\n", ForeignText::from(line)).as_bytes()));
 }
 

@@ -1,4 +1,4 @@
-//! Whether the host is the one that is known by this name.
+//! Checks whether the host has the key that is known for its name.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::keys::{to_base64, type_of};
 use crate::known_hosts::{Known, Verdict, parse_found};
 use crate::{End, Way, run_found, say, words};
 
-/// How long one file may be searched.
+/// The timeout for searching one file.
 const SEARCH: Duration = Duration::from_secs(20);
 
-/// Looks the host up in all files of the user and the system.
+/// Looks up the host in all files of the user and the system.
 ///
 /// # Errors
 /// ssh-keygen cannot be run.
@@ -21,7 +21,7 @@ pub(crate) fn find_known(config: &Config) -> Way<Known> {
     let mut known = Known::default();
     for file in config.known_hosts_files.iter().filter(|file| has_text(file)) {
         let args = ["-F".as_ref(), config.known_as.as_ref(), "-f".as_ref(), file.as_os_str()];
-        // It fails when it finds nothing, too.
+        // It also fails if it finds nothing.
         let (_, said) = run_found("ssh-keygen", &args, SEARCH)?;
         known.0.extend(parse_found(&String::from_utf8_lossy(&said), file));
     }
@@ -32,10 +32,10 @@ fn has_text(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() > 0)
 }
 
-/// Judges the key that the host has shown.
+/// Checks the host's key.
 ///
 /// # Errors
-/// It is refused; or only the OpenSSH client can tell, or remember it.
+/// The key is refused, or only the OpenSSH client can check or remember it.
 pub(crate) fn check(session: &Session, config: &Config, known: &Known) -> Way<()> {
     let (blob, _) = session.host_key().ok_or_else(|| End::Openssh("the host has shown no key".to_owned()))?;
     let hash = session.host_key_hash(HashType::Sha256);
@@ -56,7 +56,7 @@ pub(crate) fn check(session: &Session, config: &Config, known: &Known) -> Way<()
         Verdict::Unknown if config.accepts_new() => {
             Err(End::Openssh("the host's key is new, and has to be recorded".to_owned()))
         }
-        // The OpenSSH client may have keys of a type that libssh2 has not.
+        // The OpenSSH client may know keys of a type that libssh2 does not support.
         Verdict::Unknown if known.has_plain() => {
             Err(End::Openssh("the host is known by keys of other types".to_owned()))
         }

@@ -3,10 +3,10 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Most bytes of a key file that are looked at.
+/// The maximum size of a key file.
 pub(crate) const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 
-/// Base64 without padding, as fingerprints have it.
+/// Encodes base64 without padding, as fingerprints have it.
 pub(crate) fn to_base64(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
@@ -21,7 +21,7 @@ pub(crate) fn to_base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of base64, with line ends and padding or without.
+/// Decodes base64, with or without line breaks and padding.
 pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
     let (mut bytes, mut number, mut bits) = (Vec::new(), 0_u32, 0);
@@ -37,7 +37,7 @@ pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The first string of some bytes, and the rest.
+/// The first string in the bytes, and the rest.
 fn take_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
@@ -59,7 +59,7 @@ pub(crate) fn short_name(key_type: &str) -> &'static str {
     }
 }
 
-/// The type of the keys that a signature algorithm is for.
+/// The key type of a signature algorithm.
 pub(crate) fn type_of_algorithm(algorithm: &str) -> &str {
     match algorithm {
         "rsa-sha2-256" | "rsa-sha2-512" => "ssh-rsa",
@@ -67,7 +67,7 @@ pub(crate) fn type_of_algorithm(algorithm: &str) -> &str {
     }
 }
 
-/// A certificate, or a key on a security key: the OpenSSH client has these.
+/// Whether only the OpenSSH client supports the key: a certificate, or a key on a security key.
 pub(crate) fn is_foreign(key_type: &str) -> bool {
     key_type.contains("-cert-v") || key_type.starts_with("sk-") || key_type.starts_with("webauthn-")
 }
@@ -77,11 +77,11 @@ pub(crate) fn is_foreign(key_type: &str) -> bool {
 pub(crate) struct KeyFile {
     /// It needs a passphrase.
     pub(crate) is_locked: bool,
-    /// The public key, where the file has it.
+    /// The public key, if the file contains it.
     pub(crate) public: Option<Vec<u8>>,
 }
 
-/// Parses a private key's file. None: it is another file.
+/// Parses a private key's file. `None`: it is not one.
 pub(crate) fn parse_private(text: &str) -> Option<KeyFile> {
     let body = text.split_once("-----BEGIN ")?.1;
     let (kind, body) = body.split_once("-----")?;

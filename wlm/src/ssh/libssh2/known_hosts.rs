@@ -17,7 +17,7 @@ pub(crate) enum Mark {
     Authority,
 }
 
-/// A line that is for the host.
+/// A line for the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) mark: Mark,
@@ -36,11 +36,11 @@ pub(crate) struct Known(pub(crate) Vec<Entry>);
 /// The verdict about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict<'a> {
-    /// It is the host's.
+    /// It is the host's key.
     Same,
-    /// Another key of this type is.
+    /// The host has another key of this type.
     Changed(&'a Entry),
-    /// It must not be used.
+    /// The key is revoked.
     Revoked,
     /// The host has no known key.
     Unknown,
@@ -60,7 +60,7 @@ pub(crate) fn parse_found(text: &str, file: &Path) -> Vec<Entry> {
         let mark = match words.peek() {
             Some(&"@revoked") => Mark::Revoked,
             Some(&"@cert-authority") => Mark::Authority,
-            // A mark of a release to come: nothing that we could go by.
+            // An unknown marker of a later release.
             Some(word) if word.starts_with('@') => continue,
             _ => Mark::Plain,
         };
@@ -81,12 +81,12 @@ impl Known {
         self.0.iter().filter(|entry| entry.mark == Mark::Plain)
     }
 
-    /// Some key of the host is known.
+    /// Whether some key of the host is known.
     pub(crate) fn has_plain(&self) -> bool {
         self.plain().next().is_some()
     }
 
-    /// A certificate authority is known for this host.
+    /// Whether a certificate authority is known for this host.
     pub(crate) fn has_authority(&self) -> bool {
         self.0.iter().any(|entry| entry.mark == Mark::Authority)
     }
@@ -118,7 +118,7 @@ impl Known {
 mod tests {
     use super::*;
 
-    /// As ssh-keygen of OpenSSH 9.2 prints it.
+    /// The output of ssh-keygen from OpenSSH 9.2.
     const FOUND: &str = "# Host n001 found: line 1 \nn001,n1 ssh-ed25519 AAAA1 c\n\
         # Host n001 found: line 2 REVOKED\n@revoked n* ecdsa-sha2-nistp256 AAAA2=\n\
         # Host n001 found: line 3 CA\n@cert-authority *.x,n001 ssh-rsa AAAA3\n\
@@ -152,7 +152,7 @@ mod tests {
         check("ssh-ed25519", "AAAA1", Verdict::Same);
         check("ssh-ed25519", "AAAA9", Verdict::Changed(&known.0[0]));
         check("ecdsa-sha2-nistp256", "AAAA2", Verdict::Revoked);
-        // A revoked key does not affect another one of its type, and neither does an authority's.
+        // A revoked key does not affect another key of its type. Neither does an authority's key.
         check("ecdsa-sha2-nistp256", "AAAA9", Verdict::Unknown);
         check("ssh-rsa", "AAAA3", Verdict::Changed(&known.0[3]));
         check("ssh-rsa", "AAAA5", Verdict::Same);

@@ -19,7 +19,7 @@ const NOT_TAKEN: [i32; 2] = [-18, -19];
 /// Logs in, and returns the method.
 ///
 /// # Errors
-/// The host refuses; or the OpenSSH client has methods that libssh2 lacks, and the host may accept one of them.
+/// The host refuses, or the host may accept a method that only the OpenSSH client has.
 pub(crate) fn log_in(session: &Session, config: &Config, peer: &Peer) -> Way<&'static str> {
     let methods = match session.auth_methods(&config.user) {
         Ok(methods) => methods.to_owned(),
@@ -104,7 +104,7 @@ impl Keys<'_> {
             if !is_open || known.is_some_and(|key| tried.contains(key) || !self.is_ours(type_of(key))) {
                 continue;
             }
-            // Without a passphrase libssh2 would look for one at no address.
+            // Without a passphrase libssh2 would dereference a null pointer.
             let done = self.session.userauth_pubkey_file(&self.config.user, None, identity.path, Some(""));
             if self.judge(done, &identity.path.display().to_string())? {
                 return Ok(true);
@@ -113,7 +113,7 @@ impl Keys<'_> {
         Ok(false)
     }
 
-    /// Keys that only the OpenSSH client can use.
+    /// Records keys that only the OpenSSH client can use.
     fn note_foreign(&mut self, identities: &[Identity<'_>]) {
         let certificates = identities.iter().map(|identity| with_suffix(identity.path, "-cert.pub"));
         if certificates.chain(self.config.certificate_files.iter().cloned()).any(|path| path.is_file()) {
@@ -129,7 +129,7 @@ impl Keys<'_> {
         }
     }
 
-    /// The user's agent and its keys. A missing or silent agent is no error.
+    /// Opens the user's agent and reads its keys. A missing or silent agent is not an error.
     fn open_agent(&mut self) -> Option<(Agent, Vec<PublicKey>)> {
         let socket = self.config.agent.as_deref()?;
         let mut agent = self.session.agent().ok()?;
@@ -143,7 +143,7 @@ impl Keys<'_> {
         Some((agent, keys))
     }
 
-    /// libssh2 can use keys of this type, and the configuration allows it.
+    /// Whether libssh2 can use keys of this type and the configuration allows it.
     fn is_ours(&self, key_type: Option<&str>) -> bool {
         let allowed = &self.config.public_key_algorithms;
         key_type.is_some_and(|key_type| {
@@ -152,7 +152,7 @@ impl Keys<'_> {
         })
     }
 
-    /// Whether a key was taken.
+    /// Whether the host accepted a key.
     fn judge(&mut self, tried: Result<(), ssh2::Error>, what: &str) -> Way<bool> {
         match tried {
             Ok(()) => Ok(true),
@@ -171,7 +171,7 @@ impl Keys<'_> {
 fn look_at(path: &Path) -> Identity<'_> {
     let file = read(path).and_then(|text| parse_private(&text));
     let beside = || read(&with_suffix(path, ".pub")).and_then(|text| parse_public(&text));
-    // A configured file may be a public key: its private one is in the agent.
+    // A configured file may be a public key, whose private key is in the agent.
     let itself = || read(path).and_then(|text| parse_public(&text));
     let public = file.as_ref().and_then(|file| file.public.clone()).or_else(beside).or_else(itself);
     Identity { path, file, public }

@@ -42,11 +42,11 @@ use config::Config;
 use end::{End, FAILED, Way, run_found, say};
 use watch::{Phase, Watch};
 
-/// How long a host that has let us in may take to start the command.
+/// The timeout for the host to start the command after the login.
 const START: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    // On a kernel that has no such call they stay open.
+    // On a kernel without this call they stay open.
     drop(close_inherited_descriptors());
     let call = match Call::parse_args(std::env::args_os().skip(1)) {
         Ok(call) => call,
@@ -142,25 +142,28 @@ fn prefer(session: &Session, config: &Config, known: &known_hosts::Known) -> Way
     Ok(())
 }
 
-/// Has the host start the command.
+/// Makes the host start the command.
 fn start(session: &Session, config: &Config, command: &OsStr) -> Result<Channel, ssh2::Error> {
     let mut channel = session.channel_session()?;
     for (name, value) in config.variables(&Machine) {
-        // sshd takes those that its AcceptEnv names, and the OpenSSH client does not ask which.
+        // sshd accepts those in its AcceptEnv. Like the OpenSSH client, ignore refusals.
         drop(channel.setenv(&name, &value));
     }
     channel.exec(&command.to_string_lossy())?;
     Ok(channel)
 }
 
-/// Becomes the user's OpenSSH client, after a line with the reason.
+/// Execs the user's OpenSSH client, after a line with the reason.
 fn hand_over(call: &Call, reason: &str) -> ExitCode {
     say(&format!("debug1: {TAKEOVER}{reason}"));
     let Some(program) = Machine.find_in_path("ssh") else {
         say("gantry-ssh: there is no ssh in PATH");
         return ExitCode::from(FAILED);
     };
-    #[expect(clippy::disallowed_methods, reason = "this process becomes the program, and no library is near")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this process execs another program, and no library is involved"
+    )]
     let error = std::process::Command::new(program).args(build_openssh_args(call)).exec();
     say(&format!("gantry-ssh: cannot run ssh: {error}"));
     ExitCode::from(FAILED)

@@ -1,4 +1,4 @@
-//! The stream of bytes to a host: TCP, or a command of the user's that carries them (ProxyCommand, ProxyJump).
+//! The stream of bytes to a host: TCP, or a user's command that carries it (ProxyCommand, ProxyJump).
 
 use std::ffi::OsString;
 use std::io;
@@ -17,10 +17,10 @@ use crate::watch::{Phase, Watch};
 use crate::words::{self, Peer};
 use crate::{End, Way, say};
 
-/// Longer than any deadline of the watch: the kernel's own limit, in effect.
+/// Longer than any timeout of the watch. In effect it is the kernel's own limit.
 const CONNECT: Duration = Duration::from_secs(600);
 
-/// The most bytes of a host's output before the protocol that are read.
+/// The maximum length of a host's output before the protocol.
 const SAID_BYTES: usize = 512;
 
 /// An established connection.
@@ -33,10 +33,10 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    /// Ends the command that carries the bytes, if there is one.
+    /// Ends the command that carries the stream, if there is one.
     pub(crate) fn close(self) {
         if let Some(proxy) = self.proxy {
-            // Mostly it ends by itself with its input.
+            // Usually it ends by itself when its input ends.
             drop(proxy.kill());
         }
     }
@@ -63,7 +63,7 @@ pub(crate) fn reach(config: &Config, watch: &Watch) -> Way<Reached> {
     Ok(reached)
 }
 
-/// The command that carries our bytes.
+/// The command that carries the stream.
 fn build_proxy(config: &Config, machine: &dyn Host) -> Way<Option<Vec<OsString>>> {
     let shell = |command: &str| ["/bin/sh", "-c", &format!("exec {command}")].map(OsString::from).to_vec();
     if let Some(command) = &config.proxy_command {
@@ -76,7 +76,7 @@ fn build_proxy(config: &Config, machine: &dyn Host) -> Way<Option<Vec<OsString>>
     Ok(Some([ssh.into()].into_iter().chain(jump.into_iter().map(OsString::from)).collect()))
 }
 
-/// The arguments for ssh to go through the last of these hosts, which is reached through those before it.
+/// ssh's arguments for the last of these jump hosts. It is reached through the hosts before it.
 fn build_jump(jump: &str, hostname: &str, port: u16) -> Vec<String> {
     let (before, last) = jump.rsplit_once(',').map_or((None, jump), |(before, last)| (Some(before), last));
     let last = last.strip_prefix("ssh://").unwrap_or(last).trim_end_matches('/');
@@ -117,7 +117,7 @@ fn connect(config: &Config, watch: &Watch) -> Way<io::Result<Reached>> {
     for address in resolved.filter(fits) {
         match TcpStream::connect_timeout(&address, CONNECT) {
             Ok(stream) => {
-                // Requests and answers take turns: nothing is gained by waiting for more to send.
+                // Requests and answers alternate, so a delay before sending gains nothing.
                 let quick = stream.set_nodelay(true);
                 let peer = Peer { address: plain(address.ip()), port: address.port() };
                 return Ok(quick.map(|()| Reached { descriptor: stream.into(), peer, proxy: None }));
@@ -132,8 +132,8 @@ fn plain(address: IpAddr) -> String {
     address.to_canonical().to_string()
 }
 
-/// Waits until the host sends something, and prints its output before the protocol, such as that it is full. Leaves
-/// libssh2's bytes unread.
+/// Waits until the host sends something. Prints its output before the protocol, for example that it has too many
+/// connections. Leaves libssh2's bytes unread.
 fn greet(reached: &Reached) -> Way<()> {
     let mut bytes = [0; SAID_BYTES];
     let read = loop {

@@ -1,4 +1,5 @@
-//! The command's input and output: everything that comes is passed on as soon as there is room for it, in one loop that waits for all ends at once.
+//! Relays the command's input and output in one loop that waits for all descriptors. Data is forwarded as soon as the
+//! receiver has room.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,21 +14,21 @@ use crate::{End, FAILED, Way};
 /// After this much silence the host gets a keep-alive request.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// After so many questions without an answer it is not.
+/// The host is lost after this many unanswered requests.
 const UNANSWERED: u32 = 4;
 
-/// Bytes that are on their way in each direction at a time.
+/// The buffer size in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// A buffer of bytes that are received and not sent yet.
+/// A buffer of bytes that were received and not sent yet.
 #[derive(Debug)]
 struct Pipe {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// Nothing more will come.
+    /// No more input will arrive.
     ended: bool,
-    /// The receiver is gone; further bytes are dropped.
+    /// The receiver has gone, so further bytes are dropped.
     broken: bool,
 }
 
@@ -60,7 +61,7 @@ impl Pipe {
         Ok(written > 0)
     }
 
-    /// As [`Pipe::drain`], to a receiver whose end is not an error.
+    /// As [`Pipe::drain`], but a receiver that has gone is not an error.
     fn drain_or_drop(&mut self, sink: &mut dyn Write) -> bool {
         if self.broken {
             self.from = self.to;
@@ -96,7 +97,7 @@ pub(crate) fn relay(session: &Session, channel: Channel, socket: BorrowedFd<'_>,
     let ended = relay.run(socket).map_err(lost);
     for (end, flags) in ends.into_iter().zip(flags) {
         if let Some(flags) = flags {
-            // Others may have the same terminal.
+            // Other processes may share this terminal.
             fcntl(end, FcntlArg::F_SETFL(flags)).unwrap_or_default();
         }
     }
@@ -120,7 +121,7 @@ struct Relay<'a> {
     input: Pipe,
     output: Pipe,
     errors: Pipe,
-    /// The host knows that there is no more input.
+    /// The host knows that the input has ended.
     told_end: bool,
     heard: Instant,
 }
@@ -131,7 +132,7 @@ impl<'a> Relay<'a> {
         Self { session, channel, ends, input, output, errors, told_end: false, heard: Instant::now() }
     }
 
-    /// The command's exit status, or none when the host is silent.
+    /// Returns the command's exit status. `None`: the host is silent.
     fn run(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<u8>> {
         self.session.set_keepalive(true, u32::try_from(KEEP_ALIVE.as_secs()).unwrap_or(15));
         loop {
@@ -148,18 +149,18 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// One turn of everything. Whether anything moved.
+    /// Moves data once in each direction. Returns whether any data moved.
     fn pass_on(&mut self) -> io::Result<bool> {
-        // Zero bytes are no end yet: the channel reports its end separately.
+        // Zero bytes do not mean the end: the channel reports its end separately.
         let mut moved = self.output.fill(&mut self.channel)?.is_some_and(|read| read > 0);
         moved |= self.errors.fill(&mut self.channel.stderr())?.is_some_and(|read| read > 0);
         moved |= self.output.drain_or_drop(&mut Local(self.ends[1]));
         moved |= self.errors.drain_or_drop(&mut Local(self.ends[2]));
-        // An input that cannot be read has ended.
+        // An input that cannot be read counts as ended.
         let read = self.input.fill(&mut Local(self.ends[0])).unwrap_or(Some(0));
         self.input.ended |= read == Some(0);
         moved |= read.is_some();
-        // An ended command takes no more input. Its earlier output may still come, and reading shows whether the
+        // An ended command takes no more input. Its earlier output may still arrive, and reading shows whether the
         // connection is alive.
         moved |= self.input.drain_or_drop(&mut self.channel);
         if self.input.ended && self.input.is_empty() && !self.told_end {
@@ -168,7 +169,7 @@ impl<'a> Relay<'a> {
         Ok(moved)
     }
 
-    /// The exit status, when the command has ended and all of its output has gone.
+    /// The exit status, once the command has ended and all its output is written.
     fn code(&mut self) -> io::Result<Option<u8>> {
         if !self.channel.eof() || !self.output.is_empty() || !self.errors.is_empty() {
             return Ok(None);
@@ -184,7 +185,7 @@ impl<'a> Relay<'a> {
         }))
     }
 
-    /// Waits until something can move.
+    /// Waits until data can move.
     fn wait(&mut self, socket: BorrowedFd<'_>, at_most: Duration) -> io::Result<()> {
         let out = match self.session.block_directions() {
             BlockDirections::Outbound | BlockDirections::Both => PollFlags::POLLOUT,
@@ -213,7 +214,7 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// One of this process's own ends, without a buffer.
+/// One of this process's own descriptors, without a buffer.
 struct Local<'a>(BorrowedFd<'a>);
 
 impl Read for Local<'_> {

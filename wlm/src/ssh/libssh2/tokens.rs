@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gantry_wlm::Host;
 
-/// The values of tokens.
+/// The values of the tokens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tokens<'a> {
     /// The host as the user named it.
@@ -96,7 +96,7 @@ fn home(machine: &dyn Host) -> Result<String, String> {
         let mut fields = line.split(':').skip(2);
         (fields.next()? == uid).then(|| fields.nth(2).map(str::to_owned))?
     });
-    // Users that are kept elsewhere have it in their environment.
+    // Users from another database may have it in their environment.
     let home = found.or_else(|| machine.env("HOME").and_then(|home| home.into_string().ok()));
     home.ok_or_else(|| "this user has no home".to_owned())
 }

@@ -1,5 +1,5 @@
-//! The timeout for the login. Name lookups and libssh2's calls have no timeout of their own, so a thread ends the
-//! process when the time is up, and reports the phase.
+//! The timeout for the login. Name lookups and libssh2's calls have no timeout of their own. So a thread ends the
+//! process at the timeout, and reports the phase.
 
 use std::process::exit;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -18,11 +18,11 @@ use crate::{FAILED, say};
 pub(crate) enum Phase {
     /// ssh resolves the configuration for this host.
     Ask(String),
-    /// The address of this host is looked up.
+    /// Looking up the address of this host.
     Resolve(String),
-    /// This host is connected to, at this port.
+    /// Connecting to this host at this port.
     Connect(String, u16),
-    /// The peer has not sent anything yet.
+    /// Waiting for the peer's first bytes.
     Banner(Peer),
     /// Key exchange and authentication.
     Login(Peer),
@@ -43,7 +43,7 @@ impl Phase {
     }
 }
 
-/// Watches over the time; drop it, or end it, and nothing happens any more.
+/// Watches the timeout. Dropping or ending it stops the watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
     phase: Arc<Mutex<Phase>>,
@@ -51,7 +51,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// From now on the time runs.
+    /// Starts the timeout.
     pub(crate) fn start(call: &Call) -> Self {
         let phase = Arc::new(Mutex::new(Phase::Ask(call.host.to_string())));
         let (sender, over) = sync_channel(0);
@@ -66,18 +66,18 @@ impl Watch {
         Self { phase, _over: sender }
     }
 
-    /// Something else is under way.
+    /// Enters another phase.
     pub(crate) fn enter(&self, phase: Phase) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }
 
-    /// The host has let us in.
+    /// Ends the watch after a successful login.
     pub(crate) fn end(self) {}
 }
 
 /// Ends this process, whose main thread may hang in a call that cannot be interrupted. Also ends programs that ssh
 /// runs on its behalf, such as the command of a `Match exec`: those in this process's group, if the group is its own.
-#[expect(clippy::exit, reason = "the main thread may never come back to end this process itself")]
+#[expect(clippy::exit, reason = "the main thread may hang, so it cannot end this process")]
 fn end() -> ! {
     if getpgrp() == getpid() {
         killpg(getpgrp(), Signal::SIGKILL).ok();

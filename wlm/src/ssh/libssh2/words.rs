@@ -1,4 +1,4 @@
-//! The OpenSSH client's messages for events here: only those that gantry's parser of that client understands. Source:
+//! Prints the OpenSSH client's messages for the events here, limited to those that gantry's parser understands. Source:
 //! recordings of OpenSSH 9.2.
 
 use std::fmt;
@@ -12,10 +12,11 @@ use crate::config::{Config, Strict};
 use crate::keys::short_name;
 use crate::known_hosts::Entry;
 
-/// libssh2's numbers for a socket that does not give or take any more: LIBSSH2_ERROR_SOCKET_SEND, _SOCKET_DISCONNECT, _SOCKET_TIMEOUT, _SOCKET_RECV, _BAD_SOCKET.
+/// libssh2's error numbers for a broken socket: LIBSSH2_ERROR_SOCKET_SEND, _SOCKET_DISCONNECT, _SOCKET_TIMEOUT,
+/// _SOCKET_RECV, _BAD_SOCKET.
 const CUT: [i32; 5] = [-7, -13, -30, -43, -45];
 
-/// The other end of a connection.
+/// The peer of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) address: String,
@@ -23,7 +24,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The other end of a command that carries our bytes.
+    /// The peer behind a command that carries the stream.
     pub(crate) fn behind_a_proxy() -> Self {
         Self { address: "UNKNOWN".to_owned(), port: 65535 }
     }
@@ -33,7 +34,7 @@ impl Peer {
         format!("Connection {how} {} port {}", self.address, self.port)
     }
 
-    /// It is too slow.
+    /// The peer did not answer within the timeout.
     pub(crate) fn timed_out(&self) -> String {
         format!("Connection to {} port {} timed out", self.address, self.port)
     }
@@ -50,7 +51,7 @@ pub(crate) fn system(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_owned(),
         None if error.kind() == io::ErrorKind::TimedOut => "Connection timed out".to_owned(),
-        // The standard library puts its attempted step first.
+        // The standard library puts the attempted step first.
         None => {
             let text = error.to_string();
             text.rsplit_once(": ").map_or(text.clone(), |(_, why)| why.to_owned())
@@ -75,21 +76,21 @@ pub(crate) fn closed_early(peer: &Peer, error: Option<&io::Error>) -> Vec<String
     vec![format!("kex_exchange_identification: {what}"), peer.closed(how)]
 }
 
-/// The other end is not there any more.
+/// Whether the connection is broken.
 pub(crate) fn is_cut(error: &ssh2::Error) -> bool {
     matches!(error.code(), ErrorCode::Session(number) if CUT.contains(&number))
 }
 
-/// Why there are no keys to speak with.
+/// Explains a failed key exchange.
 pub(crate) fn explain_handshake(error: &ssh2::Error, peer: &Peer) -> End {
     match is_cut(error) {
         true => End::Failed(closed_early(peer, None)),
-        // Another client may understand what libssh2 does not.
+        // Another client may support what libssh2 does not.
         false => End::Openssh(format!("libssh2 and the host do not agree: {}", error.message())),
     }
 }
 
-/// Why a host that has let us in does not serve.
+/// Explains a failure after the login.
 pub(crate) fn explain_lost(error: &ssh2::Error, host: &str) -> End {
     let words = match is_cut(error) {
         true => format!("Connection to {host} closed by remote host."),

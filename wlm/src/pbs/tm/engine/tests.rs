@@ -1,4 +1,4 @@
-//! The engine on no connection at all.
+//! Tests the engine without a connection.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn spawn(argument: &[u8]) -> Command {
     Command::Spawn { node: NodeId(0), argv: vec![argument.to_vec()], variables: Vec::new() }
 }
 
-/// The packets that may be sent now, as the mom reads them.
+/// The packets that can be sent now, as the mom reads them.
 fn sent(engine: &mut Engine<TestWaiter>) -> Vec<(Head, Command)> {
     let mut heads = Vec::new();
     while let Some(packet) = engine.next_packet().unwrap() {
@@ -57,7 +57,7 @@ fn reply(framing: Framing, event: EventId, outcome: std::result::Result<Answer, 
     }
 }
 
-/// Event and outcome of all that ends by these bytes.
+/// The events and outcomes of all requests that end with these bytes.
 fn heard(engine: &mut Engine<TestWaiter>, bytes: &[u8]) -> Vec<(EventId, std::result::Result<Answer, i32>)> {
     let mut ended = Vec::new();
     let finish = |finished: Finished<TestWaiter>| {
@@ -79,7 +79,7 @@ fn replies_are_matched_in_any_order_and_strangers_are_ignored() {
     let ended = heard(&mut engine, &bytes);
     assert_eq!(ended, [(second, Ok(Answer::Task(TaskId(7)))), (first, Err(17006))]);
     assert_eq!(engine.outstanding(), 0);
-    // Twice the same answer is one too many.
+    // The second answer to the same request is ignored.
     assert_eq!(heard(&mut engine, &reply(Framing::Packets, first, Ok(Answer::Done))), []);
 }
 
@@ -126,7 +126,7 @@ fn a_mom_is_asked_whether_it_reads_before_it_is_sent_too_much() {
     assert_eq!(verbs(&out), [Verb::Spawn, Verb::Spawn, Verb::Init]);
     assert!(engine.is_blocked());
     assert_eq!(sent(&mut engine), []);
-    // The probe's answer has no receiver, and confirms that all before it was read.
+    // The probe's answer has no receiver. It confirms that everything before it was read.
     let init = Ok(Answer::Init(Roots::default()));
     assert_eq!(heard(&mut engine, &reply(Framing::Packets, out[2].0.event, init)), []);
     let out = sent(&mut engine);
