@@ -1,4 +1,4 @@
-//! Batch jobs that a tool submits, and attaches to when their ranks are there.
+//! Batch jobs that a tool submits, and attaches to once their ranks exist.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 
-/// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the death of the process. After
-/// the attachment the job is like any other.
+/// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the
+/// death of the process. After the attachment the job is like any other.
 #[derive(Debug)]
 pub struct Batch {
     frontend: Frontend,
@@ -31,11 +31,12 @@ pub struct Batch {
 }
 
 impl Frontend {
-    /// Submits a batch job; `args` are exactly what one would give the workload manager's own command. Waits until it is accepted, at most until the
-    /// deadline. A future that is dropped meanwhile leaves it to chance whether the job was accepted; it is cancelled then.
+    /// Submits a batch job. `args` are exactly the arguments of the workload manager's own command. Waits at most until
+    /// the timeout for the job to be accepted. If the future is dropped meanwhile, the job may or may not have been
+    /// accepted; if it was, it is cancelled.
     ///
     /// # Errors
-    /// The workload manager refuses, in its own words; it has no batch jobs.
+    /// The workload manager refuses the job, with its own message; or it has no batch jobs.
     pub async fn submit<A: Into<OsString>>(
         &self,
         args: impl IntoIterator<Item = A>,
@@ -45,9 +46,9 @@ impl Frontend {
         self.submit_as(Submission { args, held: None, env: Vec::new(), cwd: own_dir()? }, timeout).await
     }
 
-    /// As [`Frontend::submit`], of a script whose first launch will be held: `options` are those of the workload manager's own command, `env` are variables
-    /// for the job besides those of this process. A script that names its launcher by a path is not held. Gantry has to be installed where
-    /// nodes see it, too.
+    /// As [`Frontend::submit`], for a script whose first launch will be held. `options` are those of the workload
+    /// manager's own command. `env` are variables for the job besides those of this process. A script that names its
+    /// launcher by a path is not held. Gantry must be installed where the nodes see it, too.
     ///
     /// # Errors
     /// As [`Frontend::submit`]; gantry is not installed.
@@ -69,7 +70,7 @@ impl Frontend {
         let program = helpers::find(helpers::GUARD)?;
         let (guard, news) = Guard::start(&program, None).await?;
         let frontend = self.clone();
-        // A task of its own: a job that was accepted has to have its owner, even if our caller does not wait for it.
+        // A separate task: an accepted job must get its owner, even if the caller stops waiting.
         let submitting = tokio::spawn(async move {
             let asking = tokio::task::spawn_blocking(move || batch.submit(&submission, &Machine));
             let job = asking.await??;
@@ -87,7 +88,7 @@ fn own_dir() -> Result<PathBuf> {
 }
 
 impl Batch {
-    /// The job's name, by which the workload manager's own commands know it.
+    /// The job's name, as the workload manager's own commands know it.
     pub fn job(&self) -> &str {
         &self.job.0
     }
@@ -97,7 +98,7 @@ impl Batch {
         self.wlm.name()
     }
 
-    /// How long the job may wait for its nodes. Default: as long as it takes.
+    /// How long the job may wait for its nodes. Default: no limit.
     #[must_use]
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = Some(timeout);
@@ -108,11 +109,13 @@ impl Batch {
         Clock::new(timeout, QueueTime::Apart(self.queue_timeout))
     }
 
-    /// Waits until the job has ranks, and attaches to them. They are not held: what they do before that they have done. `news` hears what is waited for,
-    /// in the words of the workload manager, each time it is asked. Time in the queue does not count towards `timeout`: see [`Batch::queue_timeout`].
+    /// Waits until the job has ranks, and attaches to them. The ranks are not held, so they may have run for a while by
+    /// then. `news` gets the workload manager's message about what the job waits for, each time it is asked. Time in
+    /// the queue does not count towards `timeout`: see [`Batch::queue_timeout`].
     ///
     /// # Errors
-    /// When the timeout expires why there still are no ranks; the job has ended without any. It is cancelled in both cases.
+    /// The timeout expired, with the reason why there are no ranks yet; or the job has ended without any. The job is
+    /// cancelled in both cases.
     pub async fn attach(self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
         let clock = self.clock(timeout);
         let app = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), &clock).await?;
@@ -120,7 +123,7 @@ impl Batch {
         Ok(app)
     }
 
-    /// Waits until the job has ranks, then leaves it to others. Returns the name to attach to.
+    /// Waits until the job has ranks, then detaches from it. Returns the name to attach to.
     ///
     /// # Errors
     /// As [`Batch::attach`].
@@ -131,7 +134,7 @@ impl Batch {
         Ok(found.job.0)
     }
 
-    /// Lets the job go on without an owner.
+    /// Detaches from the job, which continues without an owner.
     ///
     /// # Errors
     /// The guard is gone.
@@ -141,10 +144,10 @@ impl Batch {
         Ok(())
     }
 
-    /// Cancels the job and waits until the workload manager knows that, at most until the timeout expires.
+    /// Cancels the job and waits until the workload manager has confirmed it, at most until the timeout expires.
     ///
     /// # Errors
-    /// What the workload manager says; it is tried once more behind our back.
+    /// The workload manager's error. The cancellation is retried once in the background.
     pub async fn cancel(self, timeout: Duration) -> Result<()> {
         let command = self.cancel.clone();
         let asking = tokio::task::spawn_blocking(move || Machine.ask(&command, timeout));

@@ -1,4 +1,4 @@
-//! The time that a launch may take. Time in a queue does not count.
+//! The timeout of a launch. Time in a queue does not count.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 
-/// Farther away than any launch, where there is no limit.
+/// Longer than any launch: stands for no limit.
 const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
-/// How long the queue may take.
+/// How long the launch may wait in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueTime {
-    /// It counts as all other time does.
+    /// It counts towards the launch's timeout.
     Counts,
-    /// It does not count. None: it may take as long as it takes.
+    /// It does not count. None: no limit.
     Apart(Option<Duration>),
 }
 
-/// Stands still while the launch is in a queue.
+/// A clock that stops while the launch is in a queue.
 #[derive(Debug)]
 pub(crate) struct Clock {
     queue: QueueTime,
@@ -30,13 +30,13 @@ pub(crate) struct Clock {
 #[derive(Debug, Clone, Copy)]
 struct State {
     deadline: Instant,
-    /// When it has begun to stand still.
+    /// When the clock was stopped.
     queued: Option<Instant>,
     /// Time spent in queues before that.
     waited: Duration,
 }
 
-/// Which time is up.
+/// Which timeout expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Late {
     /// That of the launch.
@@ -55,13 +55,13 @@ impl Clock {
         Self { queue, started: Instant::now(), state: watch::Sender::new(state) }
     }
 
-    /// When the time is up, if there is no more waiting in a queue from now on.
+    /// The deadline, if the launch waits in no queue from now on.
     pub(crate) fn deadline(&self) -> Instant {
         let State { deadline, queued, .. } = *self.state.borrow();
         queued.map_or(deadline, |since| deadline + since.elapsed())
     }
 
-    /// A moment no earlier than the end of all waiting.
+    /// A time that is not before the end of all possible waiting.
     pub(crate) fn latest(&self) -> Instant {
         match self.queue {
             QueueTime::Counts => self.deadline(),
@@ -80,14 +80,14 @@ impl Clock {
         waited + queued.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The launch is in a queue from now on.
+    /// Stops the clock: the launch is in a queue.
     pub(crate) fn stop(&self) {
         if self.queue != QueueTime::Counts {
             self.state.send_modify(|state| state.queued = state.queued.or_else(|| Some(Instant::now())));
         }
     }
 
-    /// The launch is in no queue any more.
+    /// Restarts the clock: the launch is in no queue any more.
     pub(crate) fn go_on(&self) {
         self.state.send_modify(|state| {
             if let Some(since) = state.queued.take() {
@@ -97,7 +97,7 @@ impl Clock {
         });
     }
 
-    /// Waits until the time is up.
+    /// Waits until a timeout expires.
     pub(crate) async fn run_out(&self) -> Late {
         let mut changes = self.state.subscribe();
         loop {
@@ -108,14 +108,14 @@ impl Clock {
                     (since + limit.unwrap_or(FAR).saturating_sub(waited), Late::Queue)
                 }
             };
-            // The sender is this clock's own.
+            // The clock itself owns the sender.
             if timeout_at(until, changes.changed()).await.is_err() {
                 return late;
             }
         }
     }
 
-    /// The error of a launch whose time is up in `phase`, where `missing` have not answered.
+    /// The error for a launch that timed out in `phase`, where `missing` have not answered.
     pub(crate) fn explain(&self, late: Late, phase: &'static str, missing: Vec<String>) -> Error {
         match late {
             Late::Launch => Error::TimedOut { phase, after: self.elapsed(), missing },
@@ -160,7 +160,7 @@ mod tests {
             clock.go_on();
             tokio::time::sleep(SECOND).await;
             clock.stop();
-            // Twice is once.
+            // Stopping twice has no further effect.
             clock.stop();
         };
         let (late, ()) = tokio::join!(clock.run_out(), run);

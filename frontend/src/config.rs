@@ -28,7 +28,8 @@ pub struct Config {
     /// The name of a program that starts ranks on the nodes, such as a container's starter: its first child is the
     /// rank. A process without that program as its parent is a rank itself. Default: none.
     pub rank_wrapper: Option<String>,
-    /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
+    /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`,
+    /// `/tmp/gantry-runtime-UID`.
     pub runtime_dir: Option<PathBuf>,
     /// Whether other commands of this user reach the apps through a control socket. Default: yes.
     pub control: bool,

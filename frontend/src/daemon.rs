@@ -60,7 +60,7 @@ impl Daemon {
         deadline: Instant,
     ) -> Result<Self> {
         let id = order.daemon;
-        // The sink stands before the first byte can come.
+        // Make the sink before the first byte can arrive.
         let forwards = order.output == DaemonOutput::Forward;
         let output = forwards.then(|| core.outputs.stream(Some(id), nodes.clone()));
         let start = Start { core, id, nodes, over: false };
@@ -94,7 +94,7 @@ impl Daemon {
         lock(&self.output).take()
     }
 
-    /// Waits until it has ended on every node, and says how. A node that is lost counts as [`ExitStatus::Unknown`].
+    /// Waits until it has ended on every node, and returns how. A node that is lost counts as [`ExitStatus::Unknown`].
     pub async fn wait(&self) -> Vec<(NodeId, ExitStatus)> {
         let ends = self.core.until(|state| state.daemon_ends(self.id)).await;
         ends.unwrap_or_else(|| self.processes.iter().map(|(node, _)| (*node, ExitStatus::Unknown)).collect())

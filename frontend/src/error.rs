@@ -1,4 +1,4 @@
-//! What can go wrong for a tool, sorted by what its author can do about it.
+//! Errors that a tool can get, sorted by what its author can do about them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub enum Error {
     Crowded {
         /// What failed.
         error: Box<Error>,
-        /// How many came from where, and what they did.
+        /// Where the other connections came from, how many, and what they did.
         strangers: String,
     },
     /// Something failed after connections of agents could not be accepted. Often too few files may be open.
@@ -68,9 +68,9 @@ pub enum Error {
     Incomplete {
         /// What was being done.
         phase: &'static str,
-        /// How many were to do their part.
+        /// Number of members that had to contribute.
         members: u64,
-        /// Who did not, and why.
+        /// The members that did not, and why.
         missing: Vec<Missing>,
     },
     /// One of gantry's own executables is not where it should be, or others can change it. The hint names the places.
@@ -89,13 +89,13 @@ pub enum Error {
     Lost {
         /// Names of the nodes, or the helper's.
         what: Vec<String>,
-        /// What was seen.
+        /// The cause, as observed.
         reason: String,
     },
     /// The app, session or daemon has ended or was closed.
     #[error("{what} is gone")]
     Gone {
-        /// What the handle stood for.
+        /// What the handle referred to.
         what: String,
     },
     /// No running tool of this user has such an app.
@@ -131,7 +131,7 @@ impl From<tokio::task::JoinError> for Error {
     }
 }
 
-/// What a workload manager or a launcher said. [`Error::kind`] sorts it, as every other error.
+/// The message of a workload manager or a launcher. [`Error::kind`] classifies it, as every other error.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct WlmError(pub(crate) gantry_wlm::Error);
@@ -151,7 +151,7 @@ impl Error {
         Self::Io { what: what.into(), source }
     }
 
-    /// The kind of error, as every layer of gantry sorts them.
+    /// The kind of error, the same at every layer of gantry.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid { .. } => Kind::Invalid,
@@ -173,12 +173,12 @@ impl Error {
         }
     }
 
-    /// What the user can do about it: what is known of this error, else what its kind says.
+    /// What the user can do about it: specific to this error if possible, else to its kind.
     pub fn hint(&self) -> Option<String> {
         self.own_hint().or_else(|| remedy_of(self.kind()).map(str::to_owned))
     }
 
-    /// What is known of this error in particular.
+    /// The hint that is specific to this error.
     fn own_hint(&self) -> Option<String> {
         match self {
             Self::Invalid { hint, .. } => hint.clone(),
@@ -202,7 +202,7 @@ impl Error {
         }
     }
 
-    /// The error as it travels: kind, text and hint.
+    /// The error in the form for the wire: kind, text and hint.
     pub fn to_failure(&self) -> Failure {
         let failure = Failure::new(self.kind(), self.to_string());
         match self.hint() {
@@ -212,7 +212,7 @@ impl Error {
     }
 }
 
-/// What helps against every error of a kind, where there is such a thing.
+/// A remedy against every error of a kind, if there is one.
 fn remedy_of(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::TimedOut => {
@@ -264,7 +264,7 @@ fn missing_hosts(missing: &[String]) -> String {
     }
 }
 
-/// How many of those that are missing are named in a sentence.
+/// How many missing members a message names.
 const NAMED: usize = 4;
 
 fn first_missing(missing: &[Missing]) -> String {

@@ -1,6 +1,7 @@
 //! Events of an app, for its tool, for other commands and for scripts.
 //!
-//! The JSON of an event is one object with the key `event`; see each variant for the others. It is what `gantry --json` prints a line each.
+//! The JSON of an event is one object with the key `event`; each variant documents its other keys. `gantry --json`
+//! prints one object per line.
 
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId, Pid, Rank, SessionId};
@@ -83,7 +84,8 @@ pub enum Event {
         #[serde(flatten)]
         status: Ending,
     },
-    /// Files are on their way to nodes that lack them. Comes at the beginning, at the end, and at most ten times a second in between.
+    /// Files are on their way to nodes that lack them. Comes at the beginning, at the end, and at most ten times a
+    /// second in between.
     Staging(Staging),
     /// Files were sent, and every node has them. Does not come if no node lacked anything.
     Staged(StagingEnd),
@@ -99,16 +101,19 @@ pub enum Event {
         #[serde(flatten)]
         status: Ending,
     },
-    /// Hosts could not be reached, and the policy allows the app to go on without them. Comes once, after `held`, `started` or `attached`.
+    /// Hosts could not be reached, and the policy allows the app to go on without them. Comes once, after `held`,
+    /// `started` or `attached`.
     HostsLeftOut {
         /// The app.
         app: AppId,
         /// The hosts, each with the reason.
         hosts: Vec<MissingHost>,
     },
-    /// The launcher's proctable contradicts what the agents see. The app goes on, as the agents' view is proven. Comes once, after `held` or `started`.
+    /// The launcher's proctable contradicts what the agents see. The app goes on, as the agents' view is proven. Comes
+    /// once, after `held` or `started`.
     TableDiffers(TableDiffers),
-    /// The ranks are one MPI world, which cannot go on, and gantry ends them: a rank called `MPI_Abort`, or ended before `MPI_Finalize`. Comes before `exited`.
+    /// The ranks are one MPI world, which cannot go on, and gantry ends them: a rank called `MPI_Abort`, or ended
+    /// before `MPI_Finalize`. Comes before `exited`.
     MpiFailed {
         /// The app.
         app: AppId,
@@ -130,7 +135,8 @@ pub enum Event {
     },
     /// All ranks have ended.
     Exited(Exit),
-    /// The workload manager has ended the app, or a part of it. Comes before `exited` of a launched app, and after `exited` of an attached one.
+    /// The workload manager has ended the app, or a part of it. Comes before `exited` of a launched app, and after
+    /// `exited` of an attached one.
     EndedBy {
         /// The app.
         app: AppId,
@@ -139,8 +145,8 @@ pub enum Event {
         /// The workload manager's message.
         message: String,
     },
-    /// The reader of these events is too slow, and some were dropped here. Each dropped event concerned one rank, daemon or file. `gantry ps` shows
-    /// the current state.
+    /// The reader of these events is too slow, and some were dropped here. Each dropped event concerned one rank,
+    /// daemon or file. `gantry ps` shows the current state.
     EventsMissed {
         /// The app.
         app: AppId,
@@ -168,7 +174,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The event that tells of `failure`.
+    /// The event for `failure`.
     pub fn of_failure(app: Option<AppId>, failure: Failure) -> Self {
         Self::Error {
             app,
@@ -179,7 +185,7 @@ impl Event {
     }
 }
 
-/// How far files are on their way to the nodes of a session.
+/// Progress of sending files to the nodes of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Staging {
@@ -252,7 +258,7 @@ impl TableDiffers {
     pub const MOST: usize = 16;
 }
 
-/// A rank that is somewhere else by its launcher's table.
+/// A rank whose place or process in its launcher's table differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RankDiffers {
@@ -268,7 +274,7 @@ pub struct RankDiffers {
     pub table_pid: Option<Pid>,
 }
 
-/// A rank, where it is and what it does.
+/// A rank, with its node and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RankInfo {
@@ -287,7 +293,7 @@ pub struct RankInfo {
     pub ending: Ending,
 }
 
-/// Where a rank stands, by one word.
+/// The state of a rank, as one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

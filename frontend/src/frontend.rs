@@ -1,4 +1,4 @@
-//! Where a tool begins: [`Frontend`] launches apps and attaches to them.
+//! The first calls of a tool: [`Frontend`] launches apps and attaches to them.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::request::LaunchRequest;
 pub struct Choice {
     /// Its name, as `--wlm` takes it.
     pub wlm: &'static str,
-    /// The facts that speak for it. Reads as "because ...".
+    /// The facts that led to this choice. Reads as "because ...".
     pub why: String,
 }
 
@@ -30,12 +30,12 @@ impl Choice {
 }
 
 impl Frontend {
-    /// A frontend with these choices.
+    /// Makes a frontend with this configuration.
     pub fn new(config: Config) -> Self {
         Self { config }
     }
 
-    /// The choices.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -48,7 +48,7 @@ impl Frontend {
         self.choose().map(Choice::new)
     }
 
-    /// As [`Frontend::choice`], for this launch: its arguments may say for which workload manager they are.
+    /// As [`Frontend::choice`], for this launch: its arguments may imply a workload manager.
     ///
     /// # Errors
     /// As [`Frontend::choice`].
@@ -69,26 +69,26 @@ impl Frontend {
         }
     }
 
-    /// How the ranks of a launch by `launcher` would be held, and why so; none: by the launcher that the environment names, else by the workload
-    /// manager's own way. Starts nothing.
+    /// How the ranks of a launch by `launcher` would be held, and why. None: by the launcher that the environment
+    /// names, else by the workload manager's own way. Starts nothing.
     ///
     /// # Errors
-    /// There is no such launcher, or none whose ranks could be held.
+    /// There is no such launcher, or its ranks cannot be held.
     pub fn hold_choice(&self, launcher: Option<OsString>) -> Result<HoldChoice> {
         self.hold_choice_by(launcher, HoldMethod::Detect)
     }
 
-    /// As [`Frontend::hold_choice`], where a method is asked for.
+    /// As [`Frontend::hold_choice`], for a requested method.
     ///
     /// # Errors
-    /// As there; and the method is none for this launcher.
+    /// As [`Frontend::hold_choice`]; or the method does not work with this launcher.
     pub fn hold_choice_by(&self, launcher: Option<OsString>, method: HoldMethod) -> Result<HoldChoice> {
         let launcher = launcher.or_else(find_launcher);
         Ok(gantry_wlm::choose_hold(self.choose()?.wlm, launcher, method, &Machine)?)
     }
 
-    /// Calls that make sense with one workload manager only, if it is the one that will be used. `T` is the type that its folder in [`gantry_wlm`]
-    /// has for them.
+    /// Calls for one specific workload manager, if that one will be used. `T` is the type that its folder in
+    /// [`gantry_wlm`] has for them.
     ///
     /// # Errors
     /// The configuration or a variable names a workload manager that does not exist.
@@ -96,8 +96,8 @@ impl Frontend {
         Ok(gantry_wlm::extras(self.choose()?.wlm))
     }
 
-    /// Launches an application. Waits until every rank is held, or runs. Time that the launch waits for nodes does not count towards `timeout`:
-    /// see [`LaunchRequest::queue_timeout`].
+    /// Launches an application. Waits until every rank is held, or runs. Time that the launch waits for nodes does not
+    /// count towards `timeout`: see [`LaunchRequest::queue_timeout`].
     ///
     /// # Errors
     /// Nothing is left running when it fails: see [`Error`](crate::Error) for what can go wrong.
@@ -106,7 +106,8 @@ impl Frontend {
         self.launch_until(request, None, &clock).await
     }
 
-    /// As [`Frontend::launch`]. While the launch waits for nodes, `news` hears what it waits for, each time the workload manager is asked.
+    /// As [`Frontend::launch`]. While the launch waits for nodes, `news` gets what it waits for, each time the workload
+    /// manager is asked.
     ///
     /// # Errors
     /// As [`Frontend::launch`]; the job is cancelled then.
@@ -120,7 +121,8 @@ impl Frontend {
         self.launch_until(request, Some(&mut news), &clock).await
     }
 
-    /// Attaches to a running program, and waits until agents watch its ranks. The program is not stopped, and stays as it was found.
+    /// Attaches to a running program, and waits until agents watch its ranks. The program is not stopped, and stays as
+    /// it was found.
     ///
     /// `target` depends on the workload manager:
     ///
@@ -136,16 +138,16 @@ impl Frontend {
         self.attach_to(target, None, timeout).await
     }
 
-    /// As [`Frontend::attach`], and waits for a job that has no ranks yet.
+    /// As [`Frontend::attach`], but waits for a job that has no ranks yet.
     ///
     /// # Errors
-    /// As [`Frontend::attach`]; when the timeout expires why there still are none.
+    /// As [`Frontend::attach`]; or the timeout expired, with the reason why there are no ranks yet.
     pub async fn attach_when_there(&self, target: &str, timeout: Duration) -> Result<App> {
         self.attach_to(target, Some(&mut |_| {}), timeout).await
     }
 
     async fn attach_to(&self, target: &str, wait: News<'_>, timeout: Duration) -> Result<App> {
-        // Where hosts have names a WLM's own words may have colons in them: who has chosen it need not name it again.
+        // With named hosts a target may contain colons, so a tool that has chosen the WLM need not name it again.
         let chosen = self.config.wlm.as_ref().map(|_| self.choose()).transpose()?;
         let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| reach(*wlm) != Reach::ThisMachine);
         let (wlm, job) = match (target.split_once(':'), chosen) {

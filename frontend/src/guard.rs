@@ -1,4 +1,4 @@
-//! The tool's end of the guard's socket. The guard itself is a program of its own, `gantry-guard`.
+//! The tool's end of the guard's socket. The guard itself is a separate program, `gantry-guard`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -33,10 +33,10 @@ use gantry_guard::protocol::{
 /// How long a guard may take to say hello, and to start a process.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long a guard may take to look into a launcher.
+/// How long a guard may take to inspect a launcher.
 const JOB_DEADLINE: Duration = Duration::from_secs(2);
 
-/// What the guard reports unasked.
+/// An unasked report of the guard.
 #[derive(Debug)]
 pub(crate) enum GuardEvent {
     /// An agent that it started has ended.
@@ -45,7 +45,7 @@ pub(crate) enum GuardEvent {
         node: String,
         /// How.
         status: ExitStatus,
-        /// The last that it wrote on standard error.
+        /// The last lines of its standard error.
         last_words: String,
     },
     /// The command that has started agents elsewhere has ended.
@@ -54,14 +54,14 @@ pub(crate) enum GuardEvent {
         command: Vec<String>,
         /// How.
         status: ExitStatus,
-        /// The last that it wrote on standard error.
+        /// The last lines of its standard error.
         last_words: String,
     },
     /// The launcher that it started has ended.
     LauncherEnded(ExitStatus),
-    /// The ranks of a driven launcher are there and stopped.
+    /// The ranks of a driven launcher exist and are stopped.
     Held(Box<HeldRanks>),
-    /// They are not, and it was ended.
+    /// The ranks did not appear, and the launcher was killed.
     NotHeld(Failure),
     /// The guard is gone.
     Gone,
@@ -78,7 +78,7 @@ enum Ward {
 
 type Wards = Arc<Mutex<HashMap<ProcessId, Ward>>>;
 
-/// Who waits to hear something of the launcher.
+/// The caller that waits for an answer about the launcher.
 type Asked<T> = Arc<Mutex<Option<oneshot::Sender<T>>>>;
 
 /// Its job and step.
@@ -100,7 +100,7 @@ pub(crate) struct LauncherStart {
     pub(crate) cwd: PathBuf,
     /// Standard input, output and error.
     pub(crate) stdio: [OwnedFd; 3],
-    /// Ends of pipes that the guard reads on once this process has let go and is gone.
+    /// Read ends of pipes that the guard drains after the app was detached and this process is gone.
     pub(crate) pipes: Vec<OwnedFd>,
     /// As [`StartLauncher::driven`].
     pub(crate) driven: Option<Drive>,
@@ -110,7 +110,7 @@ pub(crate) struct LauncherStart {
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: Pid,
-    /// None once it was dismissed.
+    /// None after its dismissal.
     to_guard: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     waiting: Waiting,
     launcher: Arc<OnceLock<ProcessId>>,
@@ -178,29 +178,29 @@ impl Guard {
         self.pid
     }
 
-    /// Has the guard remove a socket should this process be killed.
+    /// Has the guard remove a socket if this process is killed.
     pub(crate) async fn remember_socket(&self, socket: PathBuf) -> Result<()> {
         self.say(&ToGuard::RemoveSocket(socket.into_os_string())).await
     }
 
-    /// Tells the guard that the launcher's ranks are there. From here on agents see by themselves that nobody needs them, and what was to be done at a loss is
-    /// not needed any more.
+    /// Tells the guard that the launcher's ranks exist. From now on agents notice by themselves when they are no longer
+    /// needed, so the guard drops the command of [`Guard::at_loss`].
     pub(crate) async fn ranks_there(&self) -> Result<()> {
         self.at_loss(None).await?;
         self.say(&ToGuard::RanksThere).await
     }
 
-    /// Lets the launcher go on from its breakpoint, if it stands there.
+    /// Continues the launcher, if it is stopped at its breakpoint.
     pub(crate) async fn let_launcher_go(&self) -> Result<()> {
         self.say(&ToGuard::LetLauncherGo).await
     }
 
-    /// Has the guard run a command should this process go; none: no longer.
+    /// Has the guard run a command if this process is gone. None: cancels that.
     pub(crate) async fn at_loss(&self, command: Option<Vec<OsString>>) -> Result<()> {
         self.say(&ToGuard::AtLoss(command)).await
     }
 
-    /// The job and step that the launcher has made, where it can tell: at once, or never.
+    /// The job and step that the launcher has made, if it shows them: at once, or never.
     pub(crate) async fn launcher_job(&self) -> Option<JobRef> {
         let (answer, answered) = oneshot::channel();
         *lock(&self.job) = Some(answer);
@@ -209,7 +209,8 @@ impl Guard {
         Some(JobRef(format!("{job}.{step}")))
     }
 
-    /// What the launcher says of its ranks in the table that it keeps for debuggers; none: the guard does not answer. `wrapped`: another program starts it.
+    /// The proctable that the launcher keeps for debuggers. None: the guard does not answer. `wrapped`: another program
+    /// starts the launcher.
     pub(crate) async fn launcher_table(&self, wrapped: bool) -> Option<LauncherTable> {
         let (answer, answered) = oneshot::channel();
         *lock(&self.table) = Some(answer);
@@ -217,36 +218,36 @@ impl Guard {
         tokio::time::timeout(DEADLINE, answered).await.ok()?.ok()
     }
 
-    /// Tells the guard that the agents of a step are there.
+    /// Tells the guard that the agents of a step exist.
     pub(crate) async fn agents_there(&self) -> Result<()> {
         self.say(&ToGuard::AgentsThere).await
     }
 
-    /// Lets everything that was started outlive this process.
+    /// Detaches: everything that the guard started outlives this process.
     pub(crate) async fn detach(&self) -> Result<()> {
         self.say(&ToGuard::Detach).await
     }
 
-    /// Does something before the guard is dismissed, which it is not meanwhile; nothing when it was.
+    /// Runs `act` while the guard cannot be dismissed. Does nothing after its dismissal.
     pub(crate) async fn before_dismissal<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         let to_guard = self.to_guard.lock().await;
         to_guard.is_some().then(act)
     }
 
-    /// Ends the connection, even if handles of the app still exist: a guard with nothing to guard leaves, one that was told to detach stays
-    /// until its agents have ended. Its end is the last event.
+    /// Closes the connection, even if handles of the app still exist. A guard without children exits; a detached one
+    /// stays until its agents have ended. Its end is the last event.
     pub(crate) async fn dismiss(&self) {
         drop(self.to_guard.lock().await.take());
     }
 
-    /// As [`Guard::dismiss`], without waiting: does nothing while a message is being sent.
+    /// As [`Guard::dismiss`], without waiting. Does nothing while a message is being sent.
     pub(crate) fn abandon(&self) {
         if let Ok(mut to_guard) = self.to_guard.try_lock() {
             drop(to_guard.take());
         }
     }
 
-    /// Starts the app's launcher; returns when it is executed. To be called once.
+    /// Starts the app's launcher. Returns when it is executed. Must be called only once.
     ///
     /// # Errors
     /// It cannot be executed; the guard is gone.
@@ -273,9 +274,9 @@ impl Guard {
         self.say_with(message, &[]).await
     }
 
-    /// Says something. Descriptors go with its first byte.
+    /// Sends a message. Descriptors go with its first byte.
     async fn say_with(&self, message: &ToGuard, descriptors: &[OwnedFd]) -> Result<()> {
-        // It may be a ticket.
+        // It may contain a ticket.
         let bytes = Zeroizing::new(frame::encode(message).map_err(|e| Error::Internal(e.to_string()))?);
         let mut to_guard = self.to_guard.lock().await;
         let written = match to_guard.as_mut() {
@@ -368,7 +369,7 @@ async fn listen(
             }
             FromGuard::Exited { id, status, last_words } => {
                 let ward = lock(&wards).get(&id).cloned();
-                // No receiver is left when the app is gone.
+                // The receiver may be gone with the app.
                 drop(match ward {
                     Some(Ward::Step(command)) => {
                         events.send(GuardEvent::StepEnded { command, status, last_words })
@@ -401,16 +402,16 @@ fn answer(waiting: &Waiting, id: ProcessId, result: std::result::Result<(), Fail
     }
 }
 
-/// Two ends that are none of 0, 1 and 2, even where the tool has closed those: it may write to them all the same, and its guard's standard
-/// input must come from elsewhere.
+/// A socket pair with descriptors above 2, even if the tool has closed 0, 1 and 2. The tool may still write to those,
+/// and its guard needs another standard input.
 fn make_pair() -> std::io::Result<(StdUnixStream, StdUnixStream)> {
     let (ours, theirs) = StdUnixStream::pair()?;
-    // The standard library duplicates to 3 or above, always.
+    // The standard library always duplicates to 3 or above.
     let above = |end: StdUnixStream| if end.as_raw_fd() > 2 { Ok(end) } else { end.try_clone() };
     Ok((above(ours)?, above(theirs)?))
 }
 
-/// The next message; none when the guard is gone or makes no sense.
+/// The next message. None: the guard is gone, or its message is malformed.
 async fn read_message(from: &mut OwnedReadHalf, incoming: &mut FrameBuffer) -> Option<FromGuard> {
     loop {
         if let Some(message) = incoming.next_message().ok()? {

@@ -56,7 +56,7 @@ pub struct DaemonInfo {
     pub ending: Ending,
 }
 
-/// Where an app stands.
+/// The state of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! For tools on the login side: launch parallel applications held at their first instruction, attach to running ones, start tool daemons
-//! beside their ranks.
+//! For tools on the login side: launch parallel applications held at their first instruction, attach to running ones,
+//! start tool daemons beside their ranks.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -18,8 +18,9 @@
 //! | [`measure`] | speed of the overlay, for benches |
 //! | [`error`] | errors |
 //!
-//! The API is asynchronous and runs on the caller's tokio runtime. Every call that may wait takes a timeout. The library installs no
-//! signal handler and waits for its own children only. It never changes the environment or the directory of the process.
+//! The API is asynchronous and runs on the caller's tokio runtime. Every call that may wait takes a timeout. The
+//! library installs no signal handler and waits for its own children only. It never changes the environment or the
+//! directory of the process.
 
 pub mod app;
 pub mod batch;

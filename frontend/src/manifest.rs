@@ -1,4 +1,4 @@
-//! Manifests: what is to be made available in a session.
+//! Manifests: the files to make available in a session.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,12 +28,12 @@ use crate::staging::want::Target;
 
 /// A list of files for a session. Fill it, then consume it by [`Manifest::send`] or [`Manifest::exec_daemon`].
 ///
-/// Programs and libraries bring their needs: the libraries that the loader would find for them here, and the interpreters of scripts. A node
-/// links a file that it has with the same content at the same path; other files are sent. This machine's C library is used only on nodes whose own
-/// is too old.
+/// Programs and libraries bring their needs: the libraries that the loader would find for them on this machine, and the
+/// interpreters of scripts. If a node has a file with the same content at the same path, it links that file. Other
+/// files are sent. This machine's C library is used only on nodes whose own is too old.
 ///
-/// Two files of one name are an error, unless they have the same content. Libraries are an exception: a second library of one name goes to a folder
-/// of its own. The daemons of this manifest search that folder first.
+/// Two files of one name are an error, unless they have the same content. Libraries are an exception: a second library
+/// of one name goes to a separate folder. The daemons of this manifest search that folder first.
 #[derive(Debug)]
 pub struct Manifest {
     session: Arc<Inner>,
@@ -47,20 +47,21 @@ impl Manifest {
         Self { session, wanted: BTreeMap::new(), with_needs: true, allow_missing: false }
     }
 
-    /// Adds further files without their needs: nodes have those, or you add them yourself.
+    /// Adds further files without their needs, for nodes that have those, or if you add them yourself.
     pub fn without_dependencies(&mut self) -> &mut Self {
         self.with_needs = false;
         self
     }
 
-    /// Accepts that needed libraries are not on this machine: nodes have them, or nothing will use them. Otherwise that is an error. A library of that
-    /// name in the session's `lib` is not missing: daemons look there first.
+    /// Allows needed libraries to be missing on this machine: nodes have them, or they are never used. Otherwise that
+    /// is an error. A library of that name in the session's `lib` does not count as missing: daemons look there first.
     pub fn allow_missing(&mut self) -> &mut Self {
         self.allow_missing = true;
         self
     }
 
-    /// Adds an executable, to the session's `bin`: a path, or a name that is looked up in PATH on this machine. It brings what it needs.
+    /// Adds an executable to the session's `bin`: a path, or a name that is looked up in PATH on this machine. Also
+    /// adds its needs.
     ///
     /// # Errors
     /// It is not found, is no executable file, or clashes with another one of its name.
@@ -69,8 +70,8 @@ impl Manifest {
         self.add(Place::Bin, &source, self.with_needs)
     }
 
-    /// Adds a library, to the session's `lib`, which is first in the daemons' LD_LIBRARY_PATH: a path, or a name without a slash that is looked for where
-    /// the loader looks. It brings the libraries that it needs.
+    /// Adds a library to the session's `lib`, which is first in the daemons' LD_LIBRARY_PATH. It is a path, or a name
+    /// without a slash that is searched as the loader does. Also adds the libraries that it needs.
     ///
     /// # Errors
     /// It is not found, is no readable file, or clashes with another one of this manifest.
@@ -98,11 +99,12 @@ impl Manifest {
         self.add(Place::Root, &source, false)
     }
 
-    /// Adds a directory with all files below it to the session's `lib`, under the directory's own name. Hidden files come too. Links become the
-    /// files that they lead to. The needs of these files are not added.
+    /// Adds a directory with all files below it to the session's `lib`, under the directory's own name. Hidden files
+    /// are included. Links are replaced by the files that they refer to. The needs of these files are not added.
     ///
     /// # Errors
-    /// It is no readable directory, or its name is taken. Or it has a circle of links, or an entry that is neither file nor directory.
+    /// It is not a readable directory, its name is taken, it has circular links, or it has an entry that is neither
+    /// file nor directory.
     pub fn add_lib_dir(&mut self, directory: impl AsRef<Path>) -> Result<()> {
         let root = absolute(directory.as_ref())?;
         let base = file_name(&root)?.to_owned();
@@ -121,15 +123,18 @@ impl Manifest {
     /// Makes all files available on every node of the session that can be reached, and waits for it.
     ///
     /// # Errors
-    /// A needed library is not here, a node cannot take a file, or a file changes while it is sent. Files on the other nodes stay in the session.
+    /// A needed library is not on this machine, a node cannot take a file, or a file changes while it is sent. Files on
+    /// the other nodes stay in the session.
     pub async fn send(self, timeout: Duration) -> Result<Staged> {
         self.stage(Instant::now() + timeout).await.map(|(staged, _)| staged)
     }
 
-    /// Makes everything available and starts a daemon: one on every node, or on those that the request names. Waits until it runs.
+    /// Makes everything available and starts a daemon: one on every node, or one on each requested node. Waits until it
+    /// runs.
     ///
     /// # Errors
-    /// A node cannot have something or cannot start the daemon; nowhere does it run then. Nor does it when the future is dropped before.
+    /// A node cannot get a file or cannot start the daemon. Then it runs on no node. If the future is dropped early, it
+    /// runs on no node either.
     pub async fn exec_daemon(mut self, request: DaemonRequest, timeout: Duration) -> Result<Daemon> {
         let deadline = Instant::now() + timeout;
         let source = find_program(Path::new(&request.program), &Machine)?;
@@ -216,7 +221,7 @@ impl Manifest {
         let there = lock(&self.session.ledger).everywhere(place, name).map(|it| Arc::clone(&it.source));
         if let Some(known) = there {
             let same = check_same(&self.session, &known.path, source);
-            // A library has another place to go to. It was named on its own if it lies in no folder.
+            // A library may go to another folder. One that lies in no folder was named explicitly.
             if place != Place::Lib || name.as_encoded_bytes().contains(&b'/') {
                 same?;
             }
@@ -226,7 +231,7 @@ impl Manifest {
     }
 }
 
-/// Something that was named for a target.
+/// A source for a target name.
 #[derive(Debug)]
 struct Named {
     source: Box<Path>,
@@ -243,7 +248,7 @@ fn build_wanted(all: BTreeMap<Target, Named>) -> impl Iterator<Item = Wanted> + 
     all.into_iter().map(wanted)
 }
 
-/// Refuses two files of one name, unless they are the same or have the same content. Reads them then.
+/// Refuses two files of one name, unless they are the same or have the same content. Reads both to compare.
 fn check_same(session: &Inner, known: &Path, source: &Path) -> Result<()> {
     if known == source {
         return Ok(());

@@ -1,4 +1,4 @@
-//! How fast the way to the nodes is. For benches, and for a look at a machine that seems slow.
+//! Measures the speed of the overlay. For benches, and to diagnose a machine that seems slow.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use crate::app::AppHandle;
 use crate::error::{Error, Result};
 
-/// Asks every node of the app that can be reached for a sign of life, and says how many there are. Waits until all have given it.
+/// Pings every reachable node of the app, and returns their number. Waits until all have answered.
 ///
 /// # Errors
-/// [`Error::Lost`], [`Error::TimedOut`] and [`Error::Gone`], as of every order.
+/// [`Error::Lost`], [`Error::TimedOut`] and [`Error::Gone`], as for every order.
 pub async fn ping(app: &AppHandle, timeout: Duration) -> Result<usize> {
     let deadline = Instant::now() + timeout;
     let answers =
@@ -37,7 +37,7 @@ pub async fn broadcast(app: &AppHandle, bytes: u64, timeout: Duration) -> Result
     broadcast_to(app, all, bytes, source, Instant::now() + timeout).await
 }
 
-/// As [`broadcast`], to those nodes only whose numbers are given.
+/// As [`broadcast`], but only to the nodes with these numbers.
 ///
 /// # Errors
 /// As [`broadcast`].
@@ -74,7 +74,7 @@ async fn broadcast_to(
     Ok(())
 }
 
-/// Bulk data that has gone through each node that can be reached, by node number: bytes that came in, and bytes that went out to other nodes.
+/// Bulk data that has passed each reachable node, by node number: received bytes, and bytes sent to other nodes.
 ///
 /// # Errors
 /// As [`ping`].

@@ -1,4 +1,4 @@
-//! Requests of a tool: a launch with its surroundings, and a daemon.
+//! Requests of a tool: a launch with its environment, and a daemon.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -42,19 +42,21 @@ pub struct LaunchRequest {
 }
 
 impl LaunchRequest {
-    /// `args` is exactly what one would give the launcher: its options, the program, the program's arguments.
+    /// `args` are exactly the launcher's arguments: its options, the program, the program's arguments.
     pub fn new<A: Into<OsString>>(args: impl IntoIterator<Item = A>) -> Self {
         Self { args: args.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Stop every rank before its first instruction until [`AppHandle::release`](crate::AppHandle::release). Default: no.
+    /// Stops every rank before its first instruction until [`AppHandle::release`](crate::AppHandle::release). Default:
+    /// no.
     pub fn hold(mut self, hold: bool) -> Self {
         self.hold = hold;
         self
     }
 
-    /// Holds the first program whose path matches a shell pattern, among the launcher's program and its descendants. Use it for programs behind a
-    /// script, `env` or a container's starter. A pattern without a slash is compared with the last part of the path.
+    /// Holds the first program whose path matches a shell pattern, among the launcher's program and its descendants.
+    /// Use it for programs behind a script, `env` or a container's starter. A pattern without a slash is compared with
+    /// the last part of the path.
     pub fn hold_at(mut self, pattern: impl Into<String>) -> Self {
         self.hold = true;
         self.hold_at = Some(pattern.into());
@@ -67,27 +69,30 @@ impl LaunchRequest {
         self
     }
 
-    /// Daemons and sessions outlive the ranks, and new ones can be made when those have ended: all of it ends when the owner closes the app, or drops it. Where a
-    /// workload manager would end agents with the ranks, they are started beside them, and where that cannot be the launch is refused. Default: no.
+    /// Lets daemons and sessions outlive the ranks; new ones can be made after the ranks have ended. All of it ends
+    /// when the owner closes the app, or drops it. If the workload manager would end agents with the ranks, gantry
+    /// starts them separately. If that is impossible, the launch is refused. Default: no.
     pub fn linger(mut self, linger: bool) -> Self {
         self.linger = linger;
         self
     }
 
-    /// How long the launch may wait for nodes. That time does not count towards the launch's own timeout. Default: as long as it takes.
+    /// How long the launch may wait for nodes. That time does not count towards the launch's own timeout. Default: no
+    /// limit.
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = Some(timeout);
         self
     }
 
-    /// The launcher to use, a name that is looked up in PATH or a path. Default: the workload manager's own way, or what `GANTRY_LAUNCHER` or
-    /// `CTI_LAUNCHER_NAME` say.
+    /// The launcher to use: a name that is looked up in PATH, or a path. Default: the workload manager's own way, or
+    /// the value of `GANTRY_LAUNCHER` or `CTI_LAUNCHER_NAME`.
     pub fn launcher(mut self, launcher: impl Into<OsString>) -> Self {
         self.launcher = Some(launcher.into());
         self
     }
 
-    /// Gives the launcher's command line to another program, which is to run it: `spindle --pull LAUNCHER ...`. Default: none.
+    /// Gives the launcher's command line to another program, which has to run it: `spindle --pull LAUNCHER ...`.
+    /// Default: none.
     pub fn launcher_wrapper<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.launcher_wrapper = words.into_iter().map(Into::into).collect();
         self
@@ -120,13 +125,13 @@ impl LaunchRequest {
         self
     }
 
-    /// Makes the app the subjob of that number of a multijob: its ranks find that one's rendezvous. Default: no.
+    /// Makes the app the subjob of that number of a multijob: its ranks find the multijob's rendezvous. Default: no.
     pub fn subjob(mut self, multijob: &Multijob, number: u32) -> Self {
         self.subjob = Some((multijob.clone(), number));
         self
     }
 
-    /// A launch of ranks that need not all be the same.
+    /// Launches ranks that may differ in their programs.
     pub fn of_mixed(mixed: Mixed) -> Self {
         let mut args: Vec<OsString> = Vec::new();
         for part in &mixed.parts {
@@ -151,13 +156,13 @@ impl LaunchRequest {
         self
     }
 
-    /// The app's ranks are held, and become part of an MPI world that is told before their release.
+    /// Holds the app's ranks, and makes them part of an MPI world that becomes known before their release.
     pub(crate) fn join_world(mut self) -> Self {
         self.joins_world = true;
         self.hold(true)
     }
 
-    /// The place that the app is to have in a multijob.
+    /// Takes the app's place in a multijob.
     pub(crate) fn take_seat(&self) -> Result<Option<Seat>> {
         self.subjob.as_ref().map(|(multijob, number)| Seat::take(multijob, *number)).transpose()
     }
@@ -189,14 +194,15 @@ pub enum OutputTo {
     /// Nowhere.
     #[default]
     Null,
-    /// Written to these descriptors, whole pieces at a time. Blocking writes happen on a thread of their own.
+    /// Written to these descriptors, in whole pieces. A separate thread does the blocking writes.
     Fds {
         /// Gets standard output.
         stdout: OwnedFd,
         /// Gets standard error.
         stderr: OwnedFd,
     },
-    /// To the tool, by [`AppHandle::take_output`](crate::AppHandle::take_output). A tool that takes it and does not read it stops the writers.
+    /// To the tool, by [`AppHandle::take_output`](crate::AppHandle::take_output). A tool that takes it and does not
+    /// read it stops the writers.
     Stream,
 }
 
@@ -213,7 +219,7 @@ pub struct DaemonRequest {
 }
 
 impl DaemonRequest {
-    /// `program`: a path, or a name that is looked up in PATH on this machine. It is made available in the session's `bin`.
+    /// `program`: a path, or a name that is looked up in PATH on this machine. The session's `bin` gets a copy.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -231,7 +237,8 @@ impl DaemonRequest {
         self
     }
 
-    /// Sets a variable in the daemon's environment, which is otherwise this process's own with the session's paths in front.
+    /// Sets a variable in the daemon's environment. The rest of it is this process's own, with the session's paths in
+    /// front.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
@@ -243,8 +250,9 @@ impl DaemonRequest {
         self
     }
 
-    /// Starts it in a container instance of Singularity or Apptainer that runs on every node, by its URI: `instance://NAME`. The session's
-    /// directory must be seen there, as what is below `/tmp` is by default. Default: on the node itself.
+    /// Starts it in a container instance of Singularity or Apptainer that runs on every node, by its URI:
+    /// `instance://NAME`. The session's directory must be visible there, as everything below `/tmp` is by default.
+    /// Default: on the node itself.
     pub fn container(mut self, instance: impl Into<OsString>) -> Self {
         self.container = Some(instance.into());
         self
@@ -275,10 +283,11 @@ pub fn parse_env_string(string: &OsStr) -> Result<(OsString, OsString)> {
     }
 }
 
-/// Splits a command line into words at blanks. Blanks between quotation marks do not count; `\` before a character takes it as it is.
+/// Splits a command line into words at blanks. Blanks between quotation marks do not separate words. A `\` quotes the
+/// character after it.
 ///
 /// # Errors
-/// A quotation mark is not closed; there is no word.
+/// A quotation mark is not closed, or there is no word.
 pub fn parse_words(text: &OsStr) -> Result<Vec<OsString>> {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let wrong = |why: &str| Error::invalid(format!("'{}' is not a command: {why}", text.to_string_lossy()));
@@ -307,7 +316,7 @@ pub fn parse_words(text: &OsStr) -> Result<Vec<OsString>> {
     Ok(words.into_iter().map(OsString::from_vec).collect())
 }
 
-/// `changes` applied to `base`: a variable that is there already is replaced, the last one wins.
+/// Applies `changes` to `base`. A change replaces an existing variable; the last one wins.
 pub(crate) fn merge_env(
     base: Vec<(OsString, OsString)>,
     changes: &[(OsString, OsString)],
@@ -317,7 +326,7 @@ pub(crate) fn merge_env(
     merged.into_iter().collect()
 }
 
-/// An argument list as people read it.
+/// An argument list as text for people.
 pub(crate) fn show_args(args: &[OsString]) -> Vec<String> {
     args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
 }

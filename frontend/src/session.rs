@@ -1,4 +1,4 @@
-//! Sessions: a unique, private storage place on every node of an app, cleaned up for sure.
+//! Sessions: a unique, private storage place on every node of an app, with guaranteed cleanup.
 
 pub(crate) mod inner;
 mod opening;
@@ -22,8 +22,8 @@ use crate::manifest::Manifest;
 
 /// A storage place on every node of an app. It owns its manifests and the daemons that were started with them.
 ///
-/// [`Session::destroy`] ends its daemons, removes its storage and waits for both. Dropping a session starts that and does not wait.
-/// The app's end takes all its sessions along.
+/// [`Session::destroy`] ends its daemons, removes its storage and waits for both. Dropping a session starts that and
+/// does not wait. The end of the app ends all its sessions.
 #[derive(Debug)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -33,7 +33,7 @@ impl Session {
     pub(crate) async fn open(core: &Arc<Core>, deadline: Instant) -> Result<Self> {
         let id = core.new_session();
         let nodes = core.live_nodes();
-        // Owned from the first moment: what some nodes have made is removed when others fail.
+        // Owned from the start: if some nodes fail, the directories on the others are removed.
         let mut inner = Inner {
             core: Arc::clone(core),
             id,
@@ -53,8 +53,8 @@ impl Session {
         self.inner.id
     }
 
-    /// Its directories on a node; none for a node that the session does not have. The paths are the same on every node, so daemons can be given
-    /// them as arguments.
+    /// Its directories on a node. None: the session does not include the node. The paths are the same on every node, so
+    /// they can be arguments of daemons.
     pub fn dirs(&self, node: NodeId) -> Option<&SessionDirs> {
         self.inner.dirs.as_ref().filter(|_| self.inner.nodes.contains(node))
     }
@@ -69,10 +69,11 @@ impl Session {
         Channel::new(Arc::clone(&self.inner))
     }
 
-    /// Ends the session's daemons (SIGTERM, ten seconds later SIGKILL), removes its storage from every node, and waits for both.
+    /// Ends the session's daemons (SIGTERM, ten seconds later SIGKILL), removes its storage from every node, and waits
+    /// for both.
     ///
     /// # Errors
-    /// [`Error::Gone`] when the app has ended, which has removed the session already.
+    /// [`Error::Gone`] when the app has ended, which has already removed the session.
     pub async fn destroy(self, timeout: Duration) -> Result<()> {
         self.inner.check_alive()?;
         self.inner.alive.store(false, Ordering::SeqCst);
@@ -82,7 +83,8 @@ impl Session {
         let deadline = Instant::now() + timeout;
         let destroyed = self.inner.core.ask(&nodes, order.clone(), "destroying a session", deadline).await;
         if let Err(Error::Lost { .. }) = destroyed {
-            // With one node out of reach the others may not have been asked. Those that have been know nothing of it any more.
+            // If a node is unreachable, the others may not have got the order. Nodes that have already removed the
+            // session ignore a second order.
             self.inner.core.overlay.tell(To::Nodes(nodes), order);
         }
         destroyed.map(drop)

@@ -1,7 +1,7 @@
-//! The state machine: inputs and what they lead to.
+//! The state machine: inputs and their effects.
 //!
-//! Daemons carry out one order at a time. What waits for them is a queue of jobs, and each job says what is done with its answers. While ranks go on, and
-//! nothing else waits, the order is to wait until they stand.
+//! Daemons carry out one order at a time. Jobs for them wait in a queue. Each job says how to handle its answers. While
+//! ranks run and the queue is empty, the adapter orders the daemons to wait until the ranks are stopped.
 
 mod breaking;
 mod looking;
@@ -28,44 +28,44 @@ use crate::message::{Client, Incoming, Ticket, event, refusal};
 use crate::state::{Editor, Job, Order, Stage, State, Then};
 use crate::threads::Threads;
 
-/// The most requests that wait.
+/// The maximum number of waiting jobs.
 const MAX_JOBS: usize = 2000;
 
-/// How long gdbs may take for what they are asked: they read symbols first.
+/// The timeout for a request to gdbs. It includes the time in which gdb reads symbols.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long daemons wait for ranks to stand before they tell how far those are.
+/// How long daemons wait for ranks to stop before they report the progress.
 const STRIDE: Duration = Duration::from_millis(100);
 
-/// How long ranks may take to stand when they are stopped.
+/// The timeout for ranks to stop after an interrupt.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// The bytes that the answers of all ranks to one order have together.
+/// The total size of the answers of all ranks to one order.
 const ROOM_BYTES: usize = 16 << 20;
 
-/// The least that a rank has of them.
+/// The minimum share of a rank in that size.
 const LEAST_ROOM_BYTES: usize = 2 << 10;
 
-/// Debugs one app for editors.
+/// The debug adapter of one app.
 #[derive(Debug)]
 pub struct Adapter {
     state: State,
 }
 
 impl Adapter {
-    /// One that knows of nothing yet. Editors that come by a socket show the token.
+    /// A new adapter without a session. Editors that connect by a socket must show the token.
     #[must_use]
     pub fn new(token: String) -> Self {
         Self { state: State::new(token) }
     }
 
-    /// The editor that has begun, if one has.
+    /// The editor that started the session, if any.
     #[must_use]
     pub fn root(&self) -> Option<Client> {
         self.state.root
     }
 
-    /// Takes something that has happened, and gives what is to be done, in this order.
+    /// Takes an input. Returns the effects, in order.
     #[must_use]
     pub fn handle(&mut self, input: Input) -> Vec<Effect> {
         let state = &mut self.state;
@@ -135,7 +135,7 @@ fn take_frame(state: &mut State, client: Client, frame: Frame) {
     }
 }
 
-/// Begins what is wanted.
+/// Starts a request.
 fn request(state: &mut State, ticket: &Ticket, incoming: &Incoming) -> Result<(), String> {
     match incoming.command.as_str() {
         "initialize" => {
@@ -157,7 +157,7 @@ fn request(state: &mut State, ticket: &Ticket, incoming: &Incoming) -> Result<()
     match incoming.command.as_str() {
         "configurationDone" => session::configuration_done(state, ticket),
         "threads" => threads(state, ticket),
-        // gdb's stops for exceptions are breakpoints here.
+        // gdb's stops for exceptions are ordinary breakpoints.
         "setExceptionBreakpoints" => state.respond(ticket, json!({})),
         "scopes" => looking::scopes(state, ticket, &incoming.args()?)?,
         "terminate" => session::terminate(state, ticket)?,
@@ -169,7 +169,7 @@ fn request(state: &mut State, ticket: &Ticket, incoming: &Incoming) -> Result<()
     Ok(())
 }
 
-/// Begins what takes an answer of gdb.
+/// Starts a request that needs an answer from gdb.
 fn asking(state: &mut State, ticket: Ticket, incoming: &Incoming) -> Result<(), String> {
     match incoming.command.as_str() {
         "setBreakpoints" => breaking::set_in_source(state, ticket, &incoming.args()?),
@@ -205,7 +205,7 @@ fn threads(state: &mut State, ticket: &Ticket) {
     state.respond(ticket, json!({ "threads": threads }));
 }
 
-/// Gives daemons the next order, when they have nothing to do.
+/// Gives the daemons the next order if they are idle.
 fn pump(state: &mut State) {
     if state.stage != Stage::Debugging {
         let why = "all ranks have ended";
@@ -252,7 +252,7 @@ fn dispatch(state: &mut State, mut job: Job) {
     }
 }
 
-/// Gets gdbs for ranks that have none. Those that ran go on, unless they are to stay.
+/// Starts gdbs for ranks that have none. Running ranks continue unless `stay` is set.
 fn prepare(state: &mut State, ranks: &RankSet, stay: bool) {
     let without = ranks.intersection(&state.without_gdb());
     let held = without.intersection(&state.of_states(|it| *it == RankState::Held));
@@ -261,7 +261,7 @@ fn prepare(state: &mut State, ranks: &RankSet, stay: bool) {
             continue;
         }
         let (mut commands, ids) = breaking::commands_for_new(state, &ranks);
-        // A command has to be answered by a gdb that has its rank.
+        // The last command must be one that gdb answers after it has attached to its rank.
         commands.push(if goes_on { "-exec-continue" } else { "-gdb-show confirm" }.to_owned());
         let then = Then::Inserted { ids, ticket: None };
         state.jobs.push_front(Job { ranks, order: Order::Ask(commands), then });
@@ -283,7 +283,7 @@ fn give(state: &mut State, job: Job) {
         Order::Look | Order::Prepare { .. } | Order::Insert(_) => {
             (What::Wait { ranks: RankSet::new() }, Duration::ZERO)
         }
-        // Those that run by now.
+        // Wait for the ranks that run now.
         Order::Stand => (What::Stand { ranks: state.of_states(|it| *it == RankState::Running) }, STRIDE),
         Order::Interrupt => (What::Interrupt { ranks: ranks.clone() }, STOPPING),
         Order::Ask(commands) => (ask(commands, Vec::new()), PATIENCE),
@@ -295,7 +295,7 @@ fn give(state: &mut State, job: Job) {
     state.effects.push(Effect::Order { what, patience });
 }
 
-/// What has come of the order.
+/// Handles the answers to an order.
 fn answered(state: &mut State, result: Result<Vec<(Answer, RankSet)>, String>) {
     let Some(job) = state.current.take() else { return };
     match result {
@@ -310,7 +310,7 @@ fn answered(state: &mut State, result: Result<Vec<(Answer, RankSet)>, String>) {
     }
 }
 
-/// Does with answers what the job wants.
+/// Handles the answers as the job asks.
 fn done(state: &mut State, job: Job, answers: &[(Answer, RankSet)]) {
     let ranks = &job.ranks;
     match job.then {
@@ -345,14 +345,14 @@ fn done(state: &mut State, job: Job, answers: &[(Answer, RankSet)]) {
     }
 }
 
-/// Nodes did not answer.
+/// Handles a job that failed because nodes did not answer.
 fn fail(state: &mut State, job: Job, why: &str) {
     state.is_quiet = true;
     match job.then {
         Then::Nothing | Then::Inserted { ticket: None, .. } | Then::Gone { ticket: None, .. } => {
             state.note(why)
         }
-        // They are asked again.
+        // Ask these ranks again later.
         Then::Placed => state.told = state.told.difference(&job.ranks),
         Then::Logged { .. } => state.logging = state.logging.difference(&job.ranks),
         Then::Inserted { ticket: Some((ticket, _)), .. } | Then::Gone { ticket: Some((ticket, _)), .. } => {

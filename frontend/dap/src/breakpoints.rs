@@ -1,4 +1,4 @@
-//! Breakpoints, as editors want them and as gdbs have them.
+//! Breakpoints, as editors request them and as gdbs have them.
 
 use gantry_gdb::mi::{Fields, quote};
 use gantry_types::id::Rank;
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::args::{FunctionBreakpoint, SourceBreakpoint};
 use crate::message::{Client, short};
 
-/// The most breakpoints of a session.
+/// The maximum number of breakpoints in a session.
 pub(crate) const MAX_BREAKPOINTS: usize = 2000;
 
-/// The most expressions in a log message.
+/// The maximum number of expressions in a log message.
 const MAX_EXPRESSIONS: usize = 20;
 
-/// What is wanted.
+/// A breakpoint as the editor requests it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) place: Place,
@@ -23,59 +23,59 @@ pub(crate) struct Wanted {
     pub(crate) log: Option<Vec<Piece>>,
 }
 
-/// Where.
+/// The place of a breakpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a file, at a line that counts from 1.
+    /// A line of a file, counted from 1.
     Source(String, i64),
-    /// Where a function begins.
+    /// The start of a function.
     Function(String),
 }
 
-/// Which hits stop.
+/// The hits that stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hits {
-    /// From that one on.
+    /// That hit and all later ones.
     From(u64),
-    /// That one.
+    /// Only that hit.
     Exactly(u64),
-    /// Each that can be divided by it.
+    /// Each multiple of that number.
     Each(u64),
 }
 
-/// A piece of what is logged.
+/// A piece of a log message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
     Text(String),
     Expression(String),
 }
 
-/// What a session has of breakpoints that it asks for together.
+/// The kind of breakpoints that one request replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Those of a file.
+    /// The breakpoints in a file.
     Source(String),
-    /// Those of functions.
+    /// The breakpoints at functions.
     Function,
 }
 
-/// One that gdbs have, or are about to get.
+/// A breakpoint that gdbs have or will get.
 #[derive(Debug, Clone)]
 pub(crate) struct Breakpoint {
     pub(crate) id: i64,
     pub(crate) owner: Client,
     pub(crate) wanted: Wanted,
-    /// Whom it stops.
+    /// The ranks that it stops.
     pub(crate) ranks: RankSet,
-    /// The numbers that gdbs have given it.
+    /// The numbers that gdbs gave it.
     pub(crate) numbers: Vec<(u32, RankSet)>,
-    /// Where it is; 0: nowhere yet.
+    /// The line where it is set. 0: it is not set yet.
     line: i64,
-    /// Why it is nowhere.
+    /// Why it is not set.
     message: Option<String>,
 }
 
-/// All of them.
+/// All breakpoints.
 #[derive(Debug, Default)]
 pub(crate) struct Breakpoints {
     all: Vec<Breakpoint>,
@@ -84,7 +84,7 @@ pub(crate) struct Breakpoints {
 
 impl Wanted {
     /// # Errors
-    /// The count or the message makes no sense.
+    /// The hit count or the log message is invalid.
     pub(crate) fn of_source(path: &str, of: &SourceBreakpoint, first_line: i64) -> Result<Self, String> {
         Ok(Self {
             place: Place::Source(path.to_owned(), of.line.saturating_add(1 - first_line)),
@@ -95,7 +95,7 @@ impl Wanted {
     }
 
     /// # Errors
-    /// The count makes no sense.
+    /// The hit count is invalid.
     pub(crate) fn of_function(of: &FunctionBreakpoint) -> Result<Self, String> {
         Ok(Self {
             place: Place::Function(of.name.clone()),
@@ -105,7 +105,7 @@ impl Wanted {
         })
     }
 
-    /// The commands of gdb's machine interface. The last one says what has become of it.
+    /// The commands of gdb's machine interface. The result of the last one describes the breakpoint.
     pub(crate) fn build_commands(&self, id: i64) -> Vec<String> {
         let mut commands = Vec::new();
         let mut options = String::new();
@@ -138,7 +138,7 @@ impl Wanted {
         commands
     }
 
-    /// What is asked of ranks that have come to it.
+    /// The expressions to evaluate when ranks hit it.
     pub(crate) fn expressions(&self) -> Vec<&str> {
         let pieces = self.log.as_deref().unwrap_or_default().iter();
         pieces
@@ -174,7 +174,7 @@ impl Hits {
     }
 }
 
-/// Text with expressions in braces.
+/// Parses a text with expressions in braces.
 fn parse_log(text: &str) -> Result<Vec<Piece>, String> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once('{') {
@@ -197,7 +197,7 @@ fn parse_log(text: &str) -> Result<Vec<Piece>, String> {
 }
 
 impl Breakpoint {
-    /// As an editor gets it.
+    /// Converts the breakpoint to the form that editors expect.
     pub(crate) fn to_json(&self, first_line: i64) -> Value {
         let mut json = json!({ "id": self.id, "verified": self.line > 0 });
         if self.line > 0 {
@@ -209,10 +209,10 @@ impl Breakpoint {
         json
     }
 
-    /// Takes what gdbs of these ranks have made of it. Gives whether an editor sees a difference.
+    /// Takes the result of these ranks' gdbs.
     pub(crate) fn take(&mut self, fields: &Fields, ranks: &RankSet) {
         let Some(tuple) = fields.tuple("bkpt") else { return };
-        // One with several places has its line in the first of them.
+        // A breakpoint with several locations has its line in the first location.
         let line = tuple.text("line").or_else(|| {
             let places = tuple.list("locations");
             places.iter().find_map(|(_, place)| crate::values::as_tuple(place)?.text("line"))
@@ -229,19 +229,19 @@ impl Breakpoint {
             None if tuple.text("pending").is_some() => {
                 self.message = Some("not in what is loaded yet: it is set when a library has it".to_owned());
             }
-            // A function without debug information has an address alone.
+            // A function without debug information has only an address.
             None => self.line = self.wanted_line(),
         }
     }
 
-    /// Takes why it cannot be set.
+    /// Takes the reason why gdb cannot set it.
     pub(crate) fn refuse(&mut self, why: &str) {
         if self.line == 0 {
             self.message = Some(why.to_owned());
         }
     }
 
-    /// Ranks have come to it. Gives whether that is news: it was not known to be anywhere.
+    /// Handles a hit. Returns whether its line was unknown before.
     pub(crate) fn hit(&mut self, line: u32) -> bool {
         let is_news = self.line == 0;
         if is_news {
@@ -259,7 +259,7 @@ impl Breakpoint {
     }
 
     fn add_number(&mut self, number: u32, ranks: &RankSet) {
-        // A gdb that is started anew gives other numbers.
+        // A gdb that was restarted gives other numbers.
         for (_, of) in &mut self.numbers {
             *of = of.difference(ranks);
         }
@@ -284,15 +284,16 @@ impl Breakpoints {
         self.all.iter().find(|it| it.id == id)
     }
 
-    /// The one that a rank's gdb has given this number.
+    /// The breakpoint to which a rank's gdb gave this number.
     pub(crate) fn of_number(&self, number: u32, rank: Rank) -> Option<&Breakpoint> {
         let has = |it: &&Breakpoint| it.numbers.iter().any(|(its, of)| *its == number && of.contains(rank));
         self.all.iter().find(has)
     }
 
-    /// Takes what a session wants of a kind. What it has not wanted before is added; what it wants no more is removed and given back.
+    /// Replaces the breakpoints of one kind in a session. Returns the ids in the order of `wanted`, each with whether
+    /// it is new, and the removed breakpoints.
     ///
-    /// The ids are those of what is wanted, in its order, and whether each is new. One that another session has for all these ranks is the same.
+    /// A breakpoint of another session is shared if it covers all these ranks.
     pub(crate) fn want(
         &mut self,
         owner: Client,
@@ -332,7 +333,7 @@ impl Breakpoints {
         self.last
     }
 
-    /// Those of a session that is over.
+    /// Removes the breakpoints of a session that has ended.
     pub(crate) fn remove_of(&mut self, owner: Client) -> Vec<Breakpoint> {
         let (old, all) = std::mem::take(&mut self.all).into_iter().partition(|it| it.owner == owner);
         self.all = all;
@@ -340,7 +341,7 @@ impl Breakpoints {
     }
 }
 
-/// What takes breakpoints away, and from whose gdbs.
+/// The commands that delete breakpoints, and the ranks whose gdbs need them.
 pub(crate) fn build_deletes(old: &[Breakpoint]) -> Vec<(String, RankSet)> {
     let mut by_ranks: Vec<(String, RankSet)> = Vec::new();
     for (number, ranks) in old.iter().flat_map(|it| &it.numbers) {
@@ -423,7 +424,7 @@ mod tests {
         assert!(all.get_mut(2).unwrap().hit(9) && !all.get_mut(2).unwrap().hit(9));
         assert_eq!(all.of_number(3, Rank(1)).map(|it| it.id), Some(2));
         assert!(all.of_number(3, Rank(3)).is_none());
-        // A part of the session wants the same.
+        // A partial session requests the same breakpoint.
         let (ids, _) = all.want(Client(2), &kind, &wanted(&[5, 6]), &set("1"));
         assert_eq!(ids, [(2, false), (3, true)]);
         let (ids, old) = all.want(Client(1), &kind, &wanted(&[5]), &set("0-3"));

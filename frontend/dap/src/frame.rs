@@ -1,41 +1,42 @@
-//! Messages in a stream of bytes: a header that tells the length, a blank line, and a body.
+//! Splits a stream of bytes into messages. A message is a header with the length, a blank line, and a body.
 //!
-//! The length is bounded before memory is taken. What makes no sense is told and passed over: the message behind it is read.
+//! The length is checked before memory is allocated. A malformed message is reported and skipped, and the next one is
+//! read.
 
-/// The longest body that is read.
+/// The maximum length of a body.
 pub const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// The longest header.
+/// The maximum length of a header.
 pub const MAX_HEADER_BYTES: usize = 4 << 10;
 
-/// How much of a header that is too long is kept.
+/// How many bytes are kept of a header that is too long.
 const KEPT_BYTES: usize = 64;
 
-/// What ends a header.
+/// The end of a header.
 const BLANK: &[u8] = b"\r\n\r\n";
 
-/// A message, or why there is none.
+/// A message, or the reason why one was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     /// The body of a message.
     Body(Vec<u8>),
-    /// What was passed over, and why.
+    /// The reason why a message was skipped.
     Bad(String),
 }
 
-/// Where in a message the stream is.
+/// The position inside a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Header,
-    /// In a body of that many bytes.
+    /// In a body of this many bytes.
     Body(usize),
-    /// In a body that is too long; that many bytes of it are left.
+    /// In a body that is too long. This many of its bytes are left.
     TooLong(u64),
-    /// In a header that was too long, which has been told.
+    /// In a header that was too long and has been reported.
     Lost,
 }
 
-/// Cuts a stream into messages.
+/// Splits a stream into messages.
 #[derive(Debug)]
 pub struct Frames {
     at: At,
@@ -49,7 +50,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Takes the next bytes, and gives each message that is complete.
+    /// Takes the next bytes and passes on each complete message.
     pub fn push(&mut self, mut bytes: &[u8], mut take: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             let used = match self.at {
@@ -74,7 +75,7 @@ impl Frames {
         }
     }
 
-    /// Takes bytes up to the end of a header. Gives how many those were.
+    /// Takes bytes up to the end of a header. Returns their number.
     fn in_header(&mut self, bytes: &[u8], take: &mut impl FnMut(Frame)) -> usize {
         for (at, byte) in bytes.iter().enumerate() {
             self.kept.push(*byte);
@@ -87,7 +88,7 @@ impl Frames {
                     take(Frame::Bad(format!("a header has more than {MAX_HEADER_BYTES} bytes")));
                 }
                 self.at = At::Lost;
-                // A good one may have begun.
+                // A valid header may have started.
                 self.kept.drain(..MAX_HEADER_BYTES - KEPT_BYTES);
             }
         }
@@ -107,21 +108,21 @@ impl Frames {
                     take(Frame::Bad(format!("a message of {length} bytes: {MAX_BODY_BYTES} is the most")));
                 }
             },
-            // That was told.
+            // This was reported already.
             None if was_lost => {}
             None => take(Frame::Bad("a header without Content-Length".to_owned())),
         }
     }
 }
 
-/// The length that stands last, also behind something else on its line.
+/// The last length in a header. Other text may precede it on its line.
 fn parse_length(header: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(header).to_ascii_lowercase();
     let (_, behind) = text.rsplit_once("content-length:")?;
     behind.lines().next()?.trim().parse().ok()
 }
 
-/// The bytes of a message.
+/// Builds the bytes of a message.
 #[must_use]
 pub fn build_frame(body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes();

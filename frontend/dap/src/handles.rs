@@ -1,17 +1,17 @@
-//! Numbers by which editors name frames and variables, as long as their ranks stand.
+//! Numbers by which editors name frames and variables. A number is valid while its ranks stay stopped.
 
 use std::collections::BTreeMap;
 
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
-/// The most that are kept. The oldest are forgotten first.
+/// The maximum number of handles. The oldest are dropped first.
 const MAX_HANDLES: usize = 50_000;
 
-/// The most addresses whose rank is kept.
+/// The maximum number of addresses with a known rank.
 const MAX_ADDRESSES: usize = 10_000;
 
-/// What a number stands for.
+/// The meaning of a handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Handle {
     /// A frame.
@@ -20,13 +20,13 @@ pub(crate) enum Handle {
     Locals,
     /// Registers.
     Registers,
-    /// An expression, which is no object of gdb's yet.
+    /// An expression for which gdb has no variable object yet.
     Expression(String),
-    /// An object of gdb's: its children from that one on.
+    /// A variable object of gdb: its children, starting at that index.
     Object(String, u32),
 }
 
-/// The same, with whose it is.
+/// A handle's meaning and its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owned {
     pub(crate) ranks: RankSet,
@@ -34,15 +34,15 @@ pub(crate) struct Owned {
     pub(crate) handle: Handle,
 }
 
-/// All of them.
+/// All handles.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     all: BTreeMap<i64, Owned>,
     last: i64,
-    /// Objects of gdb's that are nobody's children, and the ranks whose gdbs have them.
+    /// Top-level variable objects, with the ranks whose gdbs have them.
     objects: Vec<(String, RankSet)>,
     last_object: u64,
-    /// gdb's names of what was listed, by the list and the name in it.
+    /// gdb's names of listed variables, by the list and the name in it.
     children: BTreeMap<(i64, String), String>,
     addresses: BTreeMap<String, Rank>,
 }
@@ -63,7 +63,7 @@ impl Handles {
         self.all.get(&id)
     }
 
-    /// A name for a new object of these ranks' gdbs.
+    /// Creates a name for a new variable object in these ranks' gdbs.
     pub(crate) fn name_object(&mut self, ranks: &RankSet) -> String {
         self.last_object += 1;
         let name = format!("gantry{}", self.last_object);
@@ -81,7 +81,7 @@ impl Handles {
         self.children.get(&(list, name.to_owned()))
     }
 
-    /// An address that an editor gets, of that rank.
+    /// Remembers that an address shown to an editor belongs to this rank.
     pub(crate) fn add_address(&mut self, address: &str, rank: Rank) {
         if self.addresses.len() >= MAX_ADDRESSES {
             self.addresses.clear();
@@ -93,7 +93,8 @@ impl Handles {
         self.addresses.get(address).copied()
     }
 
-    /// Forgets what is of these ranks, which go on. Gives the objects of gdb's that are of no use any more, with the ranks that have them.
+    /// Forgets the handles of these ranks, because the ranks continue. Returns the variable objects that are no longer
+    /// used, with their ranks.
     pub(crate) fn forget(&mut self, ranks: &RankSet) -> Vec<(String, RankSet)> {
         self.all.retain(|_, owned| owned.ranks.is_disjoint(ranks));
         let all = &self.all;

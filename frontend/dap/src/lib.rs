@@ -1,17 +1,17 @@
-//! The Debug Adapter Protocol for all ranks: what editors send comes in, and what they get and what gdb is to do goes out. Pure: it does no input and no
-//! output.
+//! The Debug Adapter Protocol for all ranks. Takes messages from editors, and returns messages for editors and orders
+//! for gdb. Pure: it does no I/O.
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`frame`] | messages in a stream of bytes |
+//! | [`frame`] | splits a stream of bytes into messages |
 //! | [`message`] | requests, responses and events |
-//! | [`args`] | what editors say with a request; configurations |
+//! | [`args`] | arguments of requests; configurations |
 //! | [`adapter`] | the state machine: inputs and effects |
-//! | `state` | what it knows |
-//! | `threads` | ranks at the same place are one thread, with a number that stays |
-//! | `breakpoints` | breakpoints as editors and as gdb have them |
+//! | `state` | the adapter's state |
+//! | `threads` | groups ranks at the same place into threads with stable numbers |
+//! | `breakpoints` | breakpoints of editors and of gdb |
 //! | `handles` | numbers of frames and variables |
-//! | `values` | variables of many ranks become one list |
+//! | `values` | merges variables of many ranks |
 //! | `memory` | instructions and bytes |
 //!
 //! Source: the specification of the Debug Adapter Protocol, 1.65.

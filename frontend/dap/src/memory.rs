@@ -1,4 +1,4 @@
-//! Instructions and bytes, as gdb gives them and as editors want them.
+//! Converts instructions and memory from gdb's form to that of editors.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use crate::values::as_tuple;
 
-/// The most bytes that are read at once. Editors ask again for what is missing.
+/// The maximum number of bytes in one read. Editors request the rest again.
 pub(crate) const MAX_READ_BYTES: u64 = 16 << 10;
 
-/// The most instructions that are given at once.
+/// The maximum number of instructions in one response.
 pub(crate) const MAX_INSTRUCTIONS: u32 = 400;
 
-/// The longest instruction of any processor that is known here.
+/// The longest instruction of any supported processor.
 const MAX_INSTRUCTION_BYTES: u64 = 15;
 
-/// An address as editors write it.
+/// Parses an address from an editor.
 pub(crate) fn parse_address(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -24,7 +24,7 @@ pub(crate) fn parse_address(text: &str) -> Option<u64> {
     }
 }
 
-/// What gdb is asked for: the function at that place, and what comes behind it.
+/// Builds the request for gdb: the function at that address, and the code behind it.
 pub(crate) fn build_disassembly(address: u64, count: u32) -> Vec<String> {
     let end = address.saturating_add(u64::from(count) * MAX_INSTRUCTION_BYTES);
     vec![
@@ -33,7 +33,8 @@ pub(crate) fn build_disassembly(address: u64, count: u32) -> Vec<String> {
     ]
 }
 
-/// Instructions from `offset` behind the one at the address, or before it. Where nothing is known it says so: editors want as many as they have asked for.
+/// Instructions at `offset` from the address. Editors expect as many as they requested, so unknown ones are marked as
+/// such.
 pub(crate) fn instructions(listings: &[Fields], address: u64, offset: i64, count: u32) -> Vec<Value> {
     let mut all: BTreeMap<u64, &Fields> = BTreeMap::new();
     for listing in listings {
@@ -76,7 +77,8 @@ fn instruction(at: u64, tuple: &Fields) -> Value {
     given
 }
 
-/// The bytes of what `-data-read-memory-bytes` says, and how far behind the place that was asked for they begin.
+/// Parses the result of `-data-read-memory-bytes`: the distance of the first byte from the requested address, and the
+/// bytes.
 pub(crate) fn parse_memory(fields: &Fields) -> Option<(u64, Vec<u8>)> {
     let tuple = as_tuple(&fields.list("memory").first()?.1)?;
     let offset = parse_address(tuple.text("offset")?)?;
@@ -86,7 +88,7 @@ pub(crate) fn parse_memory(fields: &Fields) -> Option<(u64, Vec<u8>)> {
     Some((offset, bytes.collect::<Option<Vec<u8>>>()?))
 }
 
-/// Base 64, as RFC 4648 has it.
+/// Encodes bytes in base 64 (RFC 4648).
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,43 +1,43 @@
-//! Requests as they come, and responses and events as they go.
+//! Incoming requests, and outgoing responses and events.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// The longest text that stands in a message of ours.
+/// The maximum length of a text in our own messages.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// What an editor has sent.
+/// A message from an editor.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Incoming {
-    /// Its number.
+    /// The sequence number.
     #[serde(default)]
     pub seq: i64,
     /// `request` or `response`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What is wanted; of a response: what was.
+    /// The command. In a response: the command that it answers.
     #[serde(default)]
     pub command: String,
-    /// How it is wanted.
+    /// The arguments.
     #[serde(default)]
     pub arguments: Value,
-    /// Of a response: whether it was done.
+    /// In a response: whether the command succeeded.
     #[serde(default)]
     pub success: bool,
-    /// Of a response: why not.
+    /// In a response: the error message.
     #[serde(default)]
     pub message: Option<String>,
 }
 
-/// Whom a response is for, and to what.
+/// The addressee of a response: the editor and its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// Who has asked.
+    /// The editor that sent the request.
     pub client: Client,
     /// The number of the request.
     pub seq: i64,
-    /// What was wanted.
+    /// The command of the request.
     pub command: String,
 }
 
@@ -46,10 +46,10 @@ pub struct Ticket {
 pub struct Client(pub u64);
 
 impl Incoming {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// It is none. With the number that it has, where that can be read.
+    /// The bytes are not a message. The error carries the sequence number if that was readable, else 0.
     pub fn parse(body: &[u8]) -> Result<Self, (i64, String)> {
         let value: Value =
             serde_json::from_slice(body).map_err(|error| (0, format!("this is no JSON: {error}")))?;
@@ -57,10 +57,10 @@ impl Incoming {
         serde_json::from_value(value).map_err(|error| (seq, format!("this is no message: {error}")))
     }
 
-    /// The arguments.
+    /// Parses the arguments.
     ///
     /// # Errors
-    /// They are others than the command has.
+    /// The arguments do not fit the command.
     pub fn args<T: DeserializeOwned>(&self) -> Result<T, String> {
         let arguments = match &self.arguments {
             Value::Null => json!({}),
@@ -70,7 +70,7 @@ impl Incoming {
     }
 }
 
-/// A response that says it is done. Its own number is given when it is sent.
+/// Builds a success response. The sender fills in its sequence number.
 #[must_use]
 pub fn response(ticket: &Ticket, body: Value) -> Value {
     json!({
@@ -78,7 +78,7 @@ pub fn response(ticket: &Ticket, body: Value) -> Value {
     })
 }
 
-/// A response that says why it cannot be done.
+/// Builds an error response.
 #[must_use]
 pub fn refusal(seq: i64, command: &str, why: &str) -> Value {
     let why = short(why, MAX_TEXT_BYTES);
@@ -88,19 +88,19 @@ pub fn refusal(seq: i64, command: &str, why: &str) -> Value {
     })
 }
 
-/// An event.
+/// Builds an event.
 #[must_use]
 pub fn event(name: &str, body: Value) -> Value {
     json!({ "type": "event", "event": name, "body": body })
 }
 
-/// Words of ours for the console.
+/// Builds an event that prints our own text in the console.
 #[must_use]
 pub fn console(text: &str) -> Value {
     event("output", json!({ "category": "console", "output": format!("{}\n", short(text, MAX_TEXT_BYTES)) }))
 }
 
-/// The beginning of a text; that it was longer is shown.
+/// Truncates a text and marks that it was longer.
 #[must_use]
 pub fn short(text: &str, most: usize) -> String {
     match gantry_gdb::answer::cut(text, most) {

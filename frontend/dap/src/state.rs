@@ -1,4 +1,4 @@
-//! What the adapter knows, and what it has to do.
+//! The state of the adapter, and the effects that it requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,138 +17,138 @@ use crate::message::{Client, Ticket, response};
 use crate::threads::Threads;
 use crate::values::Variable;
 
-/// Something that has happened.
+/// Something that happened outside.
 #[derive(Debug)]
 pub enum Input {
-    /// An editor is there.
+    /// An editor has connected.
     Joined {
-        /// Which.
+        /// Its connection.
         client: Client,
-        /// It has come by a socket, and must show the token.
+        /// It connected by a socket, so it must show the token.
         by_socket: bool,
     },
-    /// An editor has sent something.
+    /// An editor sent a message.
     Frame(Client, Frame),
-    /// An editor is gone.
+    /// An editor has disconnected.
     Left(Client),
-    /// The ranks are there, or why they are not.
+    /// The ranks are ready, or the start failed.
     Started(Result<Started, String>),
-    /// What has come of [`Effect::Order`].
+    /// The result of [`Effect::Order`].
     Answered(Result<Vec<(Answer, RankSet)>, String>),
-    /// What has come of [`Effect::Release`].
+    /// The result of [`Effect::Release`].
     Released(Result<(), String>),
-    /// What has come of [`Effect::Listen`]: the port.
+    /// The result of [`Effect::Listen`]: the port.
     Listening(Result<u16, String>),
-    /// What has come of [`Effect::End`].
+    /// The result of [`Effect::End`].
     Over(Result<(), String>),
-    /// Lines that ranks have written.
+    /// Output lines of ranks.
     Output {
-        /// To standard error.
+        /// The output is from standard error.
         is_error: bool,
         /// The text, with the ranks before each line.
         text: String,
     },
-    /// Something that people should know, such as a node that does not answer.
+    /// A message for the user, such as a node that does not answer.
     Note(String),
-    /// All ranks have ended, or why that will never be known.
+    /// All ranks have ended, or the frontend has lost them.
     Ended(Result<i32, String>),
 }
 
-/// Something that is to be done. What has come of it is an [`Input`].
+/// An action for the driver. Its result is an [`Input`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Send an editor a message. The bytes are those of [`build_frame`](crate::frame::build_frame).
+    /// Send a message to an editor. The bytes come from [`build_frame`](crate::frame::build_frame).
     Send(Client, Vec<u8>),
     /// Launch, or attach.
     Start(Box<Start>),
-    /// Tell the daemons.
+    /// Send an order to the daemons.
     Order {
-        /// What.
+        /// The order.
         what: What,
-        /// How long they may wait.
+        /// How long the daemons may take.
         patience: Duration,
     },
-    /// Let all ranks go that are held before their first instruction.
+    /// Release all ranks that are held before their first instruction.
     Release,
-    /// Listen on this machine for parts of the session.
+    /// Listen on this machine for editors of partial sessions.
     Listen,
     /// Send all ranks SIGTERM, or SIGKILL.
     Signal {
         /// SIGKILL.
         kill: bool,
     },
-    /// Let go of the app.
+    /// Detach from the app.
     End {
-        /// The ranks end. Else they are left as they were.
+        /// End the ranks. Otherwise they are left as they were.
         terminate: bool,
     },
-    /// Close an editor's connection, when all was sent.
+    /// Close an editor's connection after all its messages are sent.
     Close(Client),
-    /// There is nothing more to do.
+    /// Stop: there is nothing more to do.
     Stop,
 }
 
-/// How the ranks come.
+/// How to get the ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Start {
-    /// They are launched, and held.
+    /// Launch them, and hold them.
     Launch(Launch),
-    /// They are there.
+    /// Attach to running ranks.
     Attach(Attach),
 }
 
-/// The ranks.
+/// The ranks after the start.
 #[derive(Debug, Clone)]
 pub struct Started {
     /// All of them.
     pub ranks: RankSet,
-    /// How they stand.
+    /// Their state.
     pub answers: Vec<(Answer, RankSet)>,
-    /// The first one's program.
+    /// The program of the first rank.
     pub program: String,
 }
 
-/// How far it is.
+/// The stage of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// No editor has said what is to be debugged.
+    /// No editor has named what to debug.
     Idle,
-    /// The ranks are on their way.
+    /// The ranks are being started.
     Starting(Ticket),
-    /// They are there.
+    /// The ranks are being debugged.
     Debugging,
-    /// All have ended.
+    /// All ranks have ended.
     Ended,
-    /// They are being let go.
+    /// The ranks are being released, or ended.
     Ending(Option<Ticket>),
 }
 
-/// An editor.
+/// A connected editor.
 #[derive(Debug)]
 pub(crate) struct Editor {
     pub(crate) init: Initialize,
-    /// It need not show the token, or has shown it.
+    /// It has shown the token, or need not.
     pub(crate) is_trusted: bool,
     /// It has a session.
     pub(crate) is_there: bool,
-    /// Its breakpoints are set, so it is told of stops.
+    /// It has set its breakpoints, so it gets stop events.
     pub(crate) is_configured: bool,
     /// The ranks that it sees.
     pub(crate) ranks: RankSet,
-    /// Each rank is a thread.
+    /// In this session each rank is a thread.
     pub(crate) is_part: bool,
     pub(crate) threads: Threads,
     pub(crate) seq: i64,
 }
 
-/// Where ranks stand: their call path.
+/// The place of stopped ranks: their call path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) stack: String,
     pub(crate) function: String,
 }
 
-/// Something that daemons do for us. One at a time.
+/// Work for the daemons. They do one job at a time.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) ranks: RankSet,
@@ -156,46 +156,46 @@ pub(crate) struct Job {
     pub(crate) then: Then,
 }
 
-/// What they do.
+/// The order of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Tell how ranks stand.
+    /// Report the state of the ranks.
     Look,
-    /// Wait until these ranks stand.
+    /// Wait until these ranks are stopped.
     Stand,
-    /// Stop them.
+    /// Interrupt these ranks.
     Interrupt,
-    /// Get gdbs for those that have none, with all breakpoints. Ranks that ran go on, unless they are to stay.
+    /// Start gdbs, with all breakpoints, for ranks that have none. Running ranks continue unless `stay` is set.
     Prepare { stay: bool },
-    /// Set these breakpoints, and get gdbs for ranks that have none.
+    /// Set these breakpoints, and start gdbs for ranks that have none.
     Insert(Vec<i64>),
-    /// Ask gdb.
+    /// Send commands to gdb.
     Ask(Vec<String>),
-    /// The same without addresses, in which ranks differ.
+    /// Send commands to gdb, and strip addresses from the answers: they differ between ranks.
     AskBare(Vec<String>),
-    /// Give gdb a line that was typed.
+    /// Give gdb a line that the user typed.
     Tell(String),
-    /// Wait for what was typed.
+    /// Wait for the typed command to finish.
     Wait,
 }
 
-/// What is done with the answers.
+/// How to handle the answers.
 #[derive(Debug)]
 pub(crate) enum Then {
     Nothing,
-    /// Gdbs have set these breakpoints; with the number of commands of each.
+    /// Breakpoints were set, each with this number of commands.
     Inserted {
         ids: Vec<(i64, usize)>,
         ticket: Option<(Ticket, Vec<Result<i64, String>>)>,
     },
-    /// Ranks go on.
+    /// Ranks have continued.
     Gone {
         ticket: Option<(Ticket, Value)>,
         is_step: bool,
     },
-    /// Ranks have come to stand there.
+    /// Ranks have stopped at a place.
     Placed,
-    /// What is to be logged.
+    /// The values for a log message.
     Logged {
         id: i64,
         is_step: bool,
@@ -213,7 +213,7 @@ pub(crate) enum Then {
     Registers {
         ticket: Ticket,
     },
-    /// Children of an object from that one on, and those that were found already.
+    /// Children of an object, starting at `from`, and the children found before.
     Children {
         ticket: Ticket,
         level: u32,
@@ -245,64 +245,64 @@ pub(crate) enum Then {
         ticket: Ticket,
         typed: Typed,
     },
-    /// Ranks of a thread were asked to stand.
+    /// Ranks of a thread were interrupted.
     Paused {
         ticket: Ticket,
     },
 }
 
-/// What somebody has typed.
+/// A line typed by the user.
 #[derive(Debug, Clone)]
 pub(crate) struct Typed {
     pub(crate) line: String,
     pub(crate) round: gantry_debug::round::Round,
-    /// How often it was waited for.
+    /// How many times the adapter has waited for it.
     pub(crate) rounds: u32,
-    /// The two sets that are compared.
+    /// The two sets to compare.
     pub(crate) compare: Option<(RankSet, RankSet)>,
-    /// How ranks stood before.
+    /// The state of the ranks before the command.
     pub(crate) before: Vec<(RankState, RankSet)>,
 }
 
-/// All of it.
+/// The state of the adapter.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) token: String,
     pub(crate) clients: BTreeMap<Client, Editor>,
-    /// Who has begun it.
+    /// The editor that started the session.
     pub(crate) root: Option<Client>,
     pub(crate) stage: Stage,
     pub(crate) common: Common,
     pub(crate) is_launched: bool,
     pub(crate) program: String,
     pub(crate) session: Session,
-    /// Ranks that are held before their first instruction, with a gdb or without.
+    /// Ranks that are held before their first instruction, with or without a gdb.
     pub(crate) held: RankSet,
-    /// Some were held, and nothing has released the app.
+    /// Some ranks were held, and the app is not released yet.
     pub(crate) is_release_due: bool,
     pub(crate) places: Vec<(Place, RankSet)>,
-    /// Ranks that stand, and of which that is known here.
+    /// Stopped ranks that this adapter has taken note of.
     pub(crate) told: RankSet,
-    /// Ranks that are being asked for what is to be logged.
+    /// Ranks that are evaluating a log message.
     pub(crate) logging: RankSet,
-    /// Ranks that make a step.
+    /// Ranks that are stepping.
     pub(crate) stepping: RankSet,
-    /// Ranks that had a gdb, at the last look.
+    /// Ranks that had a gdb in the last answers.
     pub(crate) with_gdb: RankSet,
     pub(crate) ended: RankSet,
     pub(crate) breakpoints: Breakpoints,
     pub(crate) handles: Handles,
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) current: Option<Job>,
-    /// Some ranks have come to stand, and others are given a moment.
+    /// Some ranks have stopped, and the adapter waits a moment for the others.
     pub(crate) is_settling: bool,
-    /// Nodes have not answered. They are asked again when an editor wants something.
+    /// Some nodes do not answer. The adapter asks again when an editor needs something.
     pub(crate) is_quiet: bool,
-    /// Where parts of the session are waited for.
+    /// The port for editors of partial sessions.
     pub(crate) port: Option<u16>,
-    /// Parts that are to be opened: for whom, and which ranks.
+    /// Partial sessions to open: the editor, and the ranks.
     pub(crate) to_open: Vec<(Client, RankSet)>,
-    /// Who waits for the release of all.
+    /// The request that waits for the release of all ranks.
     pub(crate) releasing: Option<(Ticket, Value)>,
     pub(crate) effects: Vec<Effect>,
 }
@@ -339,7 +339,7 @@ impl State {
         }
     }
 
-    /// Sends an editor a message, which gets its number here.
+    /// Sends a message to an editor. This assigns its sequence number.
     pub(crate) fn send(&mut self, client: Client, mut message: Value) {
         let Some(editor) = self.clients.get_mut(&client) else { return };
         editor.seq += 1;
@@ -356,21 +356,21 @@ impl State {
         self.send(ticket.client, crate::message::refusal(ticket.seq, &ticket.command, why));
     }
 
-    /// Sends all editors that have a session an event.
+    /// Sends an event to all editors that have a session.
     pub(crate) fn tell_all(&mut self, event: &Value) {
         let there: Vec<Client> =
             self.clients.iter().filter(|(_, editor)| editor.is_there).map(|(client, _)| *client).collect();
         there.into_iter().for_each(|client| self.send(client, event.clone()));
     }
 
-    /// Sends who has begun it an event.
+    /// Sends an event to the editor that started the session.
     pub(crate) fn tell_root(&mut self, event: Value) {
         if let Some(root) = self.root {
             self.send(root, event);
         }
     }
 
-    /// Words of ours for who has begun it.
+    /// Prints our own text in the console of the editor that started the session.
     pub(crate) fn note(&mut self, text: &str) {
         self.tell_root(crate::message::console(text));
     }
@@ -384,7 +384,7 @@ impl State {
         self.jobs.push_back(Job { ranks, order, then });
     }
 
-    /// The ranks whose state is such a one.
+    /// The ranks whose state satisfies the predicate.
     pub(crate) fn of_states(&self, is_meant: impl Fn(&RankState) -> bool) -> RankSet {
         let meant = self.session.sets().states().iter().filter(|(state, _)| is_meant(state));
         meant.fold(RankSet::new(), |all, (_, ranks)| all.union(ranks))

@@ -1,38 +1,39 @@
-//! Ranks that do the same at the same place are one thread of the editor. A thread keeps its number as long as most of its ranks stay together.
+//! Groups ranks at the same place into one thread of the editor. A thread keeps its number while most of its ranks stay
+//! together.
 
 use std::collections::BTreeMap;
 
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
-/// The most threads that are known after their end.
+/// The maximum number of remembered threads that have ended.
 const MAX_GONE: usize = 10_000;
 
-/// The longest list of ranks in a name.
+/// The maximum length of a list of ranks in a name.
 const MAX_NAME_BYTES: usize = 60;
 
-/// Ranks that belong together, and what they do.
+/// Ranks that form a group, and their state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) ranks: RankSet,
-    /// Where they stand, or that they run.
+    /// The place where they are stopped, or that they run.
     pub(crate) label: String,
     pub(crate) stands: bool,
 }
 
-/// A thread, as the editor has it.
+/// A thread of the editor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Thread {
     pub(crate) id: i64,
     pub(crate) part: Part,
 }
 
-/// What has become of the threads.
+/// The differences after a regrouping.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) started: Vec<i64>,
     pub(crate) exited: Vec<i64>,
-    /// Some thread has another name now.
+    /// Some thread has a new name.
     pub(crate) is_renamed: bool,
 }
 
@@ -41,18 +42,18 @@ pub(crate) struct Changes {
 pub(crate) struct Threads {
     all: Vec<Thread>,
     last: i64,
-    /// A rank of each thread that is no more, as an editor may ask for that thread yet.
+    /// For each former thread one of its ranks: an editor may still use the thread's number.
     gone: BTreeMap<i64, Rank>,
 }
 
 impl Thread {
-    /// Its name: `ranks 0-3,5: solve`.
+    /// The name: `ranks 0-3,5: solve`.
     pub(crate) fn name(&self) -> String {
         format!("{}: {}", ranks_text(&self.part.ranks), self.part.label)
     }
 }
 
-/// Ranks for a person. Where there are many pieces, it is the beginning and their number.
+/// Ranks in the notation that people read. A long list is cut, and the total count is added.
 pub(crate) fn ranks_text(ranks: &RankSet) -> String {
     let text = ranks.to_string();
     let word = if ranks.len() == 1 { "rank" } else { "ranks" };
@@ -74,7 +75,7 @@ impl Threads {
         self.all.iter().find(|thread| thread.id == id)
     }
 
-    /// The thread of that number, or the one to which its ranks have come.
+    /// The thread with that number, or the thread that its ranks are in now.
     pub(crate) fn find(&self, id: i64) -> Option<&Thread> {
         self.get(id).or_else(|| {
             let rank = self.gone.get(&id)?;
@@ -82,7 +83,7 @@ impl Threads {
         })
     }
 
-    /// Takes what ranks do now. A part gets the number of the thread with which it has the most ranks in common.
+    /// Takes the new groups of ranks. A group gets the number of the thread with which it shares the most ranks.
     pub(crate) fn regroup(&mut self, parts: Vec<Part>) -> Changes {
         let mut pairs = Vec::new();
         for (old, thread) in self.all.iter().enumerate() {
@@ -125,7 +126,7 @@ impl Threads {
         changes
     }
 
-    /// Ranks that run stay in the thread that they are in. Those that are in none are one part.
+    /// Running ranks stay in their thread. Running ranks without a thread form one group.
     pub(crate) fn running_parts(&self, running: &RankSet) -> Vec<RankSet> {
         let mut left = running.clone();
         let mut parts = Vec::new();
@@ -169,10 +170,10 @@ mod tests {
         let changes = threads.regroup(parts(&[("3", "solve"), ("0-2,4-7", "running")]));
         assert_eq!((changes.started, changes.exited, changes.is_renamed), (vec![2], vec![], true));
         assert_eq!(names(&threads), ["1 ranks 0-2,4-7: running", "2 rank 3: solve"]);
-        // The same ranks elsewhere are the same thread.
+        // The same ranks at another place are the same thread.
         let changes = threads.regroup(parts(&[("3", "main"), ("0-2,4-7", "solve")]));
         assert_eq!((changes.started.len(), changes.exited.len()), (0, 0));
-        // Together again.
+        // The groups are together again.
         let changes = threads.regroup(parts(&[("0-7", "main")]));
         assert_eq!((changes.started, changes.exited), (vec![], vec![2]));
         assert_eq!((threads.find(2).unwrap().id, threads.get(2)), (1, None));

@@ -1,4 +1,4 @@
-//! What gdbs of many ranks say of variables, as one list: values that differ in numbers are ranges.
+//! Merges variables of many ranks into one list. Values that differ only in numbers become ranges.
 
 use gantry_debug::fold::fold;
 use gantry_gdb::answer::Answer;
@@ -7,16 +7,16 @@ use gantry_types::rank_set::RankSet;
 
 use crate::message::short;
 
-/// The longest value that is shown.
+/// The maximum length of a shown value.
 const MAX_VALUE_BYTES: usize = 4 << 10;
 
-/// The most different values of one variable that are shown.
+/// The maximum number of different values that are shown for one variable.
 const MAX_CLASSES: usize = 4;
 
-/// What a gdb has said to one command.
+/// gdb's answer to one command.
 pub(crate) type Line = Result<Fields, String>;
 
-/// Something that ranks have in common.
+/// A value that these ranks share.
 pub(crate) type Of<T> = (T, RankSet);
 
 /// A variable.
@@ -24,15 +24,15 @@ pub(crate) type Of<T> = (T, RankSet);
 pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) kind: String,
-    /// None: gdb has shown none, as it is made of parts.
+    /// The value. `None`: gdb shows none, because the variable has children.
     pub(crate) value: Option<String>,
-    /// gdb's name of it, where it has one.
+    /// gdb's name of the variable object, if it has one.
     pub(crate) object: Option<String>,
-    /// It has parts that can be looked at.
+    /// The variable has children.
     pub(crate) has_parts: bool,
 }
 
-/// The lines of what ranks have said, those of the first rank first. Ranks that have said nothing are left out.
+/// The result lines of the ranks, those of the first rank first. Ranks without an answer are left out.
 pub(crate) fn lines_of(answers: &[(Answer, RankSet)], of: &RankSet) -> Vec<(Vec<Line>, RankSet)> {
     let mut all = Vec::new();
     for (answer, ranks) in answers {
@@ -58,7 +58,7 @@ fn parse(line: &str) -> Line {
     }
 }
 
-/// The line of that number of each, or the last; why not where a rank could not.
+/// Picks one line of each rank. Returns the results, and the error messages of the ranks that failed.
 pub(crate) fn pick(
     lines: &[(Vec<Line>, RankSet)],
     at: impl Fn(&[Line]) -> Option<&Line>,
@@ -74,7 +74,7 @@ pub(crate) fn pick(
     (good, bad)
 }
 
-/// Texts of ranks as one: `[0;63]`, or `10 [0-1,3] | x [2]`.
+/// Merges the texts of ranks: `[0;63]`, or `10 [0-1,3] | x [2]`.
 pub(crate) fn merge_texts(texts: &[(String, RankSet)]) -> String {
     let classes = fold(texts.iter().map(|(text, ranks)| (text.as_str(), ranks)));
     if let [only] = classes.as_slice() {
@@ -92,7 +92,8 @@ pub(crate) fn merge_texts(texts: &[(String, RankSet)]) -> String {
     shown.join(" | ")
 }
 
-/// Variables of ranks as one list: that of the first rank, with the values of all that have a variable of that name.
+/// Merges the variables of ranks. The list is that of the first rank. Each value covers all ranks with a variable of
+/// that name.
 pub(crate) fn merge(lists: &[(Vec<Variable>, RankSet)]) -> Vec<Variable> {
     let Some((first, _)) = lists.first() else { return Vec::new() };
     let merged = first.iter().enumerate().map(|(at, variable)| {
@@ -111,7 +112,7 @@ pub(crate) fn merge(lists: &[(Vec<Variable>, RankSet)]) -> Vec<Variable> {
     merged.collect()
 }
 
-/// What `-stack-list-variables` says.
+/// Parses the result of `-stack-list-variables`.
 pub(crate) fn parse_locals(fields: &Fields) -> Vec<Variable> {
     let tuples = fields.list("variables").iter().filter_map(|(_, value)| as_tuple(value));
     let variables = tuples.map(|tuple| {
@@ -128,7 +129,7 @@ pub(crate) fn parse_locals(fields: &Fields) -> Vec<Variable> {
     variables.collect()
 }
 
-/// What `-var-create` says, and each child of `-var-list-children`.
+/// Parses the result of `-var-create`, or a child of `-var-list-children`.
 pub(crate) fn parse_object(fields: &Fields) -> Variable {
     let name = fields.text("exp").unwrap_or_default().to_owned();
     let text = |name| fields.text(name).unwrap_or_default();
@@ -141,18 +142,18 @@ pub(crate) fn parse_object(fields: &Fields) -> Variable {
     }
 }
 
-/// The children, and whether there are more of them.
+/// Parses the children. Returns them, and whether there are more.
 pub(crate) fn parse_children(fields: &Fields) -> (Vec<Variable>, bool) {
     let tuples = fields.list("children").iter().filter_map(|(_, value)| as_tuple(value));
     (tuples.map(parse_object).collect(), fields.text("has_more") == Some("1"))
 }
 
-/// Whether gdb shows by it who may use the members of a class: it has no type and no value.
+/// Whether this is only a heading for the access of class members (`public`, `private`): it has no type and no value.
 pub(crate) fn is_heading(variable: &Variable) -> bool {
     variable.kind.is_empty() && ["public", "private", "protected"].contains(&variable.name.as_str())
 }
 
-/// What `-data-list-register-names` and `-data-list-register-values` say.
+/// Parses the results of `-data-list-register-names` and `-data-list-register-values`.
 pub(crate) fn parse_registers(names: &Fields, values: &Fields) -> Vec<Variable> {
     let names = names.list("register-names");
     let name_of = |tuple: &Fields| -> Option<String> {
@@ -181,7 +182,7 @@ pub(crate) fn is_pointer(kind: &str) -> bool {
     kind.trim_end().ends_with('*')
 }
 
-/// The address that a value begins with.
+/// The address at the start of a value.
 pub(crate) fn address_in(value: &str) -> Option<&str> {
     let digits = value.strip_prefix("0x")?;
     let count = digits.bytes().take_while(u8::is_ascii_hexdigit).count();

@@ -1,4 +1,4 @@
-//! Two sets of ranks side by side: which have another value.
+//! Compares two sets of ranks and finds the pairs with different values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,40 +7,40 @@ use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
-/// What ranks have, each as its text.
+/// The value of each rank, as text.
 pub type Values = BTreeMap<Rank, String>;
 
 /// Why sets cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{one} ranks and {other} ranks cannot be paired: compare as many with as many, or one with some")]
 pub struct Unpaired {
-    /// How many the first set has.
+    /// The size of the first set.
     pub one: u64,
-    /// How many the second one has.
+    /// The size of the second set.
     pub other: u64,
 }
 
-/// Pairs that have the same two values.
+/// Pairs of ranks with the same two values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
-    /// The ranks of the first set, or its only one.
+    /// The ranks of the first set, or its single rank.
     #[serde(serialize_with = "crate::sets::as_text")]
     pub one: RankSet,
     /// The ranks of the second set.
     #[serde(serialize_with = "crate::sets::as_text")]
     pub other: RankSet,
-    /// What the first have.
+    /// The value of the ranks in the first set.
     pub one_value: String,
-    /// What the second have.
+    /// The value of the ranks in the second set.
     pub other_value: String,
 }
 
-/// What a comparison comes to.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Comparison {
-    /// How many pairs have the same value.
+    /// The number of pairs with equal values.
     pub same: u64,
-    /// Pairs that have not.
+    /// The pairs with different values.
     pub differing: Vec<Differing>,
     /// Ranks without a value.
     #[serde(serialize_with = "crate::sets::as_text")]
@@ -53,7 +53,7 @@ impl fmt::Display for Differing {
     }
 }
 
-/// Compares the ranks of two sets one by one; a single rank with all of the other set.
+/// Compares two sets pair by pair. A set with a single rank is compared with every rank of the other set.
 ///
 /// # Errors
 /// The sets have different sizes.
@@ -93,7 +93,7 @@ pub fn compare(one: &RankSet, other: &RankSet, values: &Values) -> Result<Compar
     Ok(found)
 }
 
-/// One rank beside each of a set.
+/// Pairs one rank with each rank of a set.
 fn beside(one: &RankSet, others: &RankSet) -> Vec<(Rank, Rank)> {
     one.first().map(|one| others.iter().map(|other| (one, other)).collect()).unwrap_or_default()
 }

@@ -1,20 +1,21 @@
-//! Texts of many ranks become classes: texts that differ in numbers alone are one, with ranges in it: `rank = [0;63]`.
+//! Merges the texts of many ranks into classes. Texts that differ only in numbers become one text with ranges: `rank =
+//! [0;63]`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use gantry_types::rank_set::RankSet;
 
-/// Ranks that say the same, but for numbers.
+/// Ranks with the same text, except for numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
-    /// Who.
+    /// The ranks.
     pub ranks: RankSet,
-    /// What they say.
+    /// The merged text.
     pub text: String,
 }
 
-/// What kind of number stands somewhere. Those of different kinds are not folded.
+/// The kind of a number. Numbers of different kinds are not merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Decimal,
@@ -28,21 +29,21 @@ enum Piece<'t> {
     Number(Kind, &'t str),
 }
 
-/// A text without its numbers.
+/// A text with its numbers cut out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Bone {
     Plain(String),
     Number(Kind),
 }
 
-/// What stands at the place of a number.
+/// The values seen in place of a number.
 #[derive(Debug, Clone)]
 struct Span {
     least: String,
     most: String,
 }
 
-/// Puts texts together. The class with the fewest ranks comes first: it is the odd one.
+/// Merges texts into classes. The class with the fewest ranks comes first, because it is the odd one.
 pub fn fold<'t>(texts: impl IntoIterator<Item = (&'t str, &'t RankSet)>) -> Vec<Class> {
     let mut classes: BTreeMap<Vec<Bone>, (RankSet, Vec<Span>)> = BTreeMap::new();
     for (text, ranks) in texts {
@@ -102,7 +103,7 @@ fn write(bones: &[Bone], spans: &[Span]) -> String {
     text
 }
 
-/// By value; what is equal in value is told apart by its text.
+/// Compares by value. Numbers of equal value compare by their text.
 fn compare(one: &str, other: &str) -> Ordering {
     let whole = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => i128::from_str_radix(digits, 16).ok(),
@@ -118,8 +119,8 @@ fn compare(one: &str, other: &str) -> Ordering {
     by_value.then_with(|| one.cmp(other))
 }
 
-/// Finds the numbers that may be folded. Digits of a name, of a version, of a path and of a line of source stay as they are: another line is another
-/// place.
+/// Finds the numbers that may be merged. Digits in a name, a version, a path or a source line stay as they are: another
+/// line is another place.
 fn split(text: &str) -> Vec<Piece<'_>> {
     let bytes = text.as_bytes();
     let mut pieces = Vec::new();
@@ -134,7 +135,7 @@ fn split(text: &str) -> Vec<Piece<'_>> {
                 (at, plain) = (end, end);
             }
             None => {
-                // The rest of a word is no number either.
+                // The rest of the word is not a number either.
                 let is_word = bytes[at].is_ascii_alphanumeric();
                 at += 1;
                 while is_word && at < bytes.len() && bytes[at].is_ascii_alphanumeric() {
@@ -149,7 +150,7 @@ fn split(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The number that begins here, and its end.
+/// Returns the kind and the end of the number that starts here.
 fn number_at(bytes: &[u8], at: usize) -> Option<(Kind, usize)> {
     let before = at.checked_sub(1).map_or(b' ', |before| bytes[before]);
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
@@ -183,7 +184,7 @@ fn number_at(bytes: &[u8], at: usize) -> Option<(Kind, usize)> {
             end += 1 + sign + exponent;
         }
     }
-    // 1.2.3 is a version, 3rd a word.
+    // "1.2.3" is a version, "3rd" is a word.
     let next = bytes.get(end).copied().unwrap_or(b' ');
     let is_more = is_part(next) || (next == b'.' && count(end + 1, u8::is_ascii_digit) > 0);
     (!is_more).then_some((Kind::Decimal, end))

@@ -1,36 +1,36 @@
-//! What a line that somebody has typed means. What is not a word of ours is gdb's.
+//! Parses a typed line. A line that does not start with one of our own commands goes to gdb.
 
 use gantry_types::id::Rank;
 
-/// What is to be done.
+/// The action that a line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing was typed.
+    /// The line is empty.
     Nothing,
-    /// Show the current set, or make another one current.
+    /// Show the current set, or make another set current.
     Focus(Option<String>),
     /// Give a set a name, or list all names.
     Group(Option<(String, String)>),
-    /// Show how all ranks stand.
+    /// Show the state of all ranks.
     Ranks,
-    /// Stop ranks where they are.
+    /// Interrupt ranks.
     Interrupt,
-    /// Wait until the ranks stand.
+    /// Wait until the ranks are stopped.
     Wait,
-    /// Show what a rank's gdb has written.
+    /// Show the raw output of a rank's gdb.
     Raw(Rank),
-    /// Show which ranks of two sets have another value.
+    /// Show which ranks of two sets have different values.
     Compare {
-        /// A set.
+        /// The first set.
         one: String,
-        /// The other one.
+        /// The second set.
         other: String,
-        /// What is compared.
+        /// The expression to compare.
         expression: String,
     },
-    /// Say what can be typed.
+    /// Show the help.
     Help,
-    /// Leave.
+    /// Quit.
     Quit,
     /// Read commands from a file.
     Script(String),
@@ -38,22 +38,22 @@ pub enum Input {
     Gdb(String),
 }
 
-/// A line: what is to be done, and for whom where that is not the current set.
+/// A line: its action, and the ranks it is for. Without a set the current set is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// The set before the command, as in `@0,3-5 bt`.
     pub set: Option<String>,
-    /// What is to be done.
+    /// The action.
     pub input: Input,
 }
 
-/// Why a line makes no sense.
+/// Why a line cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
-    /// A word of ours was used in another way.
+    /// Wrong usage of one of our own commands.
     #[error("usage: {0}")]
     Usage(&'static str),
-    /// A command that would read more lines.
+    /// A command for which gdb would read more lines.
     #[error(
         "'{0}' reads more lines, which cannot be typed here: write them to a file that the nodes see, and type: source FILE"
     )]
@@ -63,7 +63,7 @@ pub enum BadLine {
     Starts(String),
 }
 
-/// Our own words: how they are used, and what they do.
+/// Our own commands: their usage and effect.
 pub const OWN: [(&str, &str); 11] = [
     ("focus [SET]", "make a set of ranks the current one: commands go to it"),
     ("@SET COMMAND", "one command for another set; a set with a blank needs parentheses: @(at solve) bt"),
@@ -78,10 +78,10 @@ pub const OWN: [(&str, &str); 11] = [
     ("quit", "leave; ranks that were launched end, others go on as they were"),
 ];
 
-/// Commands of gdb that read more lines when they stand alone.
+/// Commands for which gdb always reads more lines.
 const READ_LINES: [&str; 5] = ["commands", "define", "document", "python-interactive", "guile-repl"];
 
-/// The same, when nothing stands behind them.
+/// Commands for which gdb reads more lines only when they have no arguments.
 const READ_LINES_ALONE: [&str; 5] = ["python", "py", "guile", "compile", "pi"];
 
 /// Commands of gdb that start a program.
@@ -91,7 +91,7 @@ impl Line {
     /// Reads a line.
     ///
     /// # Errors
-    /// A word of ours is used in another way, or gdb could not carry it out here.
+    /// Wrong usage of one of our own commands, or a gdb command that cannot be used here.
     pub fn parse(text: &str) -> Result<Self, BadLine> {
         let text = text.trim();
         let Some(prefixed) = text.strip_prefix('@') else {

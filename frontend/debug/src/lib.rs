@@ -1,14 +1,14 @@
-//! One debugger for many ranks: what is typed, whom it is for, and what comes of it. Pure: it does no input and no output.
+//! One debugger for many ranks: parses commands, picks their ranks and merges the answers. Pure: it does no I/O.
 //!
 //! | module | content |
 //! | --- | --- |
 //! | [`input`] | what a line means |
 //! | [`sets`] | names of sets of ranks |
-//! | [`session`] | who stands, who runs, and where; which ranks are meant |
+//! | [`session`] | the state and place of all ranks; the ranks of a command |
 //! | [`round`] | the answers to one command |
-//! | [`fold`] | texts that differ in numbers alone become one |
-//! | [`statistic`] | what numbers of many ranks come to |
-//! | [`compare`] | two sets of ranks side by side |
+//! | [`fold`] | merges texts that differ only in numbers |
+//! | [`statistic`] | statistics of the numbers of many ranks |
+//! | [`compare`] | compares two sets of ranks |
 
 pub mod compare;
 pub mod fold;

@@ -1,4 +1,4 @@
-//! The answers to one command: who has answered, who is still at it, and what all of them say together.
+//! Collects the answers to one command: which ranks have answered, which are pending, and the merged result.
 
 use gantry_gdb::answer::{Answer, Reply, State};
 use gantry_types::rank_set::RankSet;
@@ -7,54 +7,54 @@ use serde::Serialize;
 use crate::fold::{Class, fold};
 use crate::statistic::{Statistic, describe};
 
-/// A command, and what has come of it by now.
+/// A command and the answers received so far.
 #[derive(Debug, Clone)]
 pub struct Round {
     asked: RankSet,
-    /// Those that have not answered.
+    /// The ranks that have not answered.
     pending: RankSet,
     replies: Vec<(Reply, RankSet)>,
 }
 
-/// What ranks say together.
+/// The merged answers of the ranks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Who was asked.
+    /// The ranks that got the command.
     #[serde(serialize_with = "crate::sets::as_text")]
     pub ranks: RankSet,
-    /// Ranks that say the same. The odd ones come first.
+    /// Ranks with the same answer. The odd ones come first.
     pub classes: Vec<Said>,
-    /// Ranks that go on, or are not done yet.
+    /// Ranks that run, or have not finished the command.
     #[serde(serialize_with = "crate::sets::as_text")]
     pub running: RankSet,
-    /// What the numbers come to that they have printed.
+    /// The statistic of the printed numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statistic: Option<Statistic>,
 }
 
-/// What some ranks say.
+/// The answer of some ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Said {
-    /// Who.
+    /// The ranks.
     #[serde(serialize_with = "crate::sets::as_text")]
     pub ranks: RankSet,
-    /// What; numbers that differ are ranges: `[0;63]`.
+    /// The answer. Numbers that differ are ranges: `[0;63]`.
     pub text: String,
-    /// It says why it could not be done.
+    /// The answer is an error message.
     pub is_error: bool,
-    /// What can be done about that.
+    /// What the user can do about the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 impl Round {
-    /// A command that these ranks get.
+    /// A new command for these ranks.
     #[must_use]
     pub fn new(asked: RankSet) -> Self {
         Self { pending: asked.clone(), asked, replies: Vec::new() }
     }
 
-    /// Takes what has come to one of its orders. Each order brings all that there is.
+    /// Takes the answers to one of its orders. Each order returns all replies, so they replace the earlier ones.
     pub fn take(&mut self, answers: &[(Answer, RankSet)]) {
         let mut done = RankSet::new();
         self.replies.clear();
@@ -65,7 +65,7 @@ impl Round {
             }
             match (&answer.reply, &answer.state) {
                 (Some(reply), _) => self.replies.push((reply.clone(), ranks.clone())),
-                // Nobody is left who could answer.
+                // The rank has ended and cannot reply.
                 (None, State::Ended(how)) => {
                     let reply = Reply { said: how.clone(), ..Reply::default() };
                     self.replies.push((reply, ranks.clone()));
@@ -77,26 +77,26 @@ impl Round {
         self.pending = self.asked.difference(&done);
     }
 
-    /// Who was asked.
+    /// The ranks that got the command.
     #[must_use]
     pub fn asked(&self) -> &RankSet {
         &self.asked
     }
 
-    /// Those that have not answered yet.
+    /// The ranks that have not answered yet.
     #[must_use]
     pub fn pending(&self) -> &RankSet {
         &self.pending
     }
 
-    /// Whether it is what numbers that are printed are worth a statistic of.
+    /// Whether the command prints values for which a statistic makes sense.
     #[must_use]
     pub fn prints(line: &str) -> bool {
         let word = line.split([' ', '/']).next().unwrap_or_default();
         ["print", "p", "inspect"].contains(&word)
     }
 
-    /// What all of them say together.
+    /// Merges the answers of all ranks.
     #[must_use]
     pub fn outcome(&self, line: &str) -> Outcome {
         let texts = |is_error: bool| {
@@ -125,14 +125,14 @@ impl Round {
         Outcome { ranks: self.asked.clone(), classes, running: self.pending.clone(), statistic }
     }
 
-    /// What each rank has said, where it could.
+    /// The replies, with the ranks that sent each.
     pub fn replies(&self) -> impl Iterator<Item = (&Reply, &RankSet)> {
         self.replies.iter().map(|(reply, ranks)| (reply, ranks))
     }
 }
 
 impl Outcome {
-    /// Whether some rank could not do it.
+    /// Whether the command failed for any rank.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.classes.iter().any(|class| class.is_error)
@@ -142,7 +142,7 @@ impl Outcome {
 fn text_of(reply: &Reply) -> String {
     let said = reply.said.trim_matches('\n');
     match &reply.error {
-        // gdb has said so already where it was somebody's mistake.
+        // gdb has printed the error already when the user made a mistake.
         Some(error) if !said.contains(error.as_str()) && !said.is_empty() => format!("{said}\n{error}"),
         Some(error) => error.clone(),
         None => said.to_owned(),

@@ -1,4 +1,4 @@
-//! Who stands, who runs, and where; and which ranks are meant by what is typed.
+//! The state and place of all ranks, and the ranks that a command is for.
 
 use gantry_gdb::answer::{Answer, State};
 use gantry_types::rank_set::RankSet;
@@ -7,23 +7,23 @@ use serde::Serialize;
 use crate::round::Outcome;
 use crate::sets::{NoSet, Sets};
 
-/// All that is known of the ranks.
+/// Everything known about the ranks.
 #[derive(Debug, Clone)]
 pub struct Session {
     sets: Sets,
-    /// Ranks that were let go from where they were held.
+    /// Ranks that were held and have been released.
     gone_on: RankSet,
     /// Ranks that were held when they got their gdb.
     were_held: RankSet,
 }
 
-/// Ranks that stand alike.
+/// Ranks in the same state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Standing {
-    /// Who.
+    /// The ranks.
     #[serde(serialize_with = "crate::sets::as_text")]
     pub ranks: RankSet,
-    /// How.
+    /// Their state.
     pub state: String,
 }
 
@@ -40,7 +40,7 @@ impl Session {
         &self.sets
     }
 
-    /// The names of sets, to be added to.
+    /// The names of sets, for changes.
     pub fn sets_mut(&mut self) -> &mut Sets {
         &mut self.sets
     }
@@ -54,7 +54,7 @@ impl Session {
     /// Makes another set the current one.
     ///
     /// # Errors
-    /// The text means no set.
+    /// The text does not name a set.
     pub fn set_focus(&mut self, text: &str) -> Result<&RankSet, NoSet> {
         self.sets.focus = self.sets.resolve(text)?;
         Ok(&self.sets.focus)
@@ -63,18 +63,18 @@ impl Session {
     /// The ranks that a command is for.
     ///
     /// # Errors
-    /// The text means no set.
+    /// The text does not name a set.
     pub fn meant(&self, set: Option<&str>) -> Result<RankSet, NoSet> {
         set.map_or_else(|| Ok(self.sets.focus.clone()), |set| self.sets.resolve(set))
     }
 
-    /// What stands before what is typed.
+    /// The prompt.
     #[must_use]
     pub fn prompt(&self) -> String {
         format!("[{}] (gdb) ", self.sets.focus)
     }
 
-    /// Takes how ranks stand now. Those of nodes that have not answered stay as they were.
+    /// Takes the new state of the ranks. Ranks of nodes that have not answered keep their old state.
     pub fn take(&mut self, answers: &[(Answer, RankSet)]) {
         let told = answers.iter().fold(RankSet::new(), |all, (_, ranks)| all.union(ranks));
         let mut states: Vec<(State, RankSet)> = Vec::new();
@@ -90,7 +90,7 @@ impl Session {
         }
         self.sets.states = states;
         self.were_held = self.were_held.union(&self.sets.of_states(|state| *state == State::Held));
-        // Where gdb stops a rank that it was given, it has no reason.
+        // A rank that gdb stopped on attach has no stop reason.
         let running = self.sets.of_states(|state| match state {
             State::Running | State::Ended(_) => true,
             State::Stopped(stop) => !stop.why.is_empty(),
@@ -99,12 +99,12 @@ impl Session {
         self.gone_on = self.gone_on.union(&running);
     }
 
-    /// Takes the classes of an answer, to which people refer as `class 2`.
+    /// Takes the classes of an answer. Users refer to them as `class 2`.
     pub fn take_classes(&mut self, outcome: &Outcome) {
         self.sets.classes = outcome.classes.iter().map(|class| class.ranks.clone()).collect();
     }
 
-    /// Whether all ranks that were held have gone on: then nothing has to be held any more.
+    /// Whether all held ranks have continued, so that no rank has to be held any more.
     #[must_use]
     pub fn all_have_gone_on(&self) -> bool {
         !self.were_held.is_empty() && self.were_held.difference(&self.gone_on).is_empty()
@@ -116,7 +116,7 @@ impl Session {
         self.sets.of_states(|state| matches!(state, State::Ended(_))) == self.sets.all
     }
 
-    /// How some ranks stand, the odd ones first.
+    /// The states of some ranks, the odd ones first.
     #[must_use]
     pub fn standings(&self, of: &RankSet) -> Vec<Standing> {
         let mut standings: Vec<Standing> = Vec::new();
@@ -186,7 +186,7 @@ mod tests {
             })
         };
         now(&mut session, &[(stop(3), "0-2"), (State::Running, "3")]);
-        // A node that does not answer.
+        // The other nodes do not answer.
         now(&mut session, &[(stop(4), "0")]);
         let standings: Vec<String> =
             session.standings(&set("0-3")).iter().map(|it| format!("{} {}", it.ranks, it.state)).collect();

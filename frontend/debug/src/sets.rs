@@ -1,14 +1,14 @@
-//! Names of sets of ranks: `0,8-15`, `all`, `stopped`, `at solve`, `class 2`, and names that somebody has given.
+//! Names of sets of ranks: `0,8-15`, `all`, `stopped`, `at solve`, `class 2`, and names defined by the user.
 
 use std::collections::BTreeMap;
 
 use gantry_gdb::answer::State;
 use gantry_types::rank_set::{ParseSetError, RankSet};
 
-/// The most names that somebody may give.
+/// The maximum number of user-defined names.
 pub const MAX_NAMES: usize = 1000;
 
-/// Words that mean a set by themselves, and what they mean.
+/// Words that name a set by themselves, with their meaning.
 pub const WORDS: [(&str, &str); 6] = [
     ("all", "every rank"),
     ("stopped", "ranks that gdb has stopped"),
@@ -18,26 +18,26 @@ pub const WORDS: [(&str, &str); 6] = [
     ("focus", "the current set"),
 ];
 
-/// Why a text is no set.
+/// Why a text does not name a set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSet {
     /// Not a set of numbers.
     #[error("'{text}' is no set of ranks: {why}")]
     Text {
-        /// What was given.
+        /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The parse error.
         why: ParseSetError,
     },
     /// There is no such rank.
     #[error("there is no rank {strange}: the ranks are {all}")]
     Strange {
-        /// Ranks that are not there.
+        /// The ranks that do not exist.
         strange: RankSet,
-        /// Those that are.
+        /// The ranks that exist.
         all: RankSet,
     },
-    /// Nobody has given that name.
+    /// No set has that name.
     #[error(
         "there is no set '{0}': write ranks as 0,8-15, or all, stopped, running, held, ended, 'at FUNCTION', 'class NUMBER', or a name of 'group'"
     )]
@@ -45,15 +45,15 @@ pub enum NoSet {
     /// The last answer had fewer classes.
     #[error("there is no class {number}: the last answer has {count}")]
     NoClass {
-        /// The class that was given.
+        /// The requested class.
         number: usize,
-        /// How many there are.
+        /// The number of classes.
         count: usize,
     },
-    /// It has no rank at the moment.
+    /// The set is empty at the moment.
     #[error("no rank is in '{0}'")]
     Empty(String),
-    /// A name must not mean something else.
+    /// The name is not allowed: it already means something else.
     #[error("'{0}' cannot be a name: take letters that are no word of gantry's")]
     BadName(String),
     /// There are too many names.
@@ -61,7 +61,7 @@ pub enum NoSet {
     TooMany,
 }
 
-/// What names of sets refer to.
+/// The sets that names can refer to.
 #[derive(Debug, Clone)]
 pub struct Sets {
     pub(crate) all: RankSet,
@@ -76,10 +76,10 @@ impl Sets {
         Self { focus: all.clone(), all, names: BTreeMap::new(), states: Vec::new(), classes: Vec::new() }
     }
 
-    /// The ranks that a text means: terms with commas between.
+    /// Returns the ranks that a text names. The text is a list of terms, separated by commas.
     ///
     /// # Errors
-    /// It means none.
+    /// The text does not name a set.
     pub fn resolve(&self, text: &str) -> Result<RankSet, NoSet> {
         let mut ranks = RankSet::new();
         for term in text.split(',').map(str::trim).filter(|term| !term.is_empty()) {
@@ -129,13 +129,13 @@ impl Sets {
         })
     }
 
-    /// How ranks stand, as far as it is known.
+    /// The last known state of the ranks.
     #[must_use]
     pub fn states(&self) -> &[(State, RankSet)] {
         &self.states
     }
 
-    /// The ranks whose state is such a one.
+    /// The ranks whose state satisfies the predicate.
     pub(crate) fn of_states(&self, is_meant: impl Fn(&State) -> bool) -> RankSet {
         let meant = self.states.iter().filter(|(state, _)| is_meant(state));
         meant.fold(RankSet::new(), |all, (_, ranks)| all.union(ranks))
@@ -144,7 +144,7 @@ impl Sets {
     /// Gives a set a name.
     ///
     /// # Errors
-    /// The name means something else, or there are too many; the text means no set.
+    /// The name already means something else, there are too many names, or the text does not name a set.
     pub fn name(&mut self, name: &str, text: &str) -> Result<RankSet, NoSet> {
         let is_taken = WORDS.iter().any(|(word, _)| *word == name) || ["at", "class"].contains(&name);
         let is_good = name.starts_with(|letter: char| letter.is_ascii_alphabetic())
@@ -160,13 +160,13 @@ impl Sets {
         Ok(ranks)
     }
 
-    /// The names that somebody has given.
+    /// The names defined by the user.
     pub fn names(&self) -> impl Iterator<Item = (&str, &RankSet)> {
         self.names.iter().map(|(name, ranks)| (name.as_str(), ranks))
     }
 }
 
-/// A set as people write it, for programs.
+/// Serializes a set in the notation that people write.
 pub(crate) fn as_text<S: serde::Serializer>(ranks: &RankSet, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(ranks)
 }

@@ -1,4 +1,4 @@
-//! What numbers of many ranks come to: the least, the greatest, their mean, and the ranks that are unlike the others.
+//! Statistics of numbers from many ranks: minimum, maximum, mean, and the odd ranks.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
-/// The most elements of one rank that are looked at.
+/// The maximum number of elements that are read per rank.
 const MAX_ELEMENTS: usize = 1 << 20;
 
-/// How far a rank's mean is from the middle of all means, in middle distances, when it is odd.
+/// A rank is odd if its mean is this many median distances away from the median of all means.
 const FAR: f64 = 8.0;
 
-/// Fewer ranks have no odd one.
+/// With fewer ranks no rank is odd.
 const FEW: usize = 3;
 
-/// A number, and where it is.
+/// An extreme value and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Extreme {
     /// The number.
     pub value: f64,
-    /// A rank that has it.
+    /// A rank with that value.
     pub rank: Rank,
-    /// Its place in that rank's array; none: it is no array.
+    /// The index in that rank's array. `None`: the value is not an array.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub element: Option<usize>,
 }
 
-/// What numbers come to.
+/// A statistic of numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statistic {
-    /// How many numbers there are.
+    /// The count of the numbers.
     pub count: u64,
-    /// The least.
+    /// The minimum.
     pub min: Extreme,
-    /// The greatest.
+    /// The maximum.
     pub max: Extreme,
-    /// The mean of all.
+    /// The mean of all numbers.
     pub mean: f64,
-    /// Ranks that are unlike the others.
+    /// Ranks whose numbers differ from those of the other ranks.
     #[serde(serialize_with = "crate::sets::as_text")]
     pub odd: RankSet,
 }
@@ -60,14 +60,15 @@ impl fmt::Display for Statistic {
     }
 }
 
-/// The numbers that a rank has printed.
+/// The numbers that a rank printed.
 #[derive(Debug, Clone, PartialEq)]
 struct Numbers {
     values: Vec<f64>,
     is_array: bool,
 }
 
-/// Of what `print` has said, rank by rank. None: there is nothing to be said of it, as it is not numbers, or the same ones everywhere.
+/// Computes the statistic of `print` output, rank by rank. `None`: the output is not numeric, or it is the same on all
+/// ranks.
 pub fn describe<'t>(said: impl IntoIterator<Item = (&'t str, &'t RankSet)>) -> Option<Statistic> {
     let said: Vec<_> = said.into_iter().collect();
     let kinds: Vec<(Numbers, &RankSet)> =
@@ -96,7 +97,8 @@ pub fn describe<'t>(said: impl IntoIterator<Item = (&'t str, &'t RankSet)>) -> O
     Some(Statistic { count, min: least?, max: most?, mean: sum / count as f64, odd: odd_ranks(&kinds) })
 }
 
-/// The ranks whose numbers are not those of the most; where all differ, those whose mean is far from the others'.
+/// Returns the ranks whose numbers differ from the most frequent ones. If all ranks differ, returns the ranks whose
+/// mean is far from the other means.
 fn odd_ranks(kinds: &[(Numbers, &RankSet)]) -> RankSet {
     let all = kinds.iter().fold(RankSet::new(), |all, (_, ranks)| all.union(ranks));
     if all.len() < FEW as u64 {
@@ -125,14 +127,14 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The value of `print`, without its number in gdb's history. None: it is another text.
+/// The value that `print` shows, without its number in gdb's history. `None`: the text is something else.
 #[must_use]
 pub fn value_of(said: &str) -> Option<&str> {
     let (name, value) = said.trim().split_once(" = ")?;
     name.strip_prefix('$')?.bytes().all(|digit| digit.is_ascii_digit()).then_some(value)
 }
 
-/// The numbers of a value; none when it has anything else.
+/// Parses the numbers of a value. `None`: the value contains anything else.
 fn parse(said: &str) -> Option<Numbers> {
     let value = value_of(said)?.trim();
     if !value.starts_with('{') {
@@ -140,7 +142,7 @@ fn parse(said: &str) -> Option<Numbers> {
     }
     let mut values: Vec<f64> = Vec::new();
     for element in value.split([',', '{', '}']).map(str::trim).filter(|element| !element.is_empty()) {
-        // The rest is left out by gdb.
+        // gdb elides the rest.
         let element = element.trim_end_matches('.').trim();
         if element.is_empty() {
             continue;

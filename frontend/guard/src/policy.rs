@@ -97,8 +97,8 @@ enum ChildKind {
     /// Its storage is swept if it was killed.
     Agent { program: OsString, stage_base: Option<OsString> },
     /// Once its ranks are there it never gets SIGTERM: it would pass the signal on, and a held rank would run for a
-    /// moment. Its agents end the ranks, and then it ends. Before that it may still wait for nodes, and must give up
-    /// the wait itself.
+    /// moment. Its agents end the ranks, and then it ends. Before that it may still wait for nodes, and must cancel the
+    /// wait itself.
     Launcher,
     /// A command that has started agents elsewhere. Once the agents are there it never gets SIGTERM: it would kill them
     /// before their clean-up. The agents end by themselves, and then it ends.

@@ -344,7 +344,7 @@ impl Guard {
                 kill(raw(*pid), Signal::SIGKILL).ok();
             }
             for pid in orphans {
-                // A killed process ends at once, unless it is in an uninterruptible system call. Then it is left to init.
+                // A killed process ends at once, unless it is in an uninterruptible system call. Then init inherits it.
                 if waits_in_vain(pid) {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! A launch that may have to be made again: the same request once more, with descriptors of its own.
+//! Copies a launch request, with file descriptors of its own, so that the launch can be retried.
 
 use std::fs::File;
 use std::io::{IsTerminal, Seek, SeekFrom};
@@ -7,8 +7,8 @@ use std::os::unix::fs::FileTypeExt;
 
 use crate::request::{Input, LaunchRequest, OutputTo};
 
-/// The same request once more. None: the launcher may have read input by then that cannot be read again, or the request has a place in
-/// something larger.
+/// Copies `request` for a retry. None: the launcher may have consumed input that cannot be read again, or the request
+/// belongs to a multijob, a co-allocated job or a mixed launch.
 pub(super) fn again(request: &LaunchRequest) -> Option<LaunchRequest> {
     if request.subjob.is_some() || request.member.is_some() || request.mixed.is_some() {
         return None;
@@ -42,8 +42,10 @@ fn input_again(input: &Input) -> Option<Input> {
     }
 }
 
-/// A descriptor at which the same can be read again: of a file its own description, at the place where the other one is now; of a terminal what is
-/// typed next; of a device that gives the same for ever, such as /dev/null.
+/// Returns a descriptor from which a retry can read the same input.
+/// - A file gets a second open file description, at the current offset of `fd`.
+/// - A terminal is shared: the retry reads what the user types next.
+/// - A character device such as /dev/null is shared: it always gives the same.
 fn readable_again(fd: &OwnedFd) -> Option<OwnedFd> {
     let mut file = File::from(fd.try_clone().ok()?);
     let kind = file.metadata().ok()?;

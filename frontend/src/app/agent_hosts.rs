@@ -1,4 +1,4 @@
-//! Hosts on which agents are to be: those that cannot be had, and others that are named besides and take their place.
+//! The hosts on which agents start, and the spare hosts that replace unreachable ones.
 
 use gantry_types::error::Failure;
 use gantry_types::launch::HostsPolicy;
@@ -10,32 +10,32 @@ use super::context::LaunchContext;
 use crate::error::Result;
 use crate::event::MissingHost;
 
-/// Chooses other hosts where these cannot be reached. Its answer keeps the hosts that were reached.
+/// Chooses other hosts in place of unreachable ones. The answer keeps the hosts that were reached.
 pub(super) type Fallback = Box<dyn Fn(&[MissingHost]) -> Result<Vec<String>> + Send + Sync>;
 
-/// Where agents are to be.
+/// The hosts on which agents are to start.
 pub(super) struct AgentHosts {
     /// The nodes' names, by node number.
     pub(super) hosts: Vec<String>,
-    /// What the app was adopted as, if it was.
+    /// The job under which the app was adopted, if it was.
     pub(super) job: Option<JobRef>,
     /// Opaque data of the WLM.
     pub(super) wlm_data: Vec<String>,
-    /// Where more hosts are named than are needed.
+    /// Present if more hosts are named than are needed.
     pub(super) fallback: Option<Fallback>,
 }
 
-/// Where agents have been started.
+/// The hosts on which agents have started.
 #[derive(Debug)]
 pub(super) struct Reached {
     /// The nodes' names, by node number.
     pub(super) hosts: Vec<String>,
-    /// Hosts that could not be had.
+    /// Hosts that could not be reached.
     pub(super) without: Vec<MissingHost>,
 }
 
 impl AgentHosts {
-    /// How many hosts must be had at a time, where `policy` says how many must be had in all.
+    /// The policy for one round of starts. `policy` applies to all rounds together.
     pub(super) fn round_policy(&self, policy: HostsPolicy) -> HostsPolicy {
         match (&self.fallback, policy) {
             (None, _) | (_, HostsPolicy::All) => policy,
@@ -43,7 +43,8 @@ impl AgentHosts {
         }
     }
 
-    /// Has the WLM start agents on all hosts, and on others as long as some cannot be had. `left_out` brings what `agent` is told of these.
+    /// Has the WLM start agents on all hosts. Replaces unreachable hosts for as long as the fallback names others.
+    /// `left_out` receives the hosts that `agent` leaves out.
     ///
     /// # Errors
     /// What the WLM says; more hosts are missing than the policy allows.
@@ -68,7 +69,7 @@ impl AgentHosts {
             }
             match started {
                 Ok(()) => {}
-                // None of them could be had, but perhaps others can.
+                // No host of this round was reached, but the fallback may name others.
                 Err(gantry_wlm::Error::Hosts { missing: all, .. }) if fallback.is_some() => {
                     without.extend(all.iter().map(|(host, why)| MissingHost::new(host.clone(), why)));
                     missing.extend(all);
@@ -77,7 +78,7 @@ impl AgentHosts {
             }
             hosts.retain(|host| !without.iter().any(|missing| missing.host == *host));
             let Some(fallback) = fallback.as_ref().filter(|_| without.len() > before) else { break };
-            // Too few are left for what is wanted: that is told when it is known whether they are enough for the policy.
+            // Too few hosts remain for the plan. The check of the policy below reports it if that matters.
             let Ok(others) = fallback(&without) else { break };
             round.hosts = others.iter().filter(|host| !hosts.contains(host)).cloned().collect();
             hosts = others;

@@ -1,4 +1,4 @@
-//! The way of an app that runs already: where it is, guard, agents, ranks.
+//! Attaches to an app that runs already: finds it, then starts guard and agents, then adopts its ranks.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::error::{Error, Result, WlmError};
 use crate::event::MissingHost;
 use crate::helpers;
 
-/// Who waits for a job that has no ranks yet hears by this what it waits for; none: nobody waits.
+/// Reports to the caller what an attachment waits for. None: the caller does not wait for a job that has no ranks yet.
 pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
 
 impl Frontend {
@@ -57,8 +57,8 @@ impl Frontend {
     }
 }
 
-/// Asks the WLM where something is, until it is there if that is to be waited for. The WLM's programs may take their time, so a thread of its own
-/// waits for them.
+/// Asks the WLM where `job` runs, and repeats that until it runs if `wait` is given. The WLM's programs may take long,
+/// so each question runs on a blocking thread.
 pub(crate) async fn adopt(
     wlm: &'static dyn Wlm,
     job: &JobRef,
@@ -68,7 +68,7 @@ pub(crate) async fn adopt(
 ) -> Result<Adoption> {
     let agent = helpers::find(helpers::AGENT)?;
     let started = Instant::now();
-    // What the WLM has said last: when the timeout expires that says more than that it was asked once more.
+    // The WLM's last answer. After a timeout it explains more than the question that was interrupted.
     let mut said = None;
     let asking = async {
         loop {
@@ -95,7 +95,7 @@ pub(crate) async fn adopt(
         .unwrap_or_else(|late| Err(explain_late(clock, late, "looking for what to attach to", said.as_ref())))
 }
 
-/// Asks once.
+/// Asks the WLM once.
 async fn ask(wlm: &'static dyn Wlm, job: &JobRef, wlm_data: &[String], agent: &Path) -> Result<Adoption> {
     let (asked, wlm_data, agent) = (job.clone(), wlm_data.to_vec(), agent.to_owned());
     let runtime = tokio::runtime::Handle::current();
@@ -104,7 +104,7 @@ async fn ask(wlm: &'static dyn Wlm, job: &JobRef, wlm_data: &[String], agent: &P
     Ok(asking.await??)
 }
 
-/// The same ranks, with the nodes last that are left out: those that have agents are numbered through.
+/// Moves the nodes that were left out to the end, so that the nodes with agents are numbered without gaps.
 fn put_last(placement: &Placement, left_out: &[MissingHost]) -> Result<Placement> {
     let strange = |e: PlacementError| Error::invalid(e.to_string());
     let is_there = |host: &&str| !left_out.iter().any(|missing| missing.host == *host);

@@ -1,4 +1,4 @@
-//! A launch by a launcher that brings the agents with the ranks: our agent stands in the programs' place in its command line.
+//! Launches with a launcher that starts the agents in place of the ranks' programs: the agent is in its command line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
@@ -36,7 +36,7 @@ use crate::helpers;
 use crate::overlay::Mustered;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
-/// How long an agent's word is waited for after its launcher has ended without one.
+/// How long to wait for an agent's report after its launcher has ended without a message.
 const AGENTS_WORD: Duration = Duration::from_secs(1);
 
 impl Frontend {
@@ -63,7 +63,8 @@ impl Frontend {
             after_rank: plan.after_rank.clone(),
             mpi: if request.joins_world { MpiRanks::Join } else { MpiRanks::NotServed },
         };
-        // What stands between the launcher and a rank has a process of its own, which is the one that the launcher knows.
+        // A program between the launcher and a rank is the process that the launcher knows. Its pids are then not the
+        // ranks' pids.
         let pids = ticket.hold_at.is_none() && ticket.wrapper.is_none();
         let look = Look { pids, wrapped: !request.launcher_wrapper.is_empty() };
         let env = build_env(&plan, &request.env, &ticket)?;
@@ -79,7 +80,7 @@ impl Frontend {
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
-        // Where it is sent to no nodes, or has been, nothing can be done about nodes that lack it.
+        // With `Auto` the launch can be retried with the agent sent to the nodes that lack it.
         let can_be_sent = self.choose_sending()? == SendAgent::Auto;
         let files = Scratch::write(choose_scratch(app), plan.files)?;
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven: None };
@@ -90,7 +91,8 @@ impl Frontend {
             mustered = &mut mustering => mustered.map_err(|e| with_words(e, &words, &command)),
             status = launcher_ended(&mut guard_events) => {
                 words.through().await;
-                // A launcher ends without a word when an agent has ended its ranks: why is on its way, then.
+                // When an agent has ended its ranks the launcher ends without a message. The agent's report is then
+                // still on its way.
                 let patience = if words.so_far().is_empty() { AGENTS_WORD } else { Duration::ZERO };
                 match timeout(patience, mustering).await {
                     Ok(Err(error @ Error::Node { .. })) => Err(error),
@@ -125,7 +127,7 @@ impl Frontend {
 #[derive(Debug)]
 pub(super) struct NotBrought {
     pub(super) error: Error,
-    /// Nodes do not have our agent.
+    /// Nodes lack the agent.
     pub(super) lacks_agent: bool,
 }
 
@@ -135,16 +137,17 @@ impl From<Error> for NotBrought {
     }
 }
 
-/// How often it is looked whether a launcher has said that nodes lack the agent. It goes on when others have it.
+/// How often to check whether the launcher has reported that nodes lack the agent. Such a launcher keeps running if
+/// other nodes have the agent.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Whether the launcher has said that nodes do not have the agent.
+/// Whether the launcher has reported that nodes lack the agent.
 fn says_agent_is_missing(wlm: &dyn Wlm, words: &Words) -> bool {
     let output = wlm.capabilities().launcher_output;
     output.is_some_and(|output| output.lacks_agent(&words.so_far()))
 }
 
-/// Waits until the launcher says that nodes do not have the agent.
+/// Waits until the launcher reports that nodes lack the agent.
 async fn wait_until_agent_is_missing(wlm: &dyn Wlm, words: &Words) {
     while !says_agent_is_missing(wlm, words) {
         sleep(LOOK_EVERY).await;
@@ -168,7 +171,7 @@ impl Scratch {
             return Ok(Self(None));
         }
         let failed = |e| Error::io(format!("cannot write to {}", folder.display()), e);
-        // Fails where there is something of that name already.
+        // Fails if the name exists already.
         DirBuilder::new().mode(0o700).create(&folder).map_err(failed)?;
         let scratch = Self(Some(folder.clone()));
         for (path, bytes) in files {
@@ -188,7 +191,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Where the launcher's output goes from here.
+/// Connects the launcher's output to the tool.
 pub(super) fn pass_on(
     core: &Core,
     output: OutputStream,
@@ -240,7 +243,7 @@ fn build_placement(nodes: &[(String, Vec<RankReport>)]) -> Result<Placement> {
     Ok(placement.build())
 }
 
-/// How the launcher ended; none: the guard did.
+/// Waits for the launcher's exit status. None: the guard ended first.
 async fn launcher_ended(events: &mut mpsc::UnboundedReceiver<GuardEvent>) -> Option<ExitStatus> {
     loop {
         match events.recv().await {
@@ -251,7 +254,7 @@ async fn launcher_ended(events: &mut mpsc::UnboundedReceiver<GuardEvent>) -> Opt
     }
 }
 
-/// A launcher that ended before its ranks were there.
+/// The error for a launcher that ended before its ranks were there.
 pub(super) async fn ended(
     wlm: &dyn Wlm,
     status: Option<ExitStatus>,
@@ -273,7 +276,7 @@ pub(super) async fn ended(
     Error::Node { hosts: Vec::new(), failure }
 }
 
-/// A launcher that waits for something usually says for what.
+/// Adds the launcher's messages to a timeout: a launcher that waits usually says for what.
 pub(super) fn with_words(error: Error, words: &Words, command: &[String]) -> Error {
     if !matches!(error, Error::TimedOut { .. }) {
         return error;

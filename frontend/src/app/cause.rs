@@ -1,4 +1,4 @@
-//! Why an app has ended that has no launcher of ours.
+//! Finds out why an app without a launcher of ours has ended.
 
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::state::Happening;
 
-/// How long a WLM may take to say why it has ended something: it does so when it has ended all of it, also what takes a signal's time.
+/// How long to wait for the WLM to say why it ended an app. It says so only when every process is gone, which takes a
+/// while after a signal.
 const CAUSE_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How often it is asked meanwhile.
+/// How often to ask the WLM meanwhile.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-/// Asks the WLM why something has ended that has no launcher of ours, which would have said so.
+/// Asks the WLM why an app without a launcher of ours has ended.
 pub(super) async fn tell_cause(core: &Core) {
     let Some(ended) = core.state().needs_cause() else { return };
     let Some(jobs) = core.wlm.capabilities().jobs else { return };
@@ -27,7 +28,7 @@ pub(super) async fn tell_cause(core: &Core) {
             Ok(Ok(Err(gantry_wlm::Error::NotYet { .. }))) if Instant::now() + ASK_EVERY < until => {
                 tokio::time::sleep(ASK_EVERY).await;
             }
-            // It ended by itself, or nobody knows.
+            // The app ended by itself, or the cause is unknown.
             _ => return,
         }
     }

@@ -1,4 +1,4 @@
-//! What an app begins with once its agents are connected.
+//! What an app starts with once its agents are connected.
 
 use gantry_types::id::AppId;
 use gantry_wlm::Wlm;
@@ -23,7 +23,7 @@ pub(super) struct Connected {
     pub(super) left_out: Vec<MissingHost>,
 }
 
-/// What does not change in the life of an app, and its places in what it is part of.
+/// What stays the same for the whole life of an app, and its place in larger jobs.
 #[derive(Debug)]
 pub(super) struct Membership {
     pub(super) app: AppId,

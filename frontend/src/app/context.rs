@@ -1,4 +1,4 @@
-//! What every way to an app carries along from the request on, and the steps that all ways share.
+//! What every kind of launch or attachment needs from the request on, and the steps that they share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +28,14 @@ use crate::overlay::Reply;
 use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, show_args};
 
-/// How long ranks that the WLM has told of may take to be processes of their own: it knows of them before their launcher's daemons have executed them.
-/// An attachment that waits has more patience: what runs before ranks (a prolog) may take its time.
+/// How long ranks that the WLM reports may take to become processes. The WLM knows of ranks before its daemons have
+/// executed them. An attachment that waits has no such limit: a prolog may run for long before the ranks.
 const RANKS_STAND_WITHIN: Duration = Duration::from_secs(5);
 
-/// After which pause nodes are asked again that do not have theirs yet.
+/// Pause before nodes are asked again whose ranks are not there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// After which pause when they have been asked for [`RANKS_STAND_WITHIN`].
+/// The same pause once the nodes have been asked for [`RANKS_STAND_WITHIN`].
 const LOOK_LATER: Duration = Duration::from_millis(500);
 
 /// What is known of an app before it has agents.
@@ -43,11 +43,11 @@ const LOOK_LATER: Duration = Duration::from_millis(500);
 pub(super) struct LaunchContext {
     pub(super) app: AppId,
     pub(super) wlm: &'static dyn Wlm,
-    /// For people: what was asked for.
+    /// What was asked for, to be shown to people.
     command: Vec<String>,
-    /// It is not launched.
+    /// The app was attached to, not launched.
     attached: bool,
-    /// Ranks that are not there yet are waited for until the timeout expires.
+    /// Wait for ranks that are not there yet until the timeout expires.
     waits: bool,
     /// As [`LaunchRequest::linger`] has it.
     pub(super) linger: bool,
@@ -55,13 +55,13 @@ pub(super) struct LaunchContext {
     pub(super) seat: Option<Seat>,
     /// Its place in a co-allocated job.
     pub(super) member: Option<Member>,
-    /// What its agents know it by.
+    /// The secret by which its agents recognise it.
     pub(super) secret: Secret,
-    /// Where it will be served, and as whose; none: nowhere.
+    /// Registry in which the app is served, and the name of its owner. None: the app is not served.
     served: Option<(Registry, Option<String>)>,
 }
 
-/// An app that has agents, and ranks or not yet. Dropping it ends everything.
+/// An app that has agents, with or without ranks. Dropping it ends everything.
 #[derive(Debug)]
 pub(super) struct Started {
     owner: App,
@@ -71,7 +71,7 @@ pub(super) struct Started {
 }
 
 impl LaunchContext {
-    /// Of a launch. Where the app will be served is looked for now: a bad place must not cost a launch.
+    /// For a launch. Looks for the place of the control socket now: a bad place must not cost a launch.
     pub(super) fn launch(
         frontend: &Frontend,
         wlm: &'static dyn Wlm,
@@ -93,7 +93,7 @@ impl LaunchContext {
         })
     }
 
-    /// Of an app that runs already, or will if it `waits`.
+    /// For an app that runs already, or that will run if `waits`.
     pub(super) fn attach(
         frontend: &Frontend,
         wlm: &'static dyn Wlm,
@@ -115,14 +115,14 @@ impl LaunchContext {
         })
     }
 
-    /// What its ranks are told of their place in a multijob.
+    /// The app's place in a multijob, as its ranks are told.
     pub(super) fn subjob(&self) -> Option<Subjob> {
         self.seat.as_ref().map(Seat::subjob)
     }
 
-    /// Makes the app, now that its agents are there and it is known where its ranks are or are to be.
+    /// Makes the app. Its agents are connected and the place of its ranks is known.
     ///
-    /// `job` is the WLM's name for it; `words` what its launcher says, if it has one.
+    /// `job` is the WLM's name for it. `words` is the launcher's stderr, if there is a launcher.
     pub(super) async fn begin(
         self,
         joined: Connected,
@@ -144,11 +144,11 @@ impl LaunchContext {
         let Self { app, wlm, linger, seat, member, .. } = self;
         let part = Membership { app, wlm, linger, seat, member };
         let Connected { overlay, overlay_events, guard, guard_events, .. } = joined;
-        // Ranks of a launcher may have ended: whoever listens then dismisses the guard.
+        // Ranks of a launcher may have ended. In that case the listening task dismisses the guard.
         remember_socket(app, &guard, served.as_ref()).await?;
         let core = Core::new(part, (overlay, guard), state, words);
         tokio::spawn(listen(Arc::clone(&core), overlay_events, guard_events));
-        // From here on dropping the owner ends everything, whatever fails.
+        // From here on, dropping the owner ends everything if a step fails.
         let owner = App::new(core);
         Ok(Started { owner, served, waits })
     }
@@ -159,7 +159,7 @@ impl Started {
         &self.owner.core
     }
 
-    /// Tells all agents about the ranks, and the state about the answers. If one cannot, the app ends.
+    /// Sends the order about the ranks to all agents and their answers to the state. Ends the app if an agent fails.
     pub(super) async fn order_ranks(
         self,
         order: Order,
@@ -187,12 +187,12 @@ impl Started {
     }
 }
 
-/// An id for an app that is to be.
+/// Makes an id for a new app.
 pub(super) fn new_id() -> Result<AppId> {
     AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))
 }
 
-/// What agents prove by that they are the app's.
+/// Makes the secret by which agents prove that they belong to the app.
 fn new_secret() -> Result<Secret> {
     Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))
 }
@@ -223,14 +223,15 @@ async fn start_ranks(
     phase: &'static str,
     (waits, deadline): (bool, Instant),
 ) -> Result<()> {
-    // Every node, also one that was lost this moment: an app without all its ranks is not what was asked for.
+    // Ask every node, even one lost just now: an app without all its ranks is not what was asked for.
     let mut nodes = core.state().all_nodes();
     let soon = Instant::now() + RANKS_STAND_WITHIN;
     let until = if waits { deadline } else { deadline.min(soon) };
     let seeks = matches!(order, Order::SeekRanks(_));
     loop {
         core.check_alive()?;
-        // By their names: all that can be reached would be without one that was lost before the app knows of it.
+        // Address nodes by number: `To::All` would skip a node that the overlay has lost and the state does not know of
+        // yet.
         let to = To::Nodes(nodes.clone());
         let answers = core.overlay.request(to, order.clone(), phase, deadline).await?;
         let pause = if Instant::now() < soon { LOOK_AGAIN } else { LOOK_LATER };

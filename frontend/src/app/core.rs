@@ -1,4 +1,4 @@
-//! What an app's handles share, and the task that listens to everything that happens to the app.
+//! The state that an app's handles share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -36,18 +36,18 @@ pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(10);
 /// How long ranks may take to end once their launcher has.
 const RANKS_AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 
-/// How far an app is in its life, as its handles see it.
+/// How far an app is in its life, for its handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Agents are there.
     Alive,
     /// All ranks have ended; daemons and sessions are being cleaned up.
     Exited,
-    /// Nothing is left, or it was let go.
+    /// Nothing is left, or the app was detached.
     Gone,
 }
 
-/// How the owner asks for the end.
+/// How the owner asks for the app's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndRequest {
     None,
@@ -66,19 +66,19 @@ pub(crate) struct Core {
     pub(crate) feed: InputFeed,
     /// Where its sessions are.
     pub(crate) place: Place,
-    /// What is in the files that were staged.
+    /// Content of the staged files.
     pub(crate) contents: Arc<Contents>,
-    /// Data that ranks exchange.
+    /// The data that ranks exchange.
     pub(crate) rendezvous: Service,
     /// The job that its ranks are part of.
     pub(super) member: Member,
     rank_output: Mutex<Option<OutputStream>>,
-    /// What the launcher says, if there is one.
+    /// The launcher's stderr, if there is a launcher.
     pub(super) words: Mutex<Option<Words>>,
     pub(super) guard: Guard,
-    /// The launcher stands at its breakpoint until the ranks are let go, or have ended.
+    /// The launcher is stopped at its breakpoint until the ranks are released or have ended.
     launcher_stands: AtomicBool,
-    /// Nodes were told to end what the ranks have left.
+    /// Nodes have been told to kill the processes that the ranks left behind.
     strays_told: AtomicBool,
     state: Mutex<State>,
     pub(super) subscribers: Mutex<Vec<Sink>>,
@@ -86,14 +86,14 @@ pub(crate) struct Core {
     changed: watch::Sender<u64>,
     pub(super) wish: Mutex<EndRequest>,
     pub(super) wished: Notify,
-    /// The end of the ranks is not that of daemons and sessions.
+    /// Daemons and sessions outlive the ranks.
     linger: bool,
     next_session: AtomicU32,
     next_daemon: AtomicU32,
 }
 
 impl Core {
-    /// An app that nobody listens to yet: see [`listen`](super::listen).
+    /// Makes an app without its listening task; see [`listen`](super::listen).
     pub(super) fn new(
         part: Membership,
         (overlay, guard): (Overlay, Guard),
@@ -131,12 +131,12 @@ impl Core {
         })
     }
 
-    /// The state, for a moment: never held across an await.
+    /// The locked state. Never hold it across an await.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Tells the state of something and the subscribers of what follows from it.
+    /// Updates the state and publishes the events that follow.
     pub(crate) fn happened(&self, happening: Happening) {
         match &happening {
             Happening::RankExited(rank, status) => {
@@ -149,13 +149,13 @@ impl Core {
             }
             _ => {}
         }
-        // Events leave under the state's lock, so that every subscriber sees them in the order in which they came to be.
+        // Publish under the state's lock, so that every subscriber sees the events in the order in which they happened.
         let mut state = self.state();
         let events = state.handle(happening);
         if state.exit().is_some() && !self.linger {
-            // Before anybody hears of it: whoever does finds handles that know it.
+            // Advance before subscribers are notified: a subscriber finds handles that know of the end.
             self.advance(Stage::Exited);
-            // Who listens may be waiting for something else.
+            // Wake the listening task; it may be waiting for another event.
             self.wished.notify_one();
         }
         events.iter().for_each(|event| self.publish(event));
@@ -168,7 +168,7 @@ impl Core {
         lock(&self.subscribers).retain(|subscriber| subscriber.send(event.clone()));
     }
 
-    /// What the app is now, and everything that happens from here on.
+    /// The app's present state and every event from now on.
     pub(crate) fn subscribe(&self) -> Events {
         let state = self.state();
         let size = state.placement().rank_count() as usize + state.placement().node_count() as usize;
@@ -176,10 +176,10 @@ impl Core {
         let exit = state.exit().cloned().map(Event::Exited);
         let past = [Some(state.standing()), state.left_out()].into_iter().flatten();
         for event in past.chain(state.findings().iter().cloned()).chain(exit) {
-            // The receiver is in our hands: this cannot fail.
+            // This function owns the receiver, so sending cannot fail.
             let _read = sink.send(event);
         }
-        // Looked at under the lock: the end of the app clears the list after it has become gone.
+        // Check under the lock: the end of the app clears the list after its stage is `Gone`.
         let mut subscribers = lock(&self.subscribers);
         if *self.stage.borrow() != Stage::Gone {
             subscribers.push(sink);
@@ -188,7 +188,7 @@ impl Core {
         events
     }
 
-    /// An order to nodes and what each one answered; the first refusal is the error.
+    /// Sends an order to nodes and returns each node's answer. The first refusal is the error.
     pub(crate) async fn ask(
         &self,
         nodes: &NodeSet,
@@ -199,7 +199,7 @@ impl Core {
         self.accept(self.ask_each(nodes, order, phase, deadline).await?)
     }
 
-    /// As [`Core::ask`], with refusals among the answers.
+    /// As [`Core::ask`], but refusals are among the answers.
     pub(crate) async fn ask_each(
         &self,
         nodes: &NodeSet,
@@ -212,7 +212,7 @@ impl Core {
         self.overlay.request(to, order, phase, deadline).await
     }
 
-    /// What nodes answered to an order; the first refusal is the error.
+    /// Takes the nodes' answers to an order. The first refusal is the error.
     pub(crate) fn accept(&self, answers: Vec<(NodeId, Reply)>) -> Result<Vec<(NodeId, Answer)>> {
         let mut refused: Option<(Vec<NodeId>, gantry_types::error::Failure)> = None;
         let mut good = Vec::with_capacity(answers.len());
@@ -237,12 +237,12 @@ impl Core {
         }
     }
 
-    /// Keeps the ranks' output for whoever takes it.
+    /// Keeps the ranks' output until a caller takes it.
     pub(crate) fn keep_rank_output(&self, stream: OutputStream) {
         *lock(&self.rank_output) = Some(stream);
     }
 
-    /// The ranks' output, once.
+    /// Takes the ranks' output. Works once.
     pub(crate) fn take_rank_output(&self) -> Option<OutputStream> {
         lock(&self.rank_output).take()
     }
@@ -275,14 +275,14 @@ impl Core {
         }
     }
 
-    /// Waits until the app is that far.
+    /// Waits until the app has reached `stage`.
     pub(crate) async fn reached(&self, stage: Stage) {
         let mut stages = self.stage.subscribe();
-        // The sender lives in `self`: waiting cannot fail.
+        // `self` owns the sender, so waiting cannot fail.
         drop(stages.wait_for(|now| *now >= stage).await);
     }
 
-    /// Waits until `ready` finds in the state what it looks for, or nothing more can happen.
+    /// Waits until `ready` finds something in the state, or the state cannot change any more.
     pub(crate) async fn until<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> Option<T> {
         let mut changes = self.changed.subscribe();
         loop {
@@ -297,7 +297,8 @@ impl Core {
         }
     }
 
-    /// Makes a socket that the guard knows of; none when the app is over, for then the guard has removed what it knew of.
+    /// Makes a socket that the guard knows of. None: the app is over, so the guard has already removed the sockets that
+    /// it knew.
     pub(crate) async fn make_socket<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
         self.guard.before_dismissal(make).await.transpose()
     }
@@ -307,14 +308,14 @@ impl Core {
         self.guard.launcher_table(wrapped).await
     }
 
-    /// The launcher stands at its breakpoint, and is to stay there until [`Core::let_launcher_go`].
+    /// Keeps the launcher at its breakpoint until [`Core::let_launcher_go`].
     pub(super) fn keep_launcher(&self) {
         self.launcher_stands.store(true, Ordering::Relaxed);
-        // All ranks may have ended before.
+        // All ranks may have ended already.
         self.wished.notify_one();
     }
 
-    /// Lets a launcher go on that was kept at its breakpoint.
+    /// Releases a launcher that was kept at its breakpoint.
     pub(super) async fn let_launcher_go(&self) -> Result<()> {
         if !self.launcher_stands.swap(false, Ordering::Relaxed) {
             return Ok(());
@@ -326,7 +327,8 @@ impl Core {
         }
     }
 
-    /// Ranks that have ended are known to a launcher only when it goes on, and what they have left in the background may keep it from ending.
+    /// Lets the launcher end once all ranks have ended. A launcher at its breakpoint does not notice that they have,
+    /// and background processes of the ranks may keep it running.
     pub(super) async fn let_launcher_end(&self) {
         if !self.state().are_ranks_over() {
             return;
@@ -335,7 +337,7 @@ impl Core {
             self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
         }
         if self.launcher_stands.load(Ordering::Relaxed) {
-            // A guard that is gone has taken it along.
+            // A guard that is gone has ended the launcher too.
             drop(self.let_launcher_go().await);
         }
     }
@@ -345,11 +347,11 @@ impl Core {
         self.wish_for(EndRequest::End);
     }
 
-    /// Lets the app go on without us. After this nothing that we do or suffer has any effect on it.
+    /// Detaches from the app. After this nothing that this process does has any effect on the app.
     pub(crate) async fn let_go(&self, deadline: Instant) -> Result<()> {
         let nodes = self.live_nodes();
         self.ask(&nodes, Order::Detach, "detaching", deadline).await?;
-        // Nobody could let it go any more.
+        // After the detachment no process could release the launcher any more.
         self.let_launcher_go().await?;
         self.guard.detach().await?;
         self.publish(&Event::Detached { app: self.app });
@@ -374,7 +376,8 @@ impl Core {
         });
     }
 
-    /// The launcher has ended. So have its ranks, or are about to; those that outlive it are of no launch any more and are killed.
+    /// Handles the launcher's end. Its ranks have ended or are about to. Ranks that outlive their launcher belong to no
+    /// launch and are killed.
     pub(super) fn launcher_ended(self: &Arc<Self>, status: ExitStatus) {
         let core = Arc::clone(self);
         tokio::spawn(async move {
@@ -414,10 +417,10 @@ impl Core {
             Notice::MpiFailed { rank, code, why, end } => {
                 self.member.mpi_failed(MpiFailure { code, why: why.clone(), end });
                 self.happened(Happening::MpiFailed(rank, code, why));
-                // What is killed is killed once.
+                // The first failure counts; the exit codes that SIGKILL causes do not.
                 self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
             }
-            // The overlay's own.
+            // The overlay handles these itself.
             Notice::ChildJoined { .. }
             | Notice::NodesLost { .. }
             | Notice::Alive

@@ -1,4 +1,5 @@
-//! A launch by a launcher that holds its ranks itself and says where they are: the guard drives it, and agents come when that is known.
+//! Launches with a launcher that holds its ranks itself and reports where they are. The guard drives the launcher; the
+//! agents start afterwards.
 
 use std::ffi::OsString;
 
@@ -40,7 +41,7 @@ impl Frontend {
     ) -> Result<App> {
         let (hold_at, wrapper) = (request.hold_at.clone(), self.config.rank_wrapper.clone());
         if plan.at_breakpoint == AtBreakpoint::Stay {
-            // Ranks that go on need a launcher that does.
+            // Ranks continue only if their launcher does.
             check_behind(hold_at.as_deref(), wrapper.as_deref())?;
         }
         let (app, wlm) = (context.app, context.wlm);
@@ -57,7 +58,7 @@ impl Frontend {
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio.map_err(cannot)?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
-        // The guard does not know what time counts where the launcher may wait.
+        // The guard does not know which time counts for a launcher that may wait, so it gets the latest deadline.
         let until =
             if wlm.capabilities().launcher_waits.is_some() { clock.latest() } else { clock.deadline() };
         let left = until.saturating_duration_since(Instant::now());
@@ -77,7 +78,7 @@ impl Frontend {
         let HeldRanks { placement, job, step, stopped, stands } = held;
         check_hosts(wlm, &placement, &command)?;
         if !stopped {
-            // They are somewhere in the middle of a program.
+            // The ranks are somewhere in the middle of a program.
             check_behind(hold_at.as_deref(), wrapper.as_deref())?;
         }
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
@@ -105,7 +106,8 @@ impl Frontend {
         if stands {
             begun.core().keep_launcher();
         }
-        // One that stands although it stops its ranks itself could not be sent on. The ranks of others are stopped by now, or are to run.
+        // If a launcher stops its ranks itself and is still at its breakpoint, the guard could not make it leave. Ranks
+        // of other launchers are stopped by now, or are to run.
         let stays = plan.at_breakpoint == AtBreakpoint::Stay || stopped;
         if !stays || !request.hold {
             begun.core().let_launcher_go().await?;
@@ -114,7 +116,7 @@ impl Frontend {
     }
 }
 
-/// Ranks that are not stopped at their first instruction are what they are.
+/// Refuses options that need ranks stopped at their first instruction.
 fn check_behind(hold_at: Option<&str>, wrapper: Option<&str>) -> Result<()> {
     let (message, hint) = match (hold_at, wrapper) {
         (None, None) => return Ok(()),
@@ -130,7 +132,8 @@ fn check_behind(hold_at: Option<&str>, wrapper: Option<&str>) -> Result<()> {
     Err(Error::Invalid { message, hint: Some(hint.to_owned()) })
 }
 
-/// The launcher's environment: the user's, and where the ranks find their rendezvous. Their nodes' agents are not there yet, but their sockets' names are known.
+/// The launcher's environment: the user's, and where the ranks find their rendezvous. No agents run on the nodes yet,
+/// but the names of their sockets are known.
 fn build_env(changes: &[(OsString, OsString)], context: &LaunchContext) -> Vec<(OsString, OsString)> {
     let mut env = merge_env(Machine.environment(), changes);
     let service = build_node_service_name(context.app, &context.secret);
@@ -140,7 +143,7 @@ fn build_env(changes: &[(OsString, OsString)], context: &LaunchContext) -> Vec<(
     env
 }
 
-/// Agents can be had where the WLM has nodes: on this machine there is one.
+/// Refuses hosts that agents cannot reach: a WLM of this machine starts agents on this machine only.
 fn check_hosts(wlm: &dyn Wlm, placement: &Placement, command: &[String]) -> Result<()> {
     let here = Machine.hostname();
     let short = here.split('.').next().unwrap_or(&here);
@@ -160,7 +163,7 @@ fn check_hosts(wlm: &dyn Wlm, placement: &Placement, command: &[String]) -> Resu
     }
 }
 
-/// How much longer than its own deadline the guard may take to say that a launcher is late, in the launcher's words.
+/// How long to wait after the deadline for the guard's own timeout report, which quotes the launcher.
 const SLACK: std::time::Duration = std::time::Duration::from_secs(2);
 
 async fn run_out(clock: &Clock) -> Late {
@@ -169,7 +172,7 @@ async fn run_out(clock: &Clock) -> Late {
     late
 }
 
-/// Waits until the guard says where the ranks are.
+/// Waits until the guard reports where the ranks are.
 async fn wait_held(
     wlm: &'static dyn Wlm,
     events: &mut mpsc::UnboundedReceiver<GuardEvent>,

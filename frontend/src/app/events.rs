@@ -1,4 +1,4 @@
-//! Events as a stream, and what is kept for a tool that does not read it.
+//! Events as a stream, and what is kept for a tool that does not read its stream.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
@@ -14,16 +14,17 @@ const MOST_UNREAD: usize = 16 * 1024;
 
 /// What happens to an app, in order. Each stream is independent of the others.
 ///
-/// A stream that is kept and not read keeps what it missed: progress of staging as the last word on it, and of all else more than the app's
-/// ranks and nodes can cause. Beyond that it keeps the events that tell of the app as a whole, and counts the others in
-/// one [`Event::EventsMissed`]; [`AppHandle::info`](crate::AppHandle::info) has what they told.
+/// A stream that is not read keeps what it missed. Of the progress of staging it keeps the latest event. Of all other
+/// events it keeps more than the app's ranks and nodes can cause. Beyond that limit it keeps the events about the app
+/// as a whole and counts the others in one [`Event::EventsMissed`]; [`AppHandle::info`](crate::AppHandle::info) has
+/// what they said.
 #[derive(Debug)]
 pub struct Events {
     shared: Arc<Shared>,
 }
 
 impl Events {
-    /// A stream of an app with so many ranks and nodes, and where to put events.
+    /// Makes a stream for an app of `size` ranks and nodes, and its sender.
     pub(crate) fn new(app: AppId, size: usize) -> (Sink, Self) {
         let queue =
             Queue { events: VecDeque::new(), most: MOST_UNREAD + 2 * size, app, missed: 0, ended: false };
@@ -31,7 +32,7 @@ impl Events {
         (Sink { shared: Arc::downgrade(&shared) }, Self { shared })
     }
 
-    /// The next event; none when the app is gone. Waits for it; may be cancelled without loss.
+    /// The next event; none when the app is gone. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             let changed = self.shared.changed.notified();
@@ -48,20 +49,20 @@ impl Events {
         }
     }
 
-    /// The next event, if it has come.
+    /// The next event, if one is queued.
     pub(crate) fn try_next(&mut self) -> Option<Event> {
         lock(&self.shared.queue).pop()
     }
 }
 
-/// Where events of one stream are put. Dropping it ends the stream.
+/// The sending side of one stream. Dropping it ends the stream.
 #[derive(Debug)]
 pub(crate) struct Sink {
     shared: Weak<Shared>,
 }
 
 impl Sink {
-    /// False: nobody reads any more.
+    /// Adds an event. False: the reader is gone.
     pub(crate) fn send(&self, event: Event) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         lock(&shared.queue).push(event);
@@ -90,7 +91,7 @@ struct Queue {
     events: VecDeque<Event>,
     most: usize,
     app: AppId,
-    /// Events that there was no room for since the last one that is kept.
+    /// Number of events dropped for lack of room since the last kept event.
     missed: u64,
     ended: bool,
 }
@@ -127,7 +128,7 @@ impl Queue {
     }
 }
 
-/// Whether an event tells of one rank, daemon or file, of which the app's state tells as well.
+/// Whether an event is about one rank, daemon or file, which the app's state shows as well.
 fn is_detail(event: &Event) -> bool {
     matches!(
         event,

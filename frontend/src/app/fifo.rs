@@ -1,4 +1,4 @@
-//! Opening a FIFO to read. That waits for a writer; the wait can be given up and leaves no thread behind.
+//! Opens a FIFO to read. That waits for a writer; the wait can be cancelled and leaves no thread behind.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,28 +11,29 @@ use tokio::sync::oneshot;
 
 use crate::lock::lock;
 
-/// Whether opening it waits for a writer.
+/// Whether opening `path` waits for a writer.
 pub(super) fn is_fifo(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Waits until a writer has opened the FIFO. It need not have written yet.
+/// Waits until a writer has opened the FIFO. The writer need not have written yet.
 ///
-/// Until the thread below opens the FIFO there is no reader. A writer that comes early waits for it, and is not missed.
+/// Until the thread below opens the FIFO there is no reader. A writer that comes early blocks until then, so it is not
+/// missed.
 pub(super) async fn open(path: &Path) -> io::Result<File> {
     let (done, opened) = oneshot::channel();
     let waker = Waker { path: path.to_owned(), writer: Arc::default() };
     let (path, writer) = (path.to_owned(), Arc::clone(&waker.writer));
     std::thread::Builder::new().name("gantry-fifo".to_owned()).spawn(move || {
         let file = File::open(path);
-        // The caller may have given up.
+        // The caller may have cancelled.
         drop(done.send(file));
         drop(writer);
     })?;
     opened.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
 }
 
-/// Ends the thread's wait when it is dropped: it becomes the writer, and stays one until the thread has returned from its open.
+/// Ends the thread's wait when it is dropped: it becomes the writer, until the thread has returned from its open.
 #[derive(Debug)]
 struct Waker {
     path: PathBuf,
@@ -45,7 +46,7 @@ impl Drop for Waker {
         if Arc::strong_count(&self.writer) == 1 {
             return;
         }
-        // On Linux, opening a FIFO for both never waits, and counts as a writer (fifo(7)).
+        // On Linux, opening a FIFO for reading and writing never waits, and counts as a writer (fifo(7)).
         match OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&self.path) {
             Ok(writer) => *lock(&self.writer) = Some(writer),
             Err(error) => {
@@ -88,7 +89,7 @@ mod tests {
         for _ in 0..100 {
             let writer = std::thread::spawn({
                 let path = path.clone();
-                // This writer is done as soon as it may open.
+                // This writer ends as soon as its open returns.
                 move || OpenOptions::new().write(true).open(path)?.write_all(b"words")
             });
             let mut opened = timeout(Duration::from_secs(60), open(&path)).await.unwrap().unwrap();

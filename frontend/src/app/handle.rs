@@ -1,4 +1,4 @@
-//! An app as everybody but its owner sees it.
+//! An app without its ownership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::info::{AppInfo, AppState};
 use crate::procgroup::{Number, Numbers};
 use crate::session::Session;
 
-/// An app, without owning it. When the app is gone, calls answer [`Error::Gone`].
+/// A handle to an app that does not own it. When the app is gone, calls return [`Error::Gone`].
 #[derive(Debug, Clone)]
 pub struct AppHandle {
     pub(crate) core: Arc<Core>,
@@ -37,17 +37,17 @@ impl AppHandle {
         self.core.wlm.name()
     }
 
-    /// Where the app stands.
+    /// The present state of the app.
     pub fn state(&self) -> AppState {
         self.core.state().app_state()
     }
 
-    /// Everything that is known of the app now.
+    /// Everything known about the app now.
     pub fn info(&self) -> AppInfo {
         self.core.state().info()
     }
 
-    /// The numbers of the sessions that it has had.
+    /// The numbers of all sessions the app has had.
     pub fn sessions(&self) -> Numbers {
         let next = self.core.next_session();
         Numbers::from_range(Number(1)..=Number(next - 1))
@@ -82,13 +82,14 @@ impl AppHandle {
         hosts.iter().map(find).collect()
     }
 
-    /// The events of the app: first one with its present state, then all others as they happen. Output comes by
-    /// [`AppHandle::take_output`].
+    /// The events of the app: the first one has its present state, the others follow as they happen.
+    /// [`AppHandle::take_output`] gives the output.
     pub fn events(&self) -> Events {
         self.core.subscribe()
     }
 
-    /// Lets held ranks go. Ranks that a debugger traces are left to it. Waits until every node has done it; who does not wait does not stop it.
+    /// Releases held ranks, except ranks that a debugger traces. Waits until every node has done it. Cancelling the
+    /// wait does not stop the release.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the app is not held (any more).
@@ -106,7 +107,7 @@ impl AppHandle {
         }
         let core = Arc::clone(&self.core);
         let deadline = Instant::now() + timeout;
-        // A task of its own: what the nodes have done must be known, even if our caller does not wait for it.
+        // Use a separate task: the state must learn what the nodes did, even if the caller stops waiting.
         let released = tokio::spawn(async move {
             core.happened(Happening::Releasing);
             match core.ask(&core.live_nodes(), Order::Release, "releasing", deadline).await {
@@ -123,8 +124,8 @@ impl AppHandle {
         released.await?
     }
 
-    /// Sends `signal` to `ranks`, or to all. A held rank takes SIGKILL only: any other would make it run for an instant, or be lost.
-    /// Waits until every node has done it.
+    /// Sends `signal` to `ranks`, or to all. A held rank accepts SIGKILL only: any other signal would let it run for an
+    /// instant, or would be lost. Waits until every node has sent it.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a held app and another signal than SIGKILL, or a rank that the app does not have.
@@ -152,7 +153,7 @@ impl AppHandle {
         }
         let started = Instant::now();
         match self.signal(Signal::KILL, None, timeout).await {
-            // It ended meanwhile: that is what was wanted.
+            // The app ended meanwhile, as wanted.
             Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -160,17 +161,18 @@ impl AppHandle {
             .await?
     }
 
-    /// Waits until all ranks have ended. Daemons and sessions may still be ending then; [`App::close`](super::App::close) waits for them.
+    /// Waits until all ranks have ended. Daemons and sessions may still be ending; [`App::close`](super::App::close)
+    /// waits for them.
     ///
     /// # Errors
-    /// [`Error::Gone`] when it was detached from or closed before.
+    /// [`Error::Gone`] when the app was detached or closed before.
     pub async fn wait(&self) -> Result<Exit> {
         let exit = self.core.until(|state| state.exit().cloned()).await;
         exit.ok_or_else(|| Error::Gone { what: format!("app {}", self.id()) })
     }
 
-    /// The output of the ranks, if the app was launched with [`OutputTo::Stream`](crate::OutputTo::Stream). The first call takes it; later ones get
-    /// nothing.
+    /// The output of the ranks, if the app was launched with [`OutputTo::Stream`](crate::OutputTo::Stream). The first
+    /// call takes it; later calls get nothing.
     pub fn take_output(&self) -> Option<OutputStream> {
         self.core.take_rank_output()
     }
@@ -183,7 +185,7 @@ impl AppHandle {
         Session::open(&self.core, Instant::now() + timeout).await
     }
 
-    /// Waits until the app and all that belonged to it is gone from every node.
+    /// Waits until the app and everything that belonged to it is gone from every node.
     pub async fn gone(&self) {
         self.core.reached(Stage::Gone).await;
     }

@@ -1,4 +1,4 @@
-//! The way of an app into being: plan, guard, agents, tree, ranks.
+//! Launches an app: plan, guard, agents, overlay, ranks.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -43,13 +43,13 @@ use crate::helpers;
 use crate::overlay::Listener;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
-/// What a launch without a launcher has before its agents are there.
+/// What a launch without a launcher needs before its agents are there.
 pub(super) struct Prepared {
     /// Where ranks start.
     pub(super) cwd: PathBuf,
     /// What rank 0 reads.
     input: Option<std::fs::File>,
-    /// Whether the programs may be started so, where that is looked at already.
+    /// The check of the programs, if it has begun already.
     check: Option<Check>,
 }
 
@@ -62,7 +62,7 @@ impl Frontend {
     ) -> Result<App> {
         request.stdin = await_input(std::mem::take(&mut request.stdin), clock.deadline()).await?;
         let choice = self.choose_for(&request)?;
-        // Before anything else, and in the order in which they are needed: an installation lacks both or none.
+        // Look for these first, in the order of their use: an installation lacks both or neither.
         helpers::find(helpers::GUARD)?;
         let app = new_id()?;
         let launch = Launch {
@@ -122,7 +122,7 @@ impl Frontend {
         }
     }
 
-    /// Launches again in a way in which the agent can be sent. `error` is what went wrong without it.
+    /// Retries the launch in a way that can send the agent. `error` is the failure of the first attempt.
     async fn launch_sending(
         &self,
         wlm: &'static dyn Wlm,
@@ -158,14 +158,14 @@ impl Frontend {
         if !joined.left_out.is_empty() {
             plan = plan_without(context.wlm, &launch, names_of(&joined.left_out))?;
         }
-        // Agents have their numbers already.
+        // The agents have their numbers already.
         if plan.hosts != joined.hosts {
             return Err(Error::Protocol("the hosts have changed meanwhile".to_owned()));
         }
         begin_direct(context, joined, request, plan, prepared, deadline).await
     }
 
-    /// Refuses to look for ranks inside of a program that nobody has put around them.
+    /// Refuses to look for ranks inside a wrapper that no launcher starts.
     pub(super) fn refuse_rank_wrapper(&self) -> Result<()> {
         match &self.config.rank_wrapper {
             None => Ok(()),
@@ -178,7 +178,7 @@ impl Frontend {
         }
     }
 
-    /// Starts guard and agents and waits until all agents have their place in the tree.
+    /// Starts guard and agents and waits until every agent has its place in the overlay.
     pub(super) async fn start_agents(
         &self,
         context: &LaunchContext,
@@ -190,7 +190,7 @@ impl Frontend {
         self.start_agents_by(guarded, context, hosts, deadline).await
     }
 
-    /// As [`Frontend::start_agents`], by a guard that is there.
+    /// As [`Frontend::start_agents`], with a guard that runs already.
     pub(super) async fn start_agents_by(
         &self,
         (guard, mut guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
@@ -214,7 +214,7 @@ impl Frontend {
         let assembled = tokio::select! {
             assembled = listener.assemble(&hosts, deadline) => assembled,
             event = guard_events.recv() => Err(agent_failed(wlm, event, agent_program)),
-            // None is told of where the WLM does not see agents end.
+            // A WLM that does not see agents end reports none here.
             Some((host, failure)) = ended.recv() => Err(Error::Node { hosts: vec![host], failure }),
         };
         let (overlay, overlay_events) = assembled.map_err(|error| strangers.explain(error))?;
@@ -222,7 +222,8 @@ impl Frontend {
         Ok(Connected { overlay, overlay_events, guard, guard_events, hosts, left_out: without })
     }
 
-    /// Refuses a policy that would not be followed. `one_by_one`: gantry reaches the hosts itself, and may choose among them.
+    /// Refuses a policy that the WLM would not follow. `one_by_one`: gantry reaches the hosts itself and may choose
+    /// among them.
     pub(super) fn check_policy(&self, wlm: &dyn Wlm, one_by_one: bool) -> Result<()> {
         let policy = self.config.hosts_policy;
         if policy == HostsPolicy::All || (one_by_one && wlm.capabilities().host_lists.is_some()) {
@@ -260,7 +261,7 @@ impl Frontend {
         Ok(command.reached_at(reached_at))
     }
 
-    /// Whether the agent is sent to nodes.
+    /// Whether to send the agent to nodes.
     pub(super) fn choose_sending(&self) -> Result<SendAgent> {
         match (self.config.send_agent, Machine.env(GANTRY_SEND_AGENT)) {
             (Some(asked), _) => Ok(asked),
@@ -276,7 +277,7 @@ impl Frontend {
     }
 }
 
-/// The plan without hosts that cannot be had.
+/// The plan without unreachable hosts.
 fn plan_without(wlm: &dyn Wlm, launch: &Launch, without: Vec<String>) -> Result<Direct> {
     match wlm.plan(&Launch { without, ..launch.clone() }, &Machine)? {
         Plan::Direct(plan) => Ok(plan),
@@ -284,7 +285,7 @@ fn plan_without(wlm: &dyn Wlm, launch: &Launch, without: Vec<String>) -> Result<
     }
 }
 
-/// Where more hosts are named than have ranks: which hosts are to be had when some cannot.
+/// If more hosts are named than have ranks: chooses the hosts to use when some are unreachable.
 fn fallback_for_missing(wlm: &'static dyn Wlm, launch: &Launch, plan: &Direct) -> Option<Fallback> {
     let launch = (!plan.spare.is_empty()).then(|| launch.clone())?;
     Some(Box::new(move |missing| plan_without(wlm, &launch, names_of(missing)).map(|plan| plan.hosts)))
@@ -294,7 +295,9 @@ fn names_of(missing: &[MissingHost]) -> Vec<String> {
     missing.iter().map(|missing| missing.host.clone()).collect()
 }
 
-/// A launcher that another program starts is not the one whose ranks could be held by what stands in its memory. MPI programs get their server from what stands in their place.
+/// Chooses how ranks are held. With a launcher wrapper, the process that gantry starts is not the launcher, so holding
+/// through its memory does not work. MPI programs get their server from the agent that the launcher starts in their
+/// place.
 fn choose_method(request: &LaunchRequest) -> HoldMethod {
     match request.hold_method {
         HoldMethod::Detect if request.joins_world || !request.launcher_wrapper.is_empty() => HoldMethod::Exec,
@@ -302,7 +305,7 @@ fn choose_method(request: &LaunchRequest) -> HoldMethod {
     }
 }
 
-/// The same plan with the launcher's command line given to another program.
+/// The same plan, with the launcher's command line as arguments of the wrapper.
 fn wrap(plan: Plan, wrapper: &[OsString]) -> Result<Plan> {
     let words = || wrapper.iter().cloned();
     match plan {
@@ -318,7 +321,7 @@ fn wrap(plan: Plan, wrapper: &[OsString]) -> Result<Plan> {
     }
 }
 
-/// What a launch without a launcher needs before anything is started, as a bad one must not cost a launch.
+/// Prepares a launch without a launcher before anything starts: a bad request must not cost a launch.
 pub(super) fn prepare_direct(request: &mut LaunchRequest) -> Result<Prepared> {
     if request.hold_at.is_some() {
         return Err(Error::Invalid {
@@ -330,7 +333,7 @@ pub(super) fn prepare_direct(request: &mut LaunchRequest) -> Result<Prepared> {
     Ok(Prepared { cwd, input: open_input(std::mem::take(&mut request.stdin))?, check: None })
 }
 
-/// Starts the ranks by agents that are there.
+/// Has connected agents start the ranks.
 pub(super) async fn begin_direct(
     context: LaunchContext,
     joined: Connected,
@@ -398,14 +401,14 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
     }
 }
 
-/// Begins to look at the programs of a plan.
+/// Begins to check the programs of a plan.
 fn begin_check(plan: &Direct, common: &Path) -> Check {
     let called =
         plan.parts.iter().map(|part| (part.ranks.len(), part.program.clone(), find_start(part, common)));
     Check::begin(called.collect())
 }
 
-/// Where ranks start whose launch starts in `common`.
+/// The working directory of a part's ranks, for a launch in `common`.
 fn find_start(part: &MixedPart, common: &Path) -> PathBuf {
     part.cwd.as_deref().map_or_else(|| common.to_owned(), |own| common.join(own))
 }
@@ -425,7 +428,7 @@ fn build_programs(request: &LaunchRequest, plan: &Direct, common: &Path) -> Vec<
     parts.collect()
 }
 
-/// The placement before any process is known.
+/// The placement before any pid is known.
 fn build_placement(plan: &Direct) -> Result<Placement> {
     let size = usize::try_from(plan.size()).map_err(|_| Error::invalid("too many ranks"))?;
     let mut node_of = vec![None; size];

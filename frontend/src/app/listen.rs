@@ -1,4 +1,4 @@
-//! The task that listens to everything that happens to an app, until the app is over.
+//! The task that handles everything that happens to an app, until the app is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::info::AppState;
 use crate::lock::lock;
 use crate::overlay::OverlayEvent;
 
-/// How long daemons have to end by themselves when the app has ended.
+/// How long daemons have to end by themselves after the app's end.
 pub(crate) const DAEMON_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How much longer than its daemons' time an agent may take to clean up.
+/// How much longer than its daemons an agent may take to clean up.
 const LEAVE_SLACK: Duration = Duration::from_secs(10);
 
-/// How long a launcher may take to end once agents that it has brought are gone, before they count as lost.
+/// How long a launcher may take to end after the agents that it started. Later, those agents count as lost.
 const LAUNCHER_AFTER_AGENT: Duration = Duration::from_secs(1);
 
-/// Listens until the app is over or its owner has had enough, and cleans up.
+/// Handles events until the app is over or its owner asks for its end, then cleans up.
 pub(super) async fn listen(
     core: Arc<Core>,
     mut overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
@@ -49,7 +49,7 @@ pub(super) async fn listen(
                 } else if let Some(GuardEvent::Held(_) | GuardEvent::NotHeld(_)) = event {
                     tracing::debug!(?event, "late news of a launcher");
                 } else if let Some(GuardEvent::StepEnded { status, last_words, .. }) = event {
-                    // The links of its agents tell what that means.
+                    // The links of the agents show the consequences.
                     tracing::debug!(%status, last_words, "the step of the agents ended");
                 } else if !matches!(event, Some(GuardEvent::AgentEnded { .. })) {
                     guard_lives = false;
@@ -72,13 +72,13 @@ pub(super) async fn listen(
     if !let_go && *core.stage.borrow() == Stage::Exited {
         tell_cause(&core).await;
     }
-    // Nothing more is listened to, and no link waits for that.
+    // No further event is handled, and no link may wait for that.
     drop(overlay_events);
     core.overlay.close().await;
     core.guard.dismiss().await;
     let mut launcher = ExitStatus::Unknown;
     if !let_go && guard_lives {
-        // It has agents to wait for, and what they may have left behind to end. The launcher ends meanwhile.
+        // The guard waits for agents and ends what they left behind. The launcher ends meanwhile.
         let left = async {
             loop {
                 match guard_events.recv().await {
@@ -93,13 +93,14 @@ pub(super) async fn listen(
         }
     }
     if !let_go {
-        // Nobody tells of it any more, also where the guard is gone that was to wait for it.
+        // No further report of the launcher's end can arrive, not even if the guard that waited for it is gone.
         core.happened(Happening::LauncherEnded(launcher, None));
     }
     drop(over);
 }
 
-/// Nobody listens to the app any more. Also true when the runtime ends first: who waits elsewhere, and our threads, must not do so for ever.
+/// Closes everything that waits for the app. As a `Drop` it also runs when the runtime ends first: no other task or
+/// thread may wait for ever.
 #[derive(Debug)]
 struct Over(Arc<Core>);
 
@@ -124,7 +125,7 @@ fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
     match event {
         OverlayEvent::Lost { nodes, reason } if core.state().is_launcher_running() => {
             core.outputs.lost(&nodes);
-            // With its last rank an agent goes that the launcher would kill: that is no loss, however long the launcher stays.
+            // A launcher ends an agent after its last rank. That is no loss, however long the launcher itself stays.
             let left = core.state().nodes_without_ranks(&nodes);
             let lost = nodes.difference(&left);
             if !left.is_empty() {
@@ -142,8 +143,9 @@ fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
     }
 }
 
-/// With the ranks of a node the agent may go that their launcher has brought, and that is seen before the launcher's own end. What is lost otherwise while
-/// ranks are held cannot be let go any more: the launch has failed.
+/// Declares nodes lost, unless their launcher ends first. An agent that a launcher started may end with its ranks, and
+/// the frontend may see that before the launcher's own end. If a node is lost while ranks are held, they cannot be
+/// released any more: the launch has failed.
 async fn lose_unless_over(core: Arc<Core>, nodes: NodeSet, reason: String) {
     let over = core.until(|state| (!state.is_launcher_running()).then_some(()));
     drop(tokio::time::timeout(LAUNCHER_AFTER_AGENT, over).await);
@@ -154,7 +156,7 @@ async fn lose_unless_over(core: Arc<Core>, nodes: NodeSet, reason: String) {
     }
 }
 
-/// Has every agent end what it started, and listens on meanwhile, so that no last word is lost.
+/// Has every agent end what it started, and handles events meanwhile so that none is lost.
 async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver<OverlayEvent>) {
     let patience = if *core.stage.borrow() == Stage::Exited { DAEMON_PATIENCE } else { Duration::ZERO };
     let order = Order::Leave { patience, grace: DAEMON_GRACE };
@@ -163,7 +165,7 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
     tokio::pin!(leaving);
     let left = loop {
         tokio::select! {
-            // Agents send their last news before the answer: take them first.
+            // Agents send their last notices before the answer, so take those first.
             biased;
             Some(event) = overlay_events.recv() => take_last_event(core, event),
             left = &mut leaving => break left,
@@ -172,7 +174,7 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
     while let Ok(event) = overlay_events.try_recv() {
         take_last_event(core, event);
     }
-    // A job that ends with its launcher takes agents along.
+    // A job that ends with its launcher ends the agents too.
     let may_leave = core.state().has_launcher_ended();
     let tell = |error: Error| {
         if !may_leave || error.kind() != Kind::Lost {
@@ -187,7 +189,7 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
                 tell(Error::Node { hosts: vec![core.state().host(node)], failure });
             }
         }
-        // What a lost node still has is removed by its agent, or by this user's next one there.
+        // A lost node is cleaned up by its agent, or by this user's next agent there.
         Err(error) => tell(error),
     }
     let (attached, ended, all) = {
@@ -196,13 +198,13 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
     };
     match (attached, ended) {
         (_, true) => {}
-        // What was attached to goes on without us.
+        // An app that was attached to continues without us.
         (true, false) => core.publish(&Event::Detached { app: core.app }),
         (false, false) => core.happened(Happening::AgentsLeft(all)),
     }
 }
 
-/// Agents that were told to leave close their links: that is no loss.
+/// Handles an event during the cleanup. Agents that were told to leave close their links: that is no loss.
 fn take_last_event(core: &Arc<Core>, event: OverlayEvent) {
     match event {
         OverlayEvent::Lost { .. } => {}

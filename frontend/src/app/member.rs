@@ -1,4 +1,4 @@
-//! What an app's core has to do with the job that its ranks are part of.
+//! How an app reports to the job that its ranks are part of.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::core::Core;
 use super::state::Happening;
 
 impl Core {
-    /// The end of a rank is told when all has come that it had written to others of its job.
+    /// Reports a rank's end, once everything it had written to other ranks of its job has arrived.
     pub(super) fn rank_exited(self: &Arc<Self>, rank: Rank, status: ExitStatus) {
         let happening = Happening::RankExited(rank, status);
         match self.member.last_words(rank) {
@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// An agent says something of a rank's link.
+    /// Handles an agent's message about a rank's link.
     pub(super) fn take_link(&self, node: NodeId, link: u32, word: Word) {
         if let Word::Open(rank) = word
             && self.state().placement().get(rank).is_none_or(|place| place.node != node)
@@ -36,7 +36,7 @@ impl Core {
         self.member.take(node, link, word);
     }
 
-    /// Nodes are lost with their ranks.
+    /// Reports the end of all ranks on lost nodes.
     pub(super) fn lose_ranks(&self, nodes: &NodeSet) {
         let placement = self.state().placement().clone();
         let ranks = nodes.iter().flat_map(|node| placement.ranks_on(node).iter().collect::<Vec<_>>());

@@ -1,6 +1,6 @@
-//! MPI programs whose library needs a launcher of its own. Ranks that gantry starts would not find each other, so they are not started.
+//! Refuses MPI programs whose library needs a launcher of its own. Ranks that gantry starts would not find each other.
 //!
-//! Programs whose libraries speak PMI find each other by gantry's agents, and are not meant here.
+//! Programs whose libraries speak PMI are not concerned: they find each other through gantry's agents.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,21 +12,22 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::{Error, Result};
 use crate::staging::{Resolver, ResolverConfig};
 
-/// The beginning of the name of a library that no other MPI library has; that of the MPI library beside it; whose it is, and the remedy.
+/// Per MPI library: the prefix of a library name that no other MPI has, the prefix of its MPI library, its vendor, and
+/// the remedy.
 const LIBRARIES: [(&[u8], &[u8], &str, &str); 2] = [
     (b"libopen-pal.so", b"libmpi.so", "Open MPI", "name its launcher: --launcher mpirun"),
     (b"libmpi_cray.so", b"libmpi_cray.so", "Cray MPI", "name the launcher of your site by --launcher"),
 ];
 
-/// So many ranks, their program and the directory in which they start.
+/// Number of ranks, their program, and the directory in which they start.
 pub(super) type Called = (u64, OsString, PathBuf);
 
-/// The look at programs, which runs beside all else until its result is needed.
+/// A check of programs that runs in the background until its result is needed.
 #[derive(Debug)]
 pub(super) struct Check(Option<JoinHandle<Option<Error>>>);
 
 impl Check {
-    /// Begins to look at what the ranks run. One rank alone is a world anyway.
+    /// Begins to check what the ranks run. A single rank needs no launcher to find other ranks.
     pub(super) fn begin(called: Vec<Called>) -> Self {
         let ranks: u64 = called.iter().map(|(ranks, ..)| ranks).sum();
         if ranks < 2 {
@@ -35,7 +36,7 @@ impl Check {
         Self(Some(tokio::task::spawn_blocking(move || called.iter().find_map(|it| refuse(it, ranks)))))
     }
 
-    /// What was found. A program that cannot be looked at by `deadline`, or from here, is let pass.
+    /// The result of the check. A program that cannot be read by `deadline`, or from here, passes.
     ///
     /// # Errors
     /// [`Error::Invalid`]: a program needs its launcher.
@@ -48,7 +49,8 @@ impl Check {
     }
 }
 
-/// Refuses a program whose ranks do not find those of another one by gantry's agents. One that cannot be looked at from here is let pass.
+/// Refuses a program whose ranks cannot find those of another program through gantry's agents. A program that cannot be
+/// read from here passes.
 ///
 /// # Errors
 /// [`Error::Invalid`]: its library needs a launcher of its own.
@@ -78,7 +80,8 @@ fn refuse((_, program, cwd): &Called, ranks: u64) -> Option<Error> {
     })
 }
 
-/// The MPI library that a program needs, itself or by another library, if it is one of those; whose it is, and the remedy.
+/// Finds the MPI library of [`LIBRARIES`] that a program needs, directly or through another library. Returns it with
+/// its vendor and the remedy.
 fn find_library(program: &OsString, cwd: &Path) -> Option<(String, &'static str, &'static str)> {
     let resolver = Resolver::new(ResolverConfig::of_process());
     let path = cwd.join(resolver.find_program(Path::new(program)));

@@ -12,9 +12,9 @@ use crate::error::Result;
 
 /// The owner of an app.
 ///
-/// An app that we launched ends with its owner; one that we attached to is then left as it was found. In both cases tool daemons end
-/// and sessions are removed. [`App::detach`] is the only way to let a launched app outlive its owner. Dropping an `App` starts its end
-/// and does not wait for it; should the runtime end first, guard and agents see to it.
+/// A launched app ends with its owner. An attached app is left as it was found. In both cases tool daemons end and
+/// sessions are removed. [`App::detach`] is the only way to let a launched app outlive its owner. Dropping an `App`
+/// starts its end and does not wait for it. If the runtime ends first, guard and agents finish the cleanup.
 #[derive(Debug)]
 #[must_use = "dropping the owner ends the app"]
 pub struct App {
@@ -28,25 +28,26 @@ impl App {
         Self { handle: AppHandle { core }, control: None }
     }
 
-    /// Its number as a process group: unique among those of the user on this machine; none: it has no control socket.
+    /// Its number as a process group, unique among those of this user on this machine. None: the app has no control
+    /// socket.
     pub fn pgid(&self) -> Option<u32> {
         self.control.as_ref().map(ControlSocket::pgid)
     }
 
-    /// Leaves the app to itself. Its output is dropped from now on. Its daemons and sessions stay until it ends. A held app stays held until its
-    /// ranks get SIGCONT.
+    /// Detaches from the app. Its output is dropped from now on. Its daemons and sessions stay until it ends. A held
+    /// app stays held until its ranks get SIGCONT.
     ///
     /// # Errors
-    /// An agent could not be told in time; the app then ends as if its owner had been dropped.
+    /// An agent could not be reached in time; the app then ends as if its owner had been dropped.
     pub async fn detach(self, timeout: Duration) -> Result<()> {
         self.core.let_go(Instant::now() + timeout).await
     }
 
-    /// Ends the app with its daemons and sessions. An app that was attached to is left as it was found. Waits until nothing is left and all output has
-    /// been written.
+    /// Ends the app with its daemons and sessions. An attached app is left as it was found. Waits until nothing is left
+    /// and all output has been written.
     ///
     /// # Errors
-    /// [`Error::TimedOut`](crate::Error::TimedOut): the end goes on behind our back.
+    /// [`Error::TimedOut`](crate::Error::TimedOut): the cleanup continues in the background.
     pub async fn close(mut self, timeout: Duration) -> Result<()> {
         self.core.end();
         let core = Arc::clone(&self.core);
@@ -54,7 +55,7 @@ impl App {
         let over = async {
             core.reached(Stage::Gone).await;
             core.outputs.written().await;
-            // Who waits for the end through the socket is told of it before our caller may exit.
+            // Clients that wait for the end through the socket get its result before our caller may exit.
             if let Some(control) = control {
                 control.close().await;
             }

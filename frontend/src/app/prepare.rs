@@ -1,4 +1,4 @@
-//! What every way of launching has to find out or to make before anything is started.
+//! What every kind of launch has to find out or make before anything starts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,20 +19,20 @@ use super::fifo;
 use crate::error::{Error, Result};
 use crate::request::Input;
 
-/// How long an agent tries to reach the frontend or its parent.
+/// How long an agent tries to reach the frontend or its parent node.
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same, where it has to be there by a deadline: if it does not get there its reason is to be heard before that.
+/// The same with a deadline: an agent that cannot connect must report the reason before then.
 pub(super) fn patience_until(deadline: Instant) -> Duration {
     AGENT_PATIENCE.min(deadline.saturating_duration_since(Instant::now()) * 2 / 3)
 }
 
-/// The launcher that the environment names: all variables but the first are the reference interface's.
+/// The launcher named in the environment. All variables but the first belong to the reference interface.
 pub(crate) fn find_launcher() -> Option<OsString> {
     [GANTRY_LAUNCHER, CTI_LAUNCHER_NAME, CTI_LAUNCHER_SCRIPT].iter().find_map(|name| Machine.env(name))
 }
 
-/// What an agent is told.
+/// Builds the ticket, which holds what an agent needs to know.
 pub(super) fn build_ticket(
     wlm: &dyn Wlm,
     app: AppId,
@@ -61,13 +61,13 @@ pub(super) fn build_ticket(
     }
 }
 
-/// Where a launch may have files of its own: a place that nobody else has, as the app's id is random.
+/// Where a launch may have files of its own. The app's id is random, so no other user can have the same place.
 pub(super) fn choose_scratch(app: AppId) -> PathBuf {
     let base = Machine.env("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
     base.join(format!("gantry-launch-{app}"))
 }
 
-/// The directory in which programs start: the one that was asked for, else this process's own.
+/// The directory in which programs start: the requested one, else this process's own.
 pub(super) fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
     let cwd = match asked {
         Some(cwd) => std::path::absolute(cwd),
@@ -82,7 +82,7 @@ pub(super) fn own_pid() -> Result<Pid> {
     pid.ok_or_else(|| Error::Internal("this process has no pid".to_owned()))
 }
 
-/// Opens what waits for somebody else until it is opened; all else is opened when it is its turn.
+/// Opens a FIFO, because its open waits for a writer. Other input is opened later.
 pub(super) async fn await_input(input: Input, deadline: Instant) -> Result<Input> {
     let path = match input {
         Input::File(path) if fifo::is_fifo(&path) => path,
@@ -99,7 +99,7 @@ pub(super) async fn await_input(input: Input, deadline: Instant) -> Result<Input
     }
 }
 
-/// What ranks are to read on standard input; none: nothing.
+/// What ranks are to read on standard input. None: nothing.
 pub(super) fn open_input(input: Input) -> Result<Option<File>> {
     match input {
         Input::Null => Ok(None),

@@ -1,7 +1,8 @@
-//! A launch on nodes that the WLM gives to jobs only: a job is submitted whose script starts the agents, and when it has nodes they start the ranks.
+//! Launches on nodes that the WLM gives to jobs only. Gantry submits a job whose script starts the agents; the agents
+//! start the ranks.
 //!
-//! Until the agents are there the job is cancelled when the launch ends for whatever reason, by the guard if need be. From then on it lasts as long as
-//! the agents, which end with the app.
+//! Until the agents are there, the end of the launch cancels the job; if this process is gone, the guard cancels it.
+//! From then on the job lasts as long as the agents, which end with the app.
 
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::to_hex;
@@ -24,12 +25,12 @@ use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::request::LaunchRequest;
 
-/// The job of a launch, while it has an owner: dropping it cancels the job.
+/// The job of a launch. Dropping it cancels the job.
 struct Owned {
     job: JobRef,
     guard: Guard,
     guard_events: mpsc::UnboundedReceiver<GuardEvent>,
-    /// What its first node may fetch.
+    /// Files that its first node may fetch.
     _gifts: Gifts,
 }
 
@@ -77,7 +78,7 @@ impl Frontend {
             event = guard_events.recv() => Err(guard_gone(event.as_ref())),
         };
         let (overlay, overlay_events) = assembled.map_err(|error| strangers.explain(error))?;
-        // From here on agents see by themselves that nobody needs them.
+        // From here on agents notice by themselves when they are no longer needed.
         guard.at_loss(None).await?;
         let (hosts, left_out) = (direct.hosts.clone(), Vec::new());
         let joined = Connected { overlay, overlay_events, guard, guard_events, hosts, left_out };
@@ -85,7 +86,8 @@ impl Frontend {
     }
 }
 
-/// Submits the job. A task of its own does it: a job that was accepted has to have its owner, even if nobody waits for it any more.
+/// Submits the job. The caller runs it as a separate task: an accepted job must get its owner, even if the caller stops
+/// waiting.
 async fn submit(
     wlm: &'static dyn Wlm,
     queue: &'static dyn Queue,
@@ -102,7 +104,7 @@ async fn submit(
     Ok(Owned { job, guard, guard_events, _gifts: gifts })
 }
 
-/// Asks until the job has nodes, and passes on what it waits for. The clock stands still meanwhile.
+/// Asks until the job has nodes, and reports what it waits for. The clock stops meanwhile.
 async fn wait_for_nodes(
     queue: &'static dyn Queue,
     plan: &Queued,
@@ -112,7 +114,7 @@ async fn wait_for_nodes(
 ) -> Result<Direct> {
     clock.stop();
     let started = Instant::now();
-    // What was said last: when the timeout expires that says more than that it was asked once more.
+    // The WLM's last answer. After a timeout it explains more than the question that was interrupted.
     let mut said = None;
     let asking = async {
         loop {
@@ -137,7 +139,7 @@ async fn wait_for_nodes(
     found
 }
 
-/// Waits until the job has ended, or cannot be asked about.
+/// Waits until the job has ended, or the WLM cannot be asked about it.
 async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Error {
     loop {
         tokio::time::sleep(ASK_EVERY).await;

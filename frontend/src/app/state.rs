@@ -1,7 +1,7 @@
-//! What is known of an app, and the one function that changes it.
+//! The state of an app, and the one function that changes it.
 //!
-//! Everything that can happen comes in as a [`Happening`], whoever reports it and in whatever order, and goes out as the events that
-//! tools see. No process, socket or clock is needed to test it.
+//! Everything that can happen arrives as a [`Happening`], from any source and in any order. The answer is the events
+//! that tools see. Tests need no process, socket or clock.
 
 mod cause;
 
@@ -19,7 +19,7 @@ use gantry_types::status::EndCause;
 use crate::event::{Ending, Event, Exit, MissingHost, RankExit, RankInfo, Staging, StagingEnd, StateName};
 use crate::info::{AppInfo, AppState, DaemonInfo};
 
-/// What an app is, apart from what happens to it.
+/// The parts of an app that never change.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) app: AppId,
@@ -27,7 +27,7 @@ pub(crate) struct Identity {
     pub(crate) attached: bool,
     pub(crate) owner: Pid,
     pub(crate) command: Vec<String>,
-    /// The WLM's name for what runs, where it has one.
+    /// The WLM's name for the job, if it has one.
     pub(crate) job: Option<String>,
 }
 
@@ -36,11 +36,12 @@ pub(crate) struct Identity {
 pub(crate) enum Happening {
     /// Ranks of a node are there.
     RanksThere(Vec<RankReport>),
-    /// Nodes are about to be told to let their held ranks go: from here on one may run, and end, before its node says so.
+    /// The release is about to be sent to nodes. From now on a rank may run, and end, before its node reports its
+    /// release.
     Releasing,
-    /// Held ranks of these nodes were let go.
+    /// Held ranks of these nodes were released.
     Released(NodeSet),
-    /// They were not, or not everywhere.
+    /// The release failed on all or some nodes.
     NotReleased,
     /// A rank ended.
     RankExited(Rank, ExitStatus),
@@ -48,34 +49,34 @@ pub(crate) enum Happening {
     DaemonThere(DaemonId, Vec<(NodeId, Pid)>),
     /// A daemon ended.
     DaemonExited(NodeId, DaemonId, ExitStatus),
-    /// Files are on their way to the nodes of a session.
+    /// Files are being sent to the nodes of a session.
     Staging(Staging),
-    /// They no longer are: they are there, or cannot be had.
+    /// The sending is over, with success or without.
     StagingOver(SessionId, Option<StagingEnd>),
     /// Nodes are out of reach.
     NodesLost(NodeSet, String),
-    /// Agents have cleaned up and left, as they were told to. What was not heard of by then ended with them.
+    /// Agents have cleaned up and left, as ordered. Processes whose end was not reported by then ended with them.
     AgentsLeft(NodeSet),
-    /// The launcher ended; with what it has said of why its ranks were ended.
+    /// The launcher ended. The second field is what it said about why its ranks were ended.
     LauncherEnded(ExitStatus, Option<EndCause>),
-    /// Something about the app was found out that the tool should know, also one that asks later.
+    /// A finding about the app that the tool should know. Later subscribers get it too.
     Found(Event),
     /// The WLM says why it has ended the app.
     EndedBy(EndCause),
-    /// The ranks' MPI world cannot go on, and they are killed. The app's exit code follows from the reason.
+    /// The ranks' MPI world has failed, and they are killed. The app's exit code follows from the reason.
     MpiFailed(Rank, i32, String),
 }
 
-/// What is known of the launcher.
+/// The state of the launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Launcher {
-    /// There is none: agents have started the ranks, or they ran before us.
+    /// There is no launcher: agents started the ranks, or they ran before us.
     None,
     Running,
     Ended(ExitStatus),
 }
 
-/// How far the release is, so that it is told before the end of the first rank that it let go.
+/// How far the release is. The event for it must come before the end of the first released rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Release {
     NotYet,
@@ -89,7 +90,7 @@ struct Daemon {
     ended: Option<ExitStatus>,
 }
 
-/// What is known of an app.
+/// The state of an app.
 #[derive(Debug)]
 pub(crate) struct State {
     identity: Identity,
@@ -97,27 +98,28 @@ pub(crate) struct State {
     ranks: Vec<RankState>,
     over: usize,
     daemons: BTreeMap<(DaemonId, NodeId), Daemon>,
-    /// Ends that were reported before the answer to the daemon's start arrived: one at most for each node on which one was ordered.
+    /// Ends that were reported before the answer to the daemon's start arrived. At most one for each node on which a
+    /// daemon was ordered.
     early_ends: BTreeMap<(DaemonId, NodeId), ExitStatus>,
     /// What is being sent, by session: a session sends one thing at a time.
     staging: BTreeMap<SessionId, Staging>,
     lost: NodeSet,
-    /// Hosts without which it was begun.
+    /// Hosts without which the app started.
     left_out: Vec<MissingHost>,
-    /// Findings about the app. Later subscribers hear them too.
+    /// Findings about the app. Later subscribers get them too.
     findings: Vec<Event>,
     announced: bool,
     release: Release,
     launcher: Launcher,
-    /// Why the WLM has ended it, if it has.
+    /// Why the WLM ended the app, if it did.
     cause: Option<EndCause>,
-    /// The exit code of an app whose MPI world could not go on.
+    /// The exit code after a failure of the MPI world.
     failed: Option<i32>,
     exit: Option<Exit>,
 }
 
 impl State {
-    /// An app none of whose ranks is there yet.
+    /// Makes the state of an app whose ranks are not there yet.
     pub(crate) fn new(identity: Identity, placement: Placement) -> Self {
         let ranks = vec![RankState::Starting; placement.rank_count() as usize];
         Self {
@@ -140,32 +142,32 @@ impl State {
         }
     }
 
-    /// The same, of an app whose ranks a launcher has started: it is over when the launcher is too, and its code is the launcher's.
+    /// Adds a launcher. The app is then over only when its launcher is too, and has the launcher's exit code.
     pub(crate) fn with_launcher(self) -> Self {
         Self { launcher: Launcher::Running, ..self }
     }
 
-    /// The same, of an app that is begun without some hosts. Those of them that its placement has are lost from the beginning.
+    /// Adds hosts without which the app started. Their nodes in the placement are lost from the beginning.
     pub(crate) fn without(mut self, left_out: Vec<MissingHost>) -> Self {
         let nodes = left_out.iter().filter_map(|it| self.placement.find_host(&it.host)).collect();
-        // Nobody listens yet, and who will is told of all of them.
+        // There are no subscribers yet, and later ones get all of them.
         self.nodes_lost(&nodes, None, &mut Vec::new());
         Self { left_out, ..self }
     }
 
-    /// All nodes that have ever had an agent, also those that are lost.
+    /// All nodes that have ever had an agent, including lost ones.
     pub(crate) fn all_nodes(&self) -> NodeSet {
         let without = self.left_out.iter().filter_map(|it| self.placement.find_host(&it.host)).collect();
         NodeSet::first_n(self.placement.node_count()).difference(&without)
     }
 
-    /// The event that tells without which hosts it was begun, if there are any.
+    /// The event about the hosts without which the app started, if there are any.
     pub(crate) fn left_out(&self) -> Option<Event> {
         let hosts = self.left_out.clone();
         (!hosts.is_empty()).then_some(Event::HostsLeftOut { app: self.identity.app, hosts })
     }
 
-    /// The events that tell what was found out about it.
+    /// The findings about the app.
     pub(crate) fn findings(&self) -> &[Event] {
         &self.findings
     }
@@ -185,7 +187,7 @@ impl State {
         self.over == self.ranks.len()
     }
 
-    /// The one place that changes what is known.
+    /// Applies what happened. No other function changes the state.
     pub(crate) fn handle(&mut self, happening: Happening) -> Vec<Event> {
         let mut events = Vec::new();
         match happening {
@@ -199,7 +201,7 @@ impl State {
             Happening::DaemonExited(node, daemon, status) => {
                 self.daemon_exited(node, daemon, status, &mut events)
             }
-            // With a launcher the agents that it has brought may end at any time.
+            // Agents that a launcher started may end at any time.
             Happening::NodesLost(nodes, reason) => {
                 let reason = (!matches!(self.launcher, Launcher::Ended(_))).then_some(reason);
                 self.nodes_lost(&nodes, reason, &mut events);
@@ -225,11 +227,11 @@ impl State {
                 events.push(event);
             }
             Happening::EndedBy(cause) => self.ended_by(cause, &mut events),
-            // What follows from the first failure is no news.
+            // Further failures only follow from the first one.
             Happening::MpiFailed(rank, code, message) if self.failed.is_none() && self.exit.is_none() => {
                 self.failed = Some(code);
                 let event = Event::MpiFailed { app: self.identity.app, rank, code, message };
-                // A rank may be quicker than whoever wants to hear of it.
+                // Keep it for later subscribers: a rank may fail before the tool subscribes.
                 self.findings.push(event.clone());
                 events.push(event);
             }
@@ -248,7 +250,7 @@ impl State {
         events
     }
 
-    /// The event that tells how the app came to be, with its ranks as they are now.
+    /// The event that describes the app, with its ranks as they are now.
     pub(crate) fn standing(&self) -> Event {
         let (app, wlm, ranks) = (self.identity.app, self.identity.wlm.to_owned(), self.rank_infos());
         if self.identity.attached {
@@ -260,7 +262,7 @@ impl State {
         }
     }
 
-    /// Where the app stands.
+    /// The present state of the app.
     pub(crate) fn app_state(&self) -> AppState {
         if self.exit.is_some() {
             AppState::Ended
@@ -298,7 +300,7 @@ impl State {
         }
     }
 
-    /// Whether the app ran before we came.
+    /// Whether the app ran before gantry attached to it.
     pub(crate) fn is_attached(&self) -> bool {
         self.identity.attached
     }
@@ -308,17 +310,17 @@ impl State {
         &self.placement
     }
 
-    /// The app's end, when it has come.
+    /// The app's exit, once it has ended.
     pub(crate) fn exit(&self) -> Option<&Exit> {
         self.exit.as_ref()
     }
 
-    /// Whether a daemon has ended on a node, as far as is known.
+    /// Whether a daemon is known to have ended on a node.
     pub(crate) fn has_daemon_ended(&self, member: Member) -> bool {
         self.daemons.get(&(member.daemon, member.node)).is_some_and(|it| it.ended.is_some())
     }
 
-    /// How a daemon ended on each of its nodes; none while it runs somewhere or is unknown.
+    /// How a daemon ended on each of its nodes. None: it still runs somewhere, or is unknown.
     pub(crate) fn daemon_ends(&self, daemon: DaemonId) -> Option<Vec<(NodeId, ExitStatus)>> {
         let of_it = self.daemons.range((daemon, NodeId(0))..=(daemon, NodeId(u32::MAX)));
         let ends: Option<Vec<_>> = of_it.map(|((_, node), it)| Some((*node, it.ended?))).collect();
@@ -340,7 +342,7 @@ impl State {
         NodeSet::first_n(self.placement.node_count()).difference(&self.lost)
     }
 
-    /// Those of `nodes` whose ranks have all ended.
+    /// The `nodes` whose ranks have all ended.
     pub(crate) fn nodes_without_ranks(&self, nodes: &NodeSet) -> NodeSet {
         let is_over = |rank: Rank| self.ranks.get(rank.index()).is_some_and(|state| state.is_over());
         nodes.iter().filter(|node| self.placement.ranks_on(*node).iter().all(is_over)).collect()
@@ -358,7 +360,7 @@ impl State {
         infos.collect()
     }
 
-    /// Moves a rank on. A move that is not legal is old news, and old news changes nothing.
+    /// Moves a rank to its next state. An illegal move comes from an outdated report and changes nothing.
     fn step(&mut self, rank: Rank, event: RankEvent) -> bool {
         let Some(state) = self.ranks.get_mut(rank.index()) else { return false };
         match state.next(event) {
@@ -448,7 +450,7 @@ impl State {
         }
     }
 
-    /// Without a reason the loss is as it should be, and only what follows from it is told.
+    /// Marks nodes as lost. Without a reason the loss is expected, and only its consequences become events.
     fn nodes_lost(&mut self, nodes: &NodeSet, reason: Option<String>, events: &mut Vec<Event>) {
         let fresh = nodes.difference(&self.lost);
         if fresh.is_empty() {
@@ -473,7 +475,7 @@ impl State {
     fn build_exit(&self) -> Exit {
         let status = |state: &RankState| state.exit_status().unwrap_or(ExitStatus::Unknown);
         let codes = self.ranks.iter().map(status);
-        // Nobody knows how a lost rank ended; an app that lost some did not end well.
+        // It is unknown how a lost rank ended, so an app with lost ranks counts as failed.
         let lost = self.ranks.contains(&RankState::Lost);
         let code = gantry_types::status::overall_code(codes.clone()).map_or(0, i32::from);
         let said = match self.launcher {
@@ -484,7 +486,7 @@ impl State {
         Exit {
             app: self.identity.app,
             ranks: ranks.collect(),
-            // A launcher knows no more than that its ranks were killed.
+            // A launcher only knows that its ranks were killed.
             code: self.failed.or(said).unwrap_or(if lost && code == 0 { 1 } else { code }),
             cause: self.cause.clone(),
         }

@@ -1,8 +1,8 @@
-//! What a launcher itself says of its ranks, where it keeps a table of them for debuggers, compared with what their agents see.
+//! Compares the launcher's own rank table for debuggers with the ranks that the agents see.
 //!
-//! Ranks that a launcher's own programs have told us of, through the environment, are believed to be the ones that they say they are; the table is the
-//! launcher's word on the same, by another way. It is looked at when the app stands already, so that no launch waits for it, and a contradiction is told
-//! and nothing else: that ranks are where agents have them is proven.
+//! The launcher's programs report each rank through the environment, and the agents believe that. The table is the
+//! launcher's statement on the same by another way. It is read after the app has started, so that no launch waits for
+//! it. A difference is only reported: it is certain that the ranks are where the agents have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,24 +23,26 @@ use crate::helpers;
 use crate::info::AppState;
 use gantry_guard::protocol::LauncherTable;
 
-/// When the table is looked at once the ranks are there. Launchers that fill it from what their daemons say have done so by then, or are about to.
+/// When to read the table after the ranks are there. Launchers that fill it from their daemons' reports have done so by
+/// then, or are about to.
 const WHEN_THERE_MILLIS: [u64; 3] = [0, 250, 1000];
 
-/// When it is looked at once the ranks run, each after the one before: some launchers fill it when the last rank is in `MPI_Init`, and tell nobody.
+/// When to read it while the ranks run, each pause after the one before. Some launchers fill it when the last rank is
+/// in `MPI_Init`, and notify no tool.
 const WHEN_RUNNING_MILLIS: [u64; 8] = [100, 200, 400, 800, 1600, 3200, 6400, 12800];
 
-/// How the table is to be compared.
+/// How to compare the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// Ranks are the processes that the launcher has started.
+    /// The ranks are the processes that the launcher started.
     pub(super) pids: bool,
     /// Another program starts the launcher.
     pub(super) wrapped: bool,
 }
 
-/// Compares the launcher's table with the app's ranks as soon as there is one, as long as the app lives. Returns at once, unless the launcher is a PMIx
-/// server: that one is asked only while the ranks are held, and this waits for it. One to which a tool connects while its job ends goes on for ever
-/// (PRRTE 3.0.14).
+/// Compares the launcher's table with the app's ranks once there is a table, as long as the app lives. Returns at once,
+/// except for a launcher that is a PMIx server: this waits for its answer, and asks only while the ranks are held. Such
+/// a launcher never ends if a tool connects while its job ends (PRRTE 3.0.14).
 pub(super) async fn check(core: &Arc<Core>, look: Look, held: bool) {
     if held && let Some(LauncherTable::ByPmix { launcher, library }) = core.launcher_table(look.wrapped).await
     {
@@ -71,7 +73,7 @@ async fn look_until_known(core: &Core, look: Look) {
     }
 }
 
-/// False: the launcher has a table, which is not filled yet.
+/// Reads the table after each pause until it is filled. False: the launcher has a table that is not filled yet.
 async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool {
     let app = core.app;
     for pause in pauses_millis {
@@ -98,7 +100,7 @@ async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool
     false
 }
 
-/// Tells of what differs.
+/// Reports the differences.
 fn judge(core: &Core, table: &Placement, look: Look) {
     let found = core.state().placement().clone();
     match compare(core.app, &found, table, look.pids) {
@@ -109,7 +111,8 @@ fn judge(core: &Core, table: &Placement, look: Look) {
     }
 }
 
-/// Asks a PMIx server for its ranks, on a thread of its own: it takes a while, and a tool that ends meanwhile does not wait for it.
+/// Asks a PMIx server for its ranks, on a separate thread: it takes a while, and a tool that ends meanwhile does not
+/// wait for it.
 async fn ask_pmix(launcher: Pid, library: PathBuf) -> gantry_wlm::Result<Placement> {
     let (answer, answered) = oneshot::channel();
     let lost = |why: &str| gantry_wlm::Error::Refused(Failure::new(Kind::Lost, why));
@@ -118,7 +121,7 @@ async fn ask_pmix(launcher: Pid, library: PathBuf) -> gantry_wlm::Result<Placeme
     answered.await.unwrap_or_else(|_| Err(lost("it was not asked")))
 }
 
-/// What the launcher's table says otherwise than the agents; none when it says the same.
+/// Where the launcher's table differs from the agents' ranks. None: it does not.
 fn compare(app: AppId, found: &Placement, table: &Placement, pids: bool) -> Option<TableDiffers> {
     let other_names = find_other_names(found, table);
     let differs = |(found, told): &(RankPlace<'_>, RankPlace<'_>)| {
@@ -147,7 +150,8 @@ fn compare(app: AppId, found: &Placement, table: &Placement, pids: bool) -> Opti
     Some(TableDiffers { app, table_ranks, count, ranks, message })
 }
 
-/// Host names of the table that are no names of our hosts, but stand for one each: an address, or another name of a machine.
+/// Host names of the table that are not names of our hosts, but each stand for one: an address, or another name of a
+/// machine.
 fn find_other_names<'a>(found: &'a Placement, table: &'a Placement) -> BTreeMap<&'a str, &'a str> {
     let mut ours: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut theirs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -164,7 +168,7 @@ fn find_other_names<'a>(found: &'a Placement, table: &'a Placement) -> BTreeMap<
     ours.into_iter().filter_map(only_one).collect()
 }
 
-/// Whether two names are of one host, as far as names tell: one may have its domain behind it.
+/// Whether two names belong to one host. One of them may have a domain suffix.
 fn is_same_host(one: &str, other: &str) -> bool {
     let first = |name: &'_ str| name.split('.').next().unwrap_or_default().len();
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
@@ -207,7 +211,7 @@ mod tests {
         placement.build()
     }
 
-    /// Which ranks differ, or the number of ranks in the table where it is another one.
+    /// Expects these ranks to differ, or this message about another number of ranks.
     #[track_caller]
     fn check(found: &str, table: &str, pids: bool, expected: &[u32], message: &str) {
         let differs = compare("dx0g8sf8".parse().unwrap(), &placement(found), &placement(table), pids);

@@ -1,4 +1,4 @@
-//! Launches that wait for nodes: the clock stands still meanwhile, and the tool hears what they wait for.
+//! Launches that wait for nodes: the clock stops meanwhile, and the tool is told what they wait for.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,13 +19,13 @@ use crate::guard::Guard;
 /// How often the WLM is asked whether a job has started. Every question costs the WLM some work.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// The same while the wait has not been long: a short one must not be missed.
+/// The same during the first [`SHORT_WAIT`]: a short wait must not be missed.
 pub(super) const ASK_SOON: Duration = Duration::from_millis(300);
 
-/// How long that is.
+/// For how long questions are asked every [`ASK_SOON`].
 pub(super) const SHORT_WAIT: Duration = Duration::from_secs(10);
 
-/// How often the WLM is asked why a job waits, once it has waited for long. The launcher itself says when the wait ends.
+/// How often the WLM is asked why a job waits, after a long wait. The launcher itself says when the wait ends.
 const ASK_SELDOM: Duration = Duration::from_secs(10);
 
 /// What a launch waits for.
@@ -34,20 +34,21 @@ const ASK_SELDOM: Duration = Duration::from_secs(10);
 pub struct QueueNews {
     /// The job that waits for nodes, or has no room for the step.
     pub job: String,
-    /// Whether the launch has submitted this job. Otherwise it runs inside it.
+    /// Whether the launch has submitted this job. Otherwise it runs inside the job.
     pub submitted: bool,
-    /// What it waits for, in the words of the workload manager.
+    /// What the job waits for, in the words of the workload manager.
     pub message: String,
 }
 
-/// Takes the news of a launch that waits, if the tool wants them.
+/// Receives news of a launch that waits, if the tool wants them.
 pub(crate) type JobNews<'a> = Option<&'a mut (dyn FnMut(&QueueNews) + Send)>;
 
-/// How often it is looked whether a launcher waits that says nothing. Most launches are over before the first time.
+/// How often to check whether a silent launcher waits. Most launches are over before the first check.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Stops `clock` while the launcher waits, as it says or as the WLM does, and tells what it waits for. The launcher descends from `guard`, which cancels a job
-/// that the launcher has submitted should this process go meanwhile: a launcher that is ended may leave its job in the queue.
+/// Stops `clock` while the launcher waits, according to the launcher or the WLM, and reports what it waits for. The
+/// launcher descends from `guard`. If this process ends meanwhile, the guard cancels the job that the launcher has
+/// submitted: a killed launcher may leave its job in the queue.
 pub(super) async fn watch_launcher(
     wlm: &dyn Wlm,
     guard: &Guard,
@@ -71,7 +72,7 @@ pub(super) async fn watch_launcher(
                 clock.stop();
                 follow_said(waits, wait, clock, &mut lines, &mut news).await
             }
-            // A launcher that has told of the queue tells of its end.
+            // A launcher that reports its wait also reports the end of the wait.
             (None, None) if spoken => {
                 clock.go_on();
                 lines.changed().await
@@ -94,7 +95,7 @@ pub(super) async fn watch_launcher(
     }
 }
 
-/// Has the guard cancel a launcher's job should this process go.
+/// Has the guard cancel a launcher's job if this process ends.
 async fn own_job_of(wlm: &dyn Wlm, guard: &Guard, job: &JobRef) {
     let Some(batch) = wlm.capabilities().batch else { return };
     let owned = match batch.plan_cancel(job, &Machine) {
@@ -106,7 +107,7 @@ async fn own_job_of(wlm: &dyn Wlm, guard: &Guard, job: &JobRef) {
     }
 }
 
-/// Tells of a wait until the launcher says something else. An error: it says nothing any more.
+/// Reports a wait until the launcher writes something else. An error: the launcher's output has ended.
 async fn follow_said(
     waits: &'static dyn LauncherWaits,
     wait: LauncherWait,
@@ -130,7 +131,7 @@ async fn follow_said(
                     told.message = message;
                     tell(news, &told);
                 }
-                // The launcher is about to say so.
+                // The launcher is about to report it.
                 Ok(None) => clock.go_on(),
                 Err(error) => {
                     tracing::debug!(%error, job = wait.job.0, "the WLM does not tell why a job waits")
@@ -140,7 +141,7 @@ async fn follow_said(
     }
 }
 
-/// Stops the clock, or lets it go on, as the WLM says.
+/// Stops or restarts the clock, according to the WLM.
 async fn look(
     waits: &'static dyn LauncherWaits,
     job: Option<&JobRef>,
@@ -161,7 +162,8 @@ async fn look(
     }
 }
 
-/// The error of a wait whose time is up; `said` is the WLM's last answer, which tells more than that it was asked once more.
+/// The error after the timeout of a wait. `said` is the WLM's last answer, which explains more than the question that
+/// was interrupted.
 pub(super) fn explain_late(
     clock: &Clock,
     late: Late,

@@ -1,4 +1,4 @@
-//! Contributions on their way in. Pure: it is told what comes, and says what is complete and of what more may come.
+//! Collects contributions. Pure: it takes notices, and returns complete parts and what to grant.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,36 +13,36 @@ use gantry_types::rank_set::NodeSet;
 use super::policy::{Missing, Policy};
 use crate::error::{Error, Result};
 
-/// What all contributions of one operation may have.
+/// Limit for all contributions of one operation together.
 const MAX_TOTAL_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// A part of which all has come.
+/// A complete part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Whose contributions are in it.
+    /// The members whose contributions are in it.
     pub(super) of: MemberSet,
     pub(super) bytes: Vec<u8>,
 }
 
-/// How an operation ended that may count as done.
+/// The result of an operation that counts as done.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) missing: Vec<Missing>,
     pub(super) contributed: u64,
 }
 
-/// An operation.
+/// The state of an operation.
 #[derive(Debug)]
 pub(super) struct Collecting {
     members: u64,
     contributed: u64,
-    /// Of whom nothing is known yet.
+    /// Members that have neither contributed nor failed.
     owed: MemberSet,
-    /// Who had ended before: what they have left counts, and they are not missed.
+    /// Members that had ended before. Their last contribution counts, and they do not count as missing.
     ended: MemberSet,
     missing: BTreeMap<Member, Failure>,
     coming: BTreeMap<(NodeId, u32), Assembly>,
-    /// Large parts; the rest of them is asked for in turn, so many at once.
+    /// Large parts in turn. The rest of each is requested later, `at_once` parts at a time.
     large: VecDeque<(NodeId, u32)>,
     at_once: usize,
     total: u64,
@@ -51,7 +51,8 @@ pub(super) struct Collecting {
 }
 
 impl Collecting {
-    /// Contributions of these members; `merges`: parts may be of several members, and are dealt with one by one.
+    /// Expects contributions of these members. With `merges`, a part may hold several members, and parts are received
+    /// one at a time.
     pub(super) fn new(of: MemberSet, ended: MemberSet, merges: bool) -> Self {
         Self {
             members: of.len(),
@@ -68,7 +69,7 @@ impl Collecting {
         }
     }
 
-    /// Something came. Gives a part when all of it is there.
+    /// Handles a notice. Returns a part once it is complete.
     pub(super) fn hear(&mut self, node: NodeId, notice: ChannelNotice) -> Result<Option<Part>> {
         match notice {
             ChannelNotice::Part { part, of, total, bytes, .. } => self.add(node, part, of, total, bytes.0),
@@ -128,7 +129,7 @@ impl Collecting {
     }
 
     fn count(&mut self, total: u64) -> Result<()> {
-        // What is merged is not kept.
+        // Merged parts are not kept, so only each one's size counts.
         self.total = if self.merges { total } else { self.total.saturating_add(total) };
         if total > MAX_PART_BYTES || self.total > MAX_TOTAL_BYTES {
             let message = format!("contributions of more than {MAX_TOTAL_BYTES} bytes");
@@ -146,7 +147,7 @@ impl Collecting {
         }
     }
 
-    /// Of which parts more may be sent: node, number, bytes.
+    /// Takes the credit to grant: node, part number, bytes.
     pub(super) fn take_grants(&mut self) -> Vec<(NodeId, u32, u32)> {
         std::mem::take(&mut self.grants)
     }
@@ -166,31 +167,31 @@ impl Collecting {
         }
     }
 
-    /// Nodes are lost.
+    /// Marks the members on lost nodes as missing.
     pub(super) fn lose(&mut self, nodes: &NodeSet, reason: &str) {
         let of = self.owed.on(nodes);
         self.miss(&of, &Failure::new(Kind::Lost, format!("its node was lost: {reason}")));
     }
 
-    /// A contribution has come that cannot be used.
+    /// Rejects a contribution that cannot be used.
     pub(super) fn refuse(&mut self, of: MemberSet, why: Failure) {
         self.contributed -= of.len();
         self.owed = self.owed.union(&of);
         self.miss(&of, &why);
     }
 
-    /// Time is up.
+    /// Handles the timeout: all members still owed are missing.
     pub(super) fn expire(&mut self) {
         let owed = self.owed.clone();
         self.miss(&owed, &Failure::new(Kind::TimedOut, "it did not contribute in time"));
     }
 
-    /// Whether nothing can come any more that changes how this ends.
+    /// Whether no further notice can change the result.
     pub(super) fn is_over(&self, policy: Policy) -> bool {
         self.owed.is_empty() || !policy.allows(self.members, self.missing.len() as u64)
     }
 
-    /// The end.
+    /// Ends the operation.
     pub(super) fn conclude(
         self,
         phase: &'static str,

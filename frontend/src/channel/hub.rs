@@ -1,4 +1,4 @@
-//! Which operation, or which session, what comes from daemons is for.
+//! Assigns what daemons send to its operation or session.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -16,7 +16,7 @@ use super::inbox::Inbox;
 use crate::lock::lock;
 use crate::overlay::Overlay;
 
-/// Large messages of one session that may be under way at once; nodes take few streams at a time.
+/// Large messages that one session may send at once. Nodes take few streams at a time.
 const STREAMS: usize = 4;
 
 /// A filter of the tool's own, started for each reduction.
@@ -37,7 +37,7 @@ struct Inner {
     ends: HashMap<SessionId, Weak<End>>,
 }
 
-/// What comes for an operation.
+/// Input of an operation.
 #[derive(Debug)]
 pub(crate) enum Coming {
     /// From a node.
@@ -71,12 +71,12 @@ impl End {
         all
     }
 
-    /// A daemon runs.
+    /// Adds a running daemon.
     pub(crate) fn join(&self, daemon: DaemonId, nodes: NodeSet) {
         lock(&self.members).insert(daemon, nodes);
     }
 
-    /// What may be on its way to a member.
+    /// The window of messages on their way to a member.
     pub(super) fn window(&self, member: Member) -> Arc<Semaphore> {
         let window = || Arc::new(Semaphore::new(gantry_shared::wire::channel::CHANNEL_WINDOW_BYTES as usize));
         Arc::clone(lock(&self.windows).entry(member).or_insert_with(window))
@@ -88,7 +88,7 @@ impl Channels {
         Self { overlay, inner: Mutex::default() }
     }
 
-    /// A session's end. What comes for it is kept from now on.
+    /// Makes a session's end of the channel. It keeps what arrives from now on.
     pub(crate) fn open(&self, session: SessionId) -> Arc<End> {
         let end = Arc::new(End {
             inbox: Inbox::default(),
@@ -103,7 +103,7 @@ impl Channels {
         end
     }
 
-    /// Begins an operation, of which nodes will hear.
+    /// Begins an operation that will be sent to `nodes`.
     pub(super) fn begin(self: &Arc<Self>, session: SessionId, nodes: NodeSet) -> Operation {
         let (to, from) = mpsc::unbounded_channel();
         let mut inner = lock(&self.inner);
@@ -115,36 +115,36 @@ impl Channels {
         Operation { channels: Arc::clone(self), number, nodes, from }
     }
 
-    /// Something came from a node.
+    /// Passes a node's notice to its operation.
     pub(crate) fn hear(&self, node: NodeId, notice: ChannelNotice) {
         let operation = match &notice {
             ChannelNotice::Part { operation, .. } | ChannelNotice::Missing { operation, .. } => *operation,
         };
         if let Some((_, to)) = lock(&self.inner).operations.get(&operation) {
-            // Its future may be going this moment.
+            // The operation's future may be dropped at this moment.
             drop(to.send(Coming::Notice(node, notice)));
         }
     }
 
-    /// A node says a word of the flow of a daemon's messages.
+    /// Handles a node's message of the flow of a daemon's messages.
     pub(crate) fn hear_daemon(&self, node: NodeId, daemon: DaemonId, word: Word) {
         let Word::Data { label, bytes } = word else { return };
         let (session, tag) = parse_message_label(label);
         let end = lock(&self.inner).ends.get(&session).and_then(Weak::upgrade);
-        // Nobody can ever take it: its session's handle is gone, and so is its daemon, soon.
+        // Without an end the session's handle is gone, so no caller can take the message. The daemon ends soon too.
         if let Some(end) = end {
             end.inbox.add(Member { node, daemon }, tag, bytes.0);
         }
     }
 
-    /// Nodes are lost.
+    /// Tells all operations about lost nodes.
     pub(crate) fn lose(&self, nodes: &NodeSet, reason: &str) {
         for (_, to) in lock(&self.inner).operations.values() {
             drop(to.send(Coming::Lost(nodes.clone(), reason.to_owned())));
         }
     }
 
-    /// A session is over, or (none) everything: who waits hears that.
+    /// Closes a session, or (none) everything. Waiting callers return.
     pub(crate) fn close(&self, session: Option<SessionId>) {
         let mut inner = lock(&self.inner);
         inner.closed |= session.is_none();
@@ -158,7 +158,7 @@ impl Channels {
     }
 }
 
-/// An operation that is under way. Dropped, it is ended everywhere.
+/// A running operation. Dropping it ends it on all nodes.
 #[derive(Debug)]
 pub(super) struct Operation {
     channels: Arc<Channels>,
@@ -176,12 +176,12 @@ impl Operation {
         self.channels.overlay.tell(to, Order::Channel(order));
     }
 
-    /// What comes next; none when the session is over.
+    /// The next input. None: the session is over.
     pub(super) async fn next(&mut self) -> Option<Coming> {
         self.from.recv().await
     }
 
-    /// Has agents bring up what there is, within that time.
+    /// Has agents forward what they have collected, within that time.
     pub(super) fn hurry(&self, time: Duration) {
         let levels = self.channels.overlay.depth() + 1;
         let patience_ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX) / levels;

@@ -1,4 +1,4 @@
-//! What daemons send unasked, until the tool takes it. Each sender's credit bounds what waits here.
+//! Messages that daemons send unasked, until the tool takes them. Each sender's credit bounds what waits here.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -12,9 +12,9 @@ use crate::lock::lock;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
-    /// Who sent it.
+    /// The sender.
     pub member: Member,
-    /// What.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
@@ -36,13 +36,13 @@ impl Inbox {
         self.changed.notify_waiters();
     }
 
-    /// No more comes.
+    /// Closes the inbox: no more messages arrive.
     pub(super) fn close(&self) {
         lock(&self.inner).closed = true;
         self.changed.notify_waiters();
     }
 
-    /// The next message with this tag; none when nothing more comes.
+    /// The next message with this tag. None: the inbox is closed.
     pub(super) async fn next(&self, tag: u32) -> Option<Message> {
         loop {
             let changed = self.changed.notified();
@@ -61,7 +61,7 @@ impl Inbox {
         }
     }
 
-    /// Waits until there is a message with this tag, or none will come.
+    /// Waits until there is a message with this tag, or the inbox is closed.
     pub(super) async fn ready(&self, tag: u32) {
         loop {
             let changed = self.changed.notified();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(ready, (), "nothing more comes");
     }
 
-    /// What is there at once.
+    /// The result if it is ready at once.
     async fn futures_now<T>(what: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;

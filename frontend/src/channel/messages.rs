@@ -9,7 +9,8 @@ use super::hub::End;
 use super::inbox::Message;
 use crate::app::core::Core;
 
-/// Messages with one tag, those of one daemon in the order in which it sent them. Dropping it loses none: the next stream of that tag goes on.
+/// Messages with one tag. Those of one daemon keep the order in which it sent them. Dropping the stream loses none: the
+/// next stream of that tag continues.
 #[derive(Debug)]
 pub struct MessageStream {
     end: Arc<End>,
@@ -22,7 +23,7 @@ impl MessageStream {
         Self { end, core, tag }
     }
 
-    /// The next message; none when the session is over. Waits for it; may be cancelled without loss.
+    /// The next message. None: the session is over. Cancel-safe: no message is lost.
     pub async fn next(&mut self) -> Option<Message> {
         let message = self.end.inbox.next(self.tag).await?;
         let Member { node, daemon } = message.member;
@@ -30,7 +31,8 @@ impl MessageStream {
         Some(message)
     }
 
-    /// Waits until [`MessageStream::next`] would not wait, unless somebody else takes what it would give.
+    /// Waits until [`MessageStream::next`] would return at once. Another stream of this tag may take that message
+    /// first.
     pub async fn ready(&self) {
         self.end.inbox.ready(self.tag).await;
     }

@@ -1,16 +1,17 @@
-//! The channel of a session: the tool and all its daemons, over the tree of agents that is there anyway.
+//! The channel of a session: connects the tool and all its daemons over the overlay.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
 //! | [`Channel`] | what a tool does with it |
-//! | [`Policy`], [`Missing`] | what becomes of an operation when somebody does not do its part |
+//! | [`Policy`], [`Missing`] | what happens to an operation when members fail |
 //! | `sending` | messages to daemons, small ones and large ones |
-//! | `collecting` | contributions of daemons on their way in |
-//! | `taking` | what becomes of them: they stay apart, or are merged |
-//! | `inbox`, `messages` | what daemons send unasked, as it waits and as the tool takes it |
-//! | `hub` | which operation, or which session, what comes is for |
+//! | `collecting` | incoming contributions of daemons |
+//! | `taking` | complete parts: kept apart, or merged |
+//! | `inbox`, `messages` | what daemons send unasked: the queue, and the stream for the tool |
+//! | `hub` | assigns what arrives to its operation or session |
 //!
-//! Whatever may pile up is bounded by windows: a daemon that takes nothing stops those that send to it, and a tool that takes nothing stops the daemons.
+//! Windows bound every queue. A daemon that does not read stops its senders, and a tool that does not read stops the
+//! daemons.
 
 mod collecting;
 pub(crate) mod hub;
@@ -44,14 +45,15 @@ use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::session::inner::Inner;
 
-/// The most of its time that a reduction keeps for bringing up what there is once time runs out.
+/// Longest part of a reduction's timeout kept for forwarding partial results before it expires.
 const MOST_HURRY: Duration = Duration::from_secs(1);
 
 /// A session's channel. Clones are the same channel.
 ///
-/// Its members are the daemons that were started in the session and had not ended when an operation begins; such a daemon's last contribution still
-/// counts. Tags tell what belongs together: operations with one tag follow each other in the order in which they are begun, those with different tags run at once.
-/// Messages of one sender to one receiver keep their order.
+/// Its members are the daemons that were started in the session and had not ended when an operation begins. A daemon's
+/// last contribution counts even if the daemon has ended. Operations with one tag run one after the other, in the order
+/// in which they are begun. Operations with different tags run at once. Messages of one sender to one receiver keep
+/// their order.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -114,11 +116,11 @@ impl Channel {
 
     /// Waits until each member has contributed once with this tag. Returns the contributions.
     ///
-    /// One contribution has 64 MiB at most, all together 1 GiB.
+    /// One contribution has at most 64 MiB, all together at most 1 GiB.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] with the missing members, if the policy does not allow that; [`Error::Gone`] when the session ends; [`Error::Invalid`] without members, or when the
-    /// contributions are too much together.
+    /// [`Error::Incomplete`] with the missing members, if the policy does not allow that; [`Error::Gone`] when the
+    /// session ends; [`Error::Invalid`] without members, or when all contributions together are too large.
     pub async fn gather(&self, tag: u32, policy: Policy, timeout: Duration) -> Result<Gathered> {
         let deadline = Instant::now() + timeout;
         let mut parts = Taking::Apart(BTreeMap::new());
@@ -127,10 +129,12 @@ impl Channel {
         Ok(Gathered { parts: parts.into_parts(), missing })
     }
 
-    /// Waits until each member has contributed once with this tag. The filter merges contributions on their way up the tree.
+    /// Waits until each member has contributed once with this tag. The filter merges contributions on their way up the
+    /// tree.
     ///
-    /// A [custom](Filter::Custom) filter merges where a daemon serves it, and here, if it was [registered](Channel::register_filter). With
-    /// [`Filter::Concatenate`] daemons contribute any bytes, and the result names the daemon of each part.
+    /// A daemon that serves a [custom](Filter::Custom) filter merges there. The frontend merges if the filter was
+    /// [registered](Channel::register_filter). With [`Filter::Concatenate`] daemons contribute any bytes, and the
+    /// result names the daemon of each part.
     ///
     /// # Errors
     /// As [`Channel::gather`]; [`Error::Node`] when the results of different nodes cannot be merged.
@@ -150,12 +154,14 @@ impl Channel {
         Ok(Reduced { bytes, contributed, missing })
     }
 
-    /// Registers a filter of the tool's own for reductions of this session. It merges parts that no daemon on the way has merged.
+    /// Registers a filter of the tool's own for reductions of this session. It merges the parts that no daemon on the
+    /// way has merged.
     pub fn register_filter(&self, name: &str, start: StartFilter) {
         lock(&self.session.end.filters).insert(name.to_owned(), start);
     }
 
-    /// Messages that daemons send unasked with this tag. A sender stops once 256 KiB of its messages wait here: take all tags that daemons use.
+    /// Messages that daemons send unasked with this tag. A sender stops once 256 KiB of its messages wait here, so take
+    /// the messages of all tags that daemons use.
     pub fn messages(&self, tag: u32) -> MessageStream {
         MessageStream::new(Arc::clone(&self.session.end), Arc::clone(&self.session.core), tag)
     }
@@ -217,7 +223,7 @@ impl Channel {
     }
 }
 
-/// Takes what comes until nothing more can come that matters. False: the session ended first.
+/// Handles input until nothing can change the result. False: the session ended first.
 async fn run(
     operation: &mut Operation,
     collecting: &mut Collecting,
@@ -237,7 +243,7 @@ async fn run(
                     collecting.expire();
                     break;
                 }
-                // What agents have merged of the others' contributions is to come up in the time that is left.
+                // Use the remaining time to forward what agents have merged of the other contributions.
                 hurried = true;
                 operation.hurry(hurry_time);
                 continue;
@@ -265,7 +271,8 @@ async fn run(
     Ok(true)
 }
 
-/// A part that cannot be merged: one member's is missing, a subtree's spoils the result.
+/// Handles a part that cannot be merged. One member's part makes that member missing; a subtree's part fails the
+/// reduction.
 fn refuse(collecting: &mut Collecting, merges: bool, of: MemberSet, failure: Failure) -> Result<()> {
     if merges && (of.len() > 1 || failure.kind() == Kind::Unsupported) {
         return Err(Error::Node { hosts: Vec::new(), failure });

@@ -1,4 +1,4 @@
-//! What becomes of an operation when somebody does not do its part.
+//! What happens to an operation when members do not contribute.
 
 use gantry_shared::wire::channel::Member;
 use gantry_types::error::Failure;
@@ -6,16 +6,16 @@ use gantry_types::error::Failure;
 /// How many members must contribute. All that contribute in time are used under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// All: the operation fails as soon as one is known to be missing.
+    /// All members: the operation fails as soon as one is known to be missing.
     All,
-    /// So many: it fails as soon as that cannot be reached any more.
+    /// This many: it fails as soon as that number cannot be reached any more.
     Quorum(u64),
-    /// Whoever does: it never fails for who is missing.
+    /// Any number: missing members never fail it.
     BestEffort,
 }
 
 impl Policy {
-    /// Whether it can still succeed, with so many members of which so many are missing.
+    /// Whether the operation can still succeed when `missing` of its `members` are missing.
     pub(super) fn allows(self, members: u64, missing: u64) -> bool {
         match self {
             Self::All => missing == 0,
@@ -25,15 +25,15 @@ impl Policy {
     }
 }
 
-/// A member that did not do its part.
+/// A member that did not contribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Missing {
-    /// Who.
+    /// The member.
     pub member: Member,
     /// The node's name.
     pub host: String,
-    /// Why: it has ended, its node is lost, it was not done in time.
+    /// The reason: it has ended, its node is lost, or the timeout expired.
     pub why: Failure,
 }
 

@@ -1,4 +1,4 @@
-//! Messages to daemons. Small ones are orders, and are on their way in no larger number than each receiver's window holds; large ones are bulk data.
+//! Messages to daemons. Small ones are orders, bounded by each receiver's window; large ones are bulk data.
 
 use std::time::Duration;
 
@@ -18,21 +18,22 @@ use crate::overlay::Outcome;
 
 const PHASE: &str = "sending a message to daemons";
 
-/// Parts of a scatter that are on their way at once.
+/// Parts of a scatter that are sent at once.
 const AT_ONCE: usize = 64;
 
-/// An end of waiting that nobody lives to see.
+/// A timeout so long that it never expires.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Channel {
-    /// Sends a message to all members. Waits until it has arrived at all of them; they may read it later. Returns the members that will never get it:
-    /// they have ended, or their node is lost.
+    /// Sends a message to all members. Waits until it has arrived at all of them; they may read it later. Returns the
+    /// members that will never get it: they have ended, or their node is lost.
     ///
-    /// What is larger than 128 KiB goes as bulk data: in chunks, down a narrow tree, at the pace of the slowest. A daemon that takes nothing of that for 30 s is left out.
+    /// A message over 128 KiB goes as bulk data: in chunks, down a narrow tree, at the pace of the slowest node. A
+    /// daemon that takes none of it for 30 s is dropped from it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] names the nodes whose daemons do not take it; they may do so later. [`Error::Gone`] when the session has ended, and for bulk data
-    /// [`Error::Lost`] when nodes are lost in the middle of it.
+    /// [`Error::TimedOut`] names the nodes whose daemons have not taken it; they may do so later. [`Error::Gone`] when
+    /// the session has ended, and for bulk data [`Error::Lost`] when nodes are lost in the middle of it.
     pub async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<Vec<Missing>> {
         self.deliver(self.live_members(), tag, bytes, Instant::now() + timeout).await
     }
@@ -53,7 +54,7 @@ impl Channel {
     /// Sends a message to one member. Waits until it has arrived.
     ///
     /// # Errors
-    /// As [`Channel::broadcast`]; [`Error::Node`] when it has ended.
+    /// As [`Channel::broadcast`]; [`Error::Node`] when the member has ended.
     pub async fn send(&self, member: Member, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()> {
         let to = MemberSet::of(member);
         if self.session.end.members().intersection(&to) != to {
@@ -66,10 +67,11 @@ impl Channel {
         }
     }
 
-    /// Sends each of these members its own message. Waits until all messages have arrived. Returns the members that will never get theirs.
+    /// Sends each of these members its own message. Waits until all messages have arrived. Returns the members that
+    /// will never get theirs.
     ///
     /// # Errors
-    /// As [`Channel::send`]; some may have theirs then.
+    /// As [`Channel::send`]; some members may have received their messages then.
     pub async fn scatter(
         &self,
         tag: u32,
@@ -145,14 +147,14 @@ impl Channel {
             let order = ChannelOrder::Message { session, to: to.clone(), tag, bytes: Blob(bytes.to_vec()) };
             match overlay.ask(To::Nodes(nodes.clone()), Order::Channel(order)) {
                 Ok(asked) => break (asked, to.difference(&to.on(&nodes))),
-                // Some were lost this moment, and nobody got it.
+                // Some nodes were lost just now, and no node got the message: try again.
                 Err(Error::Lost { .. }) => {}
                 Err(error) => return Err(error),
             }
         };
         let request = asked.request();
         let (settled, outcome) = oneshot::channel();
-        // The places are taken until the message is: also when nobody waits for that any more.
+        // The message occupies its places in the windows until it is taken, even if the caller stops waiting.
         tokio::spawn(async move {
             let outcome = asked.outcome(Instant::now() + NEVER).await;
             drop(places);
@@ -188,7 +190,7 @@ impl Channel {
         Ok(self.undelivered(&to, Outcome::of(answers), &lost))
     }
 
-    /// Who has not got a message, and why.
+    /// The members that have not got a message, each with the reason.
     fn undelivered(&self, to: &MemberSet, outcome: Outcome, lost: &MemberSet) -> Vec<Missing> {
         let state = self.session.core.state();
         let named = |member: Member, why| Missing { member, host: state.host(member.node), why };

@@ -1,4 +1,4 @@
-//! What becomes of an operation's parts when they are there: they stay apart, or become one.
+//! Takes an operation's complete parts: keeps them apart, or merges them into one.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -9,17 +9,18 @@ use gantry_types::filter::{Filter, Reduce, concatenate};
 
 use super::collecting::Part;
 
-/// What all parts of a reduction may have to be merged as they come. Beyond that a thread of its own merges, and the tool's tasks go on meanwhile.
+/// Up to this total, parts are merged at once. Beyond it a blocking thread merges, so that the tool's tasks continue
+/// meanwhile.
 const AT_ONCE_BYTES: usize = 256 * 1024;
 
 /// Takes parts, one after the other.
 pub(super) enum Taking {
-    /// Nothing merges them on the way, so each is one member's.
+    /// Kept apart. Nothing merges them on the way, so each part belongs to one member.
     Apart(BTreeMap<Member, Vec<u8>>),
     Merge(Merge),
 }
 
-/// Parts that become one.
+/// Merges parts into one.
 pub(super) struct Merge {
     filter: Filter,
     by: By,
@@ -28,18 +29,18 @@ pub(super) struct Merge {
 
 enum By {
     Reduce(Box<dyn Reduce>),
-    /// Nobody here knows the filter: that is well as long as nothing has to be merged.
+    /// The filter is not known here. A single part needs no merge, so it is kept as it is.
     Nobody(Option<Vec<u8>>),
 }
 
 impl Taking {
-    /// Merges; None: the filter is not known here.
+    /// Merges with `reduce`. None: the filter is not known here.
     pub(super) fn merge(filter: Filter, reduce: Option<Box<dyn Reduce>>) -> Self {
         let by = reduce.map_or(By::Nobody(None), By::Reduce);
         Self::Merge(Merge { filter, by, bytes: 0 })
     }
 
-    /// A whole part.
+    /// Takes a complete part.
     pub(super) async fn take(&mut self, part: Part) -> Result<(), Failure> {
         match self {
             Self::Apart(parts) => {
@@ -52,7 +53,7 @@ impl Taking {
         }
     }
 
-    /// What was kept apart.
+    /// The parts that were kept apart.
     pub(super) fn into_parts(self) -> BTreeMap<Member, Vec<u8>> {
         match self {
             Self::Apart(parts) => parts,
@@ -60,7 +61,7 @@ impl Taking {
         }
     }
 
-    /// What all have become.
+    /// The merged result.
     pub(super) async fn into_one(self) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Merge(Merge { by: By::Reduce(reduce), bytes, .. }) if bytes > AT_ONCE_BYTES => {
@@ -77,7 +78,7 @@ impl Merge {
     async fn take(&mut self, part: Part) -> Result<(), Failure> {
         let bytes = if self.filter == Filter::Concatenate { label(part)? } else { part.bytes };
         self.bytes = self.bytes.saturating_add(bytes.len());
-        // Where it stands while somebody else has the reduction.
+        // A placeholder while the blocking thread has the reduction.
         match std::mem::replace(&mut self.by, By::Nobody(None)) {
             By::Reduce(mut reduce) => {
                 let taken;
@@ -103,14 +104,14 @@ impl Merge {
     }
 }
 
-/// Does what takes long on a thread that may block.
+/// Runs long work on a thread that may block.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(ended) => match ended.try_into_panic() {
-            // A filter of the tool's own has panicked: that is the tool's to see, as if it had been called right here.
+            // A filter of the tool's own has panicked: pass the panic to the tool, as if the filter had run here.
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and this with it.
+            // The runtime ends, and this task with it.
             Err(_) => pending().await,
         },
     }
@@ -137,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Says which thread has called it.
+    /// Reports the thread that called it.
     struct Told(mpsc::Sender<ThreadId>);
 
     impl Reduce for Told {

@@ -1,4 +1,4 @@
-//! Where jobs are asked for.
+//! The entry point for requests of co-allocated jobs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::clock::QueueTime;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// Asks workload managers for the parts of jobs.
+/// Requests the parts of jobs from workload managers.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -37,23 +37,26 @@ pub struct Coallocator {
 }
 
 impl Coallocator {
-    /// With these choices for every subjob's app; output that a subjob sends nowhere goes to `output`. Reads the file of contacts.
+    /// Makes a coallocator with this configuration for every subjob's app. Output without a destination of its own goes
+    /// to `output`. Reads the file of contacts.
     ///
     /// # Errors
-    /// A file of contacts that cannot be understood.
+    /// The file of contacts is malformed.
     pub fn new(config: Config, output: SubjobOutput) -> Result<Self> {
         Ok(Self { planner: Planner::new(config, output)? })
     }
 
-    /// How long each subjob of jobs that are asked for from now on may wait for nodes; that time does not count towards their deadline. Default: as long as it takes.
+    /// How long each subjob of later jobs may wait for nodes. That time does not count towards the job's timeout.
+    /// Default: no limit.
     #[must_use]
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.planner.queue = QueueTime::Apart(Some(timeout));
         self
     }
 
-    /// Asks for a job. All its subjobs are looked at first: if one cannot be honoured, none is started. Then all are launched at once, each
-    /// within `timeout`, to which time in a queue does not count; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
+    /// Requests a job. Checks all its subjobs first: if one cannot be honoured, none is started. Then launches all at
+    /// once, each within `timeout`; time in a queue does not count. [`Job::events`] and [`Job::states`] report the
+    /// progress. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// [`Error::Invalid`] with all that is wrong with the request.
@@ -61,10 +64,10 @@ impl Coallocator {
         self.request_each(description, timeout)?.into_job()
     }
 
-    /// As [`Coallocator::request`], with a result for every subrequest. There is a job if none of them is an error.
+    /// As [`Coallocator::request`], with a result for every subrequest. There is a job if no result is an error.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: it is no request, or two of its subjobs have one label.
+    /// [`Error::Invalid`]: the text is not a request, or two of its subjobs have the same label.
     pub fn request_each(&self, description: &str, timeout: Duration) -> Result<Requested> {
         let subrequests = self.planner.read(description)?;
         let mut planned = Vec::with_capacity(subrequests.len());
@@ -88,14 +91,14 @@ impl Coallocator {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug)]
 #[must_use = "the job is cancelled when it is dropped"]
 #[non_exhaustive]
 pub struct Requested {
-    /// The job; none: it cannot be had as it was asked for, and nothing of it was started.
+    /// The job. None: it cannot be started as requested, and no part of it was started.
     pub job: Option<Job>,
-    /// Of every subrequest, in their order.
+    /// The result of every subrequest, in their order.
     pub results: Vec<SubrequestResult>,
 }
 
@@ -103,24 +106,24 @@ impl Requested {
     /// The job.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with all that is wrong, where there is none.
+    /// [`Error::Invalid`] with all that is wrong, if there is no job.
     pub fn into_job(self) -> Result<Job> {
         let Self { job, results } = self;
         job.ok_or_else(|| build_refusal(results))
     }
 }
 
-/// What became of a subrequest.
+/// The result of a subrequest.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SubrequestResult {
     /// The subjob's label, else its number.
     pub label: String,
-    /// Whether its manager can have it as it was asked for.
+    /// Whether its manager can start it as requested.
     pub outcome: Result<()>,
 }
 
-/// Subjobs that cannot be started as they were asked for.
+/// The error for subjobs that cannot be started as requested.
 fn build_refusal(results: Vec<SubrequestResult>) -> Error {
     let wrong = results.into_iter().filter_map(|result| Some((result.label, result.outcome.err()?)));
     let wrong: Vec<(String, Error)> = wrong.collect();

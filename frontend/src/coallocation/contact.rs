@@ -1,4 +1,4 @@
-//! Which workload manager a subjob is for: what stands behind `resourceManagerContact`.
+//! Finds the workload manager of a subjob from its `resourceManagerContact`.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -14,24 +14,26 @@ pub(crate) const GANTRY_CONTACTS: &str = "GANTRY_CONTACTS";
 /// Longest file of contacts, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A workload manager, and which part of its machines.
+/// A workload manager, and a part of its machines.
 #[derive(Debug, Clone)]
 pub(crate) struct Contact {
     /// The manager.
     pub(crate) wlm: &'static dyn Wlm,
-    /// A partition, a queue, hosts: the manager's own words.
+    /// A partition, a queue or hosts, in the manager's own syntax.
     pub(crate) place: Option<String>,
 }
 
-/// Names that a user or a site has given to contacts: a file of lines `NAME CONTACT`, with comments from `#` on. A name may stand for another one.
+/// Names that a user or a site has given to contacts. The file has lines `NAME CONTACT`, with comments from `#` on. A
+/// name may stand for another name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Contacts(BTreeMap<String, String>);
 
 impl Contacts {
-    /// The file that `GANTRY_CONTACTS` names, else `gantry/contacts` in the user's directory for configuration. No such file: no names.
+    /// Reads the file that `GANTRY_CONTACTS` names, else `gantry/contacts` in the user's directory for configuration. A
+    /// missing file has no names.
     ///
     /// # Errors
-    /// A file that cannot be read, or a line in it that is none.
+    /// The file is unreadable or has a malformed line.
     pub(crate) fn load(host: &dyn Host) -> Result<Self> {
         let named = host.env(GANTRY_CONTACTS).map(PathBuf::from);
         let is_named = named.is_some();
@@ -52,10 +54,10 @@ impl Contacts {
         Self::parse(&text).map_err(|why| Error::invalid(format!("{}: {why}", path.display())))
     }
 
-    /// The names in the text of such a file.
+    /// Reads the names in the text of such a file.
     ///
     /// # Errors
-    /// The line that is none.
+    /// The malformed line.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         if text.len() > MOST_BYTES {
             return Err(format!("{} bytes; {MOST_BYTES} are allowed", text.len()));
@@ -75,10 +77,10 @@ impl Contacts {
         Ok(Self(names))
     }
 
-    /// What is meant by `text`: a name, else the name of a workload manager, with `://` and a place of it if wanted.
+    /// Resolves `text`: a name, else the name of a workload manager, optionally followed by `://` and a place of it.
     ///
     /// # Errors
-    /// No such name or workload manager; names that lead back to themselves.
+    /// There is no such name or workload manager, or names refer to each other in a circle.
     pub(crate) fn resolve(&self, text: &str) -> Result<Contact> {
         let mut meant = text;
         let mut left = self.0.len();

@@ -1,4 +1,4 @@
-//! What is told of a job and its subjobs.
+//! Descriptions of a job and its subjobs.
 
 use serde::Serialize;
 

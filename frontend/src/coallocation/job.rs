@@ -21,17 +21,17 @@ use crate::error::{Error, Result};
 use crate::event::Exit;
 use crate::lock::lock;
 
-/// What a subjob is called by people: its label, else its number.
+/// A subjob's name for people: its label, else its number.
 pub(super) fn name_of(label: Option<&str>, id: SubjobId) -> String {
     label.map_or_else(|| id.0.to_string(), str::to_owned)
 }
 
-/// What becomes of subjobs that have not checked in when a job is to be released.
+/// What to do about subjobs that have not checked in when a job is to be released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unready {
     /// The release waits for them.
     Await,
-    /// The job is cancelled for them.
+    /// The job is cancelled because of them.
     Cancel,
 }
 
@@ -40,12 +40,12 @@ pub enum Unready {
 pub struct JobEvents(mpsc::UnboundedReceiver<JobEvent>);
 
 impl JobEvents {
-    /// The next event; none when the job is over. Waits for it; may be cancelled without loss.
+    /// The next event. None: the job is over. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<JobEvent> {
         self.0.recv().await
     }
 
-    /// The next event, if it has come.
+    /// The next event, if one is queued.
     pub fn try_next(&mut self) -> Option<JobEvent> {
         self.0.try_recv().ok()
     }
@@ -60,7 +60,7 @@ pub struct Job {
     planner: Planner,
 }
 
-/// What the job's task is asked for.
+/// Requests to the job's task.
 enum Asked {
     Add(Box<Planned>),
     Delete(String),
@@ -69,12 +69,12 @@ enum Asked {
     Detach { until: Instant, done: mpsc::UnboundedSender<Result<()>> },
 }
 
-/// What everybody may know of a job.
+/// What the job's handles share.
 #[derive(Debug)]
 struct Board {
     seen: Mutex<Seen>,
     job: watch::Sender<JobState>,
-    /// All that were let go have heard it.
+    /// True when every released subjob has received the release.
     let_go: watch::Sender<bool>,
 }
 
@@ -96,7 +96,7 @@ impl Job {
         let mut keeper = Keeper::new(Arc::clone(&board), timeout);
         keeper.managers = planned.iter().filter(|plan| plan.joins_world).map(|plan| plan.wlm).collect();
         for plan in planned {
-            // The job is open: nothing is refused.
+            // The job is open, so adding is never refused.
             drop(keeper.add(plan));
         }
         tokio::spawn(keeper.keep(asked));
@@ -128,7 +128,7 @@ impl Job {
         JobEvents(receiver)
     }
 
-    /// The present states as events, and all events from now on, without a gap between them.
+    /// The present states as events, and a stream of all later events, without a gap.
     pub fn follow(&self) -> (Vec<JobEvent>, JobEvents) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut seen = lock(&self.board.seen);
@@ -159,17 +159,18 @@ impl Job {
 
     /// Releases all subjobs together. Returns when every subjob has received the release, so this process may end then.
     ///
-    /// With [`Unready::Await`] the timeout counts from the end of the last launch: launches have a timeout of their own, and may be in a queue.
+    /// With [`Unready::Await`] the timeout starts at the end of the last launch: launches have their own timeouts, and
+    /// may be in a queue.
     ///
     /// # Errors
-    /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names the subjobs that have not checked
-    /// in yet.
+    /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names
+    /// the subjobs that have not checked in yet.
     pub async fn release(&self, unready: Unready, timeout: Duration) -> Result<()> {
         self.ask(Asked::Release(unready)).await?;
         let (mut states, mut let_go) = (self.board.job.subscribe(), self.board.let_go.subscribe());
         let settled = async {
             let settled = |state: &JobState| !matches!(state, JobState::Open | JobState::Releasing);
-            // The senders live in the board: waiting cannot fail.
+            // The board owns the senders, so waiting cannot fail.
             drop(states.wait_for(settled).await);
             tokio::select! {
                 _ = let_go.wait_for(|heard| *heard) => {}
@@ -213,14 +214,14 @@ impl Job {
     /// Ends all its subjobs. Does nothing to a job that has ended.
     ///
     /// # Errors
-    /// None today.
+    /// Never fails today.
     pub async fn cancel(&self) -> Result<()> {
         self.ask(Asked::Cancel("it was cancelled".to_owned())).await
     }
 
-    /// Waits until all subjobs have ended and nothing of them is left. A job does not end before it is released or cancelled.
+    /// Waits until all subjobs have ended and are cleaned up. A job does not end before it is released or cancelled.
     pub async fn wait(&self) -> JobExit {
-        // The sender lives in the board.
+        // The board owns the sender.
         drop(self.board.job.subscribe().wait_for(|state| *state == JobState::Over).await);
         let subjobs = self.states();
         let failed = |info: &SubjobInfo| match (info.state, info.code) {
@@ -233,24 +234,26 @@ impl Job {
         JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs }
     }
 
-    /// Leaves a released job to itself. The output of its subjobs is dropped from now on. Daemons and sessions beside its processes stay until these
-    /// end. Its processes cannot exchange messages any more, because the tool passes them on: they get the error that the connection is lost.
+    /// Detaches from a released job. The output of its subjobs is dropped from now on. Daemons and sessions beside its
+    /// processes stay until these end. The tool forwards messages between the processes, so they cannot exchange any
+    /// after this: they get the error that the connection is lost.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: it was not released, and is cancelled. An app could not be let go within `timeout`; it then ends as if its owner had been dropped.
+    /// [`Error::Invalid`]: the job was not released, and is cancelled. Any other error: an app was not detached within
+    /// `timeout`; it then ends as if its owner had been dropped.
     pub async fn detach(self, timeout: Duration) -> Result<()> {
         self.let_be(timeout).await
     }
 
-    /// As [`Job::detach`], of a job that is kept: one that was not released is left as it is.
+    /// As [`Job::detach`], but keeps the job: one that was not released is left as it is.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Job::detach`].
     pub async fn let_be(&self, timeout: Duration) -> Result<()> {
         let (done, mut outcomes) = mpsc::unbounded_channel();
         self.ask(Asked::Detach { until: Instant::now() + timeout, done }).await?;
         let mut outcome = Ok(());
-        // All of them have their turn.
+        // Wait for every subjob, even after an error.
         while let Some(of_one) = outcomes.recv().await {
             outcome = outcome.and(of_one);
         }
@@ -259,20 +262,20 @@ impl Job {
 
     async fn ask(&self, asked: Asked) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        // What is over needs no end.
+        // A job that is over needs no cancellation.
         let over = match asked {
             Asked::Cancel(_) => Ok(()),
             _ => Err(Error::Gone { what: "the job".to_owned() }),
         };
         match self.wishes.send((asked, reply)) {
-            // It may be over before its turn comes.
+            // The job may be over before it handles the request.
             Ok(()) => answer.await.unwrap_or(over),
             Err(_over) => over,
         }
     }
 }
 
-/// The task that owns the state.
+/// The task that owns the state of a job.
 struct Keeper {
     state: State,
     board: Arc<Board>,
@@ -281,11 +284,11 @@ struct Keeper {
     exchange: Exchange,
     /// Parts of the job's MPI world, and how they take part in the barrier.
     members: BTreeMap<SubjobId, StartType>,
-    /// Why it cannot go on, and which part has told so.
+    /// Why the MPI world failed, and the part that reported it.
     failure: Option<(SubjobId, MpiFailure)>,
-    /// Whose hosts it is made of.
+    /// Workload managers whose hosts the world uses.
     managers: BTreeSet<&'static str>,
-    /// They were let go, and have not heard it yet.
+    /// Released subjobs that have not received the release yet.
     unheard: BTreeSet<SubjobId>,
     reports: subjob::Reports,
     told: mpsc::UnboundedReceiver<(SubjobId, Told)>,
@@ -314,7 +317,7 @@ impl Keeper {
         }
     }
 
-    /// Until the job is over. When its owner is gone, it is cancelled.
+    /// Runs until the job is over. Cancels the job when its owner is gone.
     async fn keep(mut self, mut asked: mpsc::UnboundedReceiver<(Asked, oneshot::Sender<Result<()>>)>) {
         let mut owned = true;
         while !self.state.is_over() {
@@ -323,12 +326,12 @@ impl Keeper {
                 wish = asked.recv(), if owned => match wish {
                     Some((wish, reply)) => {
                         let done = self.grant(wish);
-                        // Whoever asked may have stopped waiting.
+                        // The caller may have stopped waiting.
                         drop(reply.send(done));
                     }
                     None => {
                         owned = false;
-                        // Nothing is refused of that.
+                        // Cancelling is never refused.
                         drop(self.grant(Asked::Cancel("its owner has ended".to_owned())));
                     }
                 },
@@ -363,10 +366,10 @@ impl Keeper {
                         "processes that wait for their release would do so for ever: release it before";
                     return Err(Error::Invalid { message, hint: Some(hint.to_owned()) });
                 }
-                // What is still told is not what becomes of the job.
+                // Later reports describe the detachment, not the job.
                 lock(&self.board.seen).subscribers.clear();
                 for orders in self.orders.values() {
-                    // One that has ended needs nothing.
+                    // A subjob that has ended needs no order.
                     drop(orders.send(Tell::Detach { until, done: done.clone() }));
                 }
                 Ok(())
@@ -423,7 +426,7 @@ impl Keeper {
                 if news == News::Ended {
                     self.unheard.remove(&id);
                 }
-                // Of the last one's failure it is over at once.
+                // After the failure of the last subjob the job is over at once.
                 if acts.contains(&Act::TellJob(JobState::Ending)) {
                     let seen = lock(&self.board.seen);
                     let failed = seen.subjobs.get(&id).map(|(info, _)| describe_failure(info));
@@ -434,13 +437,13 @@ impl Keeper {
             }
             Told::LetGo => self.heard(id),
             Told::App(app) => self.know(id, |(_, known)| *known = Some(app)),
-            // A part that ends with its MPI world has that one's code.
+            // A part that ends because its MPI world failed has the world's exit code.
             Told::Exit(Exit { code, .. }) => self.know(id, |(info, _)| info.code = info.code.or(Some(code))),
             Told::MpiFailed(failure) => self.mpi_failed(id, failure),
             Told::NoWorld(why) => {
                 let label = self.label(id);
                 self.note_why(format!("subjob {label} cannot be part of the MPI world: {why}"));
-                // Nothing is refused of that.
+                // Cancelling is never refused.
                 drop(self.grant(Asked::Cancel(String::new())));
             }
             Told::Why(error) => {
@@ -451,13 +454,13 @@ impl Keeper {
     }
 
     fn know(&self, id: SubjobId, change: impl FnOnce(&mut (SubjobInfo, Option<AppHandle>))) {
-        // What is told of a deleted one concerns nobody.
+        // Reports about a deleted subjob are ignored.
         if let Some(known) = lock(&self.board.seen).subjobs.get_mut(&id) {
             change(known);
         }
     }
 
-    /// The first reason is the cause of the others.
+    /// Keeps the first reason: it is the cause of the others.
     fn note_why(&self, why: String) {
         lock(&self.board.seen).why.get_or_insert(why);
     }
@@ -467,7 +470,7 @@ impl Keeper {
             Ok(seats) => seats,
             Err(error) => {
                 self.note_why(error.to_string());
-                // Nothing is refused of that.
+                // Cancelling is never refused.
                 return drop(self.grant(Asked::Cancel(String::new())));
             }
         };
@@ -501,7 +504,7 @@ impl Keeper {
                         let members = lock(&self.board.seen).subjobs.keys().copied().collect();
                         self.exchange.release(members);
                     }
-                    // In this order, so that who begins to follow in between hears it twice rather than never.
+                    // In this order, so that a new subscriber may get the state twice but never misses it.
                     self.board.job.send_replace(state);
                     self.publish(&JobEvent::Job { state });
                 }
@@ -510,7 +513,7 @@ impl Keeper {
         self.check_heard();
     }
 
-    /// A subjob that was let go has heard it, or has ended.
+    /// A released subjob has received the release, or has ended.
     fn heard(&mut self, id: SubjobId) {
         self.unheard.remove(&id);
         self.check_heard();
@@ -535,7 +538,7 @@ impl Keeper {
 
     fn tell(&self, id: SubjobId, tell: Tell) {
         if let Some(orders) = self.orders.get(&id) {
-            // It has ended meanwhile, and is about to say so.
+            // It has ended meanwhile, and is about to report that.
             drop(orders.send(tell));
         }
     }

@@ -1,16 +1,16 @@
 //! Co-allocation: one job over several workload managers, behind one barrier.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
-//! | [`rsl`] | the language in which such a job is asked for |
-//! | `request` | which of its attributes means what |
-//! | `contact` | which workload manager a subjob is for |
-//! | `state` | where a job and its subjobs stand, and what may become of that |
+//! | [`rsl`] | the language of requests for such jobs |
+//! | `request` | the meaning of its attributes |
+//! | `contact` | the workload manager of a subjob |
+//! | `state` | the states of a job and its subjobs, and their transitions |
 //! | `exchange` | the barrier that programs call, and messages between their processes |
-//! | `world`, `mpi_failure` | one MPI world of its parts, and why it cannot go on |
-//! | `info` | what is told of a job |
-//! | `subjob`, `job` | one subjob at work; the job, its owner's calls and the task that owns its state |
-//! | `coallocator` | where jobs are asked for |
+//! | `world`, `mpi_failure` | one MPI world of its parts, and why it failed |
+//! | `info` | descriptions of a job and its subjobs |
+//! | `subjob`, `job` | the task of one subjob; the job, its owner's calls and the task that owns its state |
+//! | `coallocator` | the entry point for requests |
 
 pub mod rsl;
 mod request;

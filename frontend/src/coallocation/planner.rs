@@ -29,7 +29,7 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// With these choices for every subjob's app. Reads the file of contacts.
+    /// Makes a planner with this configuration for every subjob's app. Reads the file of contacts.
     ///
     /// # Errors
     /// The file of contacts is malformed.

@@ -1,4 +1,4 @@
-//! From a specification to subjobs: which attribute means what, and which values it may have.
+//! Turns a specification into subjobs: the meaning of each attribute, and its allowed values.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,33 +9,35 @@ use gantry_types::launch::{JobType, Wanted};
 use super::rsl::{self, Operator, Position, Relation, RslError, Specification, Value};
 use super::state::StartType;
 
-/// A subjob as it was asked for.
+/// A requested subjob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Subrequest {
-    /// Its name, for deleting it; none was given.
+    /// Its name, for deleting it. None: the request gives no name.
     pub label: Option<String>,
-    /// Which manager gets it: the name of a workload manager, with `://` and a place of it if wanted, or a name of the file of contacts.
+    /// Its manager: the name of a workload manager, optionally followed by `://` and a place of it, or a name of the
+    /// file of contacts.
     pub contact: String,
     /// How it takes part in the barrier.
     pub start: StartType,
     /// Whether it takes part in the messages between subjobs.
     pub comms: CommsType,
-    /// Where its processes wait; none: where its program calls the barrier, if it needs the library that has it, else before its first instruction.
+    /// Where its processes wait. None: at the program's call of the barrier, if the program needs the barrier's
+    /// library, else before its first instruction.
     pub barrier: Option<BarrierPoint>,
-    /// What its manager is asked for. The place is the contact's.
+    /// What to request from its manager. The place is the contact's.
     pub wanted: Wanted,
-    /// In which directory its processes start; none: in this process's own.
+    /// The directory in which its processes start. None: this process's own.
     pub directory: Option<PathBuf>,
-    /// What is changed in their environment.
+    /// Changes to their environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// What the first process reads; none: nothing.
+    /// What the first process reads. None: nothing.
     pub stdin: Option<PathBuf>,
-    /// Where their output goes; none: where all output goes that is sent nowhere else.
+    /// Where their output goes. None: where all other output of the job goes.
     pub stdout: Option<PathBuf>,
-    /// The same for their errors.
+    /// The same for their standard error.
     pub stderr: Option<PathBuf>,
-    /// Where it stands in the request.
+    /// Its position in the request.
     pub at: Position,
 }
 
@@ -43,10 +45,10 @@ pub struct Subrequest {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommsType {
-    /// It does, and all that do begin together.
+    /// It takes part, and all that do begin together.
     #[default]
     BlockingJoin,
-    /// It does not.
+    /// It does not take part.
     Independent,
 }
 
@@ -54,7 +56,7 @@ pub enum CommsType {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BarrierPoint {
-    /// Before their first instruction: for any program.
+    /// Before their first instruction. Works for any program.
     #[default]
     Exec,
     /// Where the program calls the barrier.
@@ -64,7 +66,7 @@ pub enum BarrierPoint {
 /// Most subjobs of a job: each is a launch of its own, with a launcher, a guard and connections on this machine.
 pub(super) const MOST_SUBJOBS: usize = 1024;
 
-/// Words for how a subjob takes part in the barrier.
+/// Values for how a subjob takes part in the barrier.
 const STARTS: [(&str, StartType); 3] = [
     ("strict-barrier", StartType::StrictBarrier),
     ("loose-barrier", StartType::LooseBarrier),
@@ -77,11 +79,12 @@ const BARRIERS: [(&str, BarrierPoint); 2] =
 const JOB_TYPES: [(&str, JobType); 3] =
     [("multiple", JobType::Multiple), ("single", JobType::Single), ("mpi", JobType::Mpi)];
 
-/// Reads a request: a multi-request of conjunctions. `given` are names that have a meaning from outside, such as the environment's.
+/// Reads a request: a multi-request of conjunctions. `given` are names that are defined outside of it, such as the
+/// environment's.
 ///
 /// # Errors
-/// What is wrong with it, and where: no specification, no multi-request, an attribute that is unknown, stands there twice, or has a value that it
-/// cannot have.
+/// What is wrong with it, and where: the text is no specification or no multi-request, or an attribute is unknown,
+/// occurs twice, or has an invalid value.
 pub fn parse_request(text: &str, given: &BTreeMap<String, String>) -> Result<Vec<Subrequest>, RslError> {
     let specification = rsl::parse(text)?.substitute(text, given)?;
     let start = Position { line: 1, column: 1 };
@@ -101,7 +104,7 @@ pub fn parse_request(text: &str, given: &BTreeMap<String, String>) -> Result<Vec
     for part in &parts {
         match part {
             Specification::Conjunction(attributes) => subrequests.push(read_subrequest(text, attributes)?),
-            // Of the whole request: the names are replaced already.
+            // It applies to the whole request: the names are already replaced.
             Specification::Relation(relation) if relation.attribute.is("rsl_substitution") => {}
             Specification::Relation(relation) => {
                 let message = format!("'{}' is outside of every subjob", relation.attribute.as_str());
@@ -161,7 +164,7 @@ fn read_subrequest(text: &str, attributes: &[Specification]) -> Result<Subreques
     }
 }
 
-/// Attributes that have not been asked for yet.
+/// Reads attributes, and knows which ones are still unread.
 struct Reader<'a> {
     text: &'a str,
     left: Vec<&'a Relation>,
@@ -217,7 +220,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Two names of the same.
+    /// Two attributes have this meaning.
     fn max_minutes(&mut self) -> Result<Option<u32>, RslError> {
         let second = self.left.iter().find(|relation| relation.attribute.is("maxTime")).copied();
         match (self.number("maxWallTime")?, self.number("maxTime")?, second) {
@@ -233,7 +236,7 @@ impl<'a> Reader<'a> {
         Some(self.left.remove(at))
     }
 
-    /// The one text of an attribute.
+    /// The text of an attribute with one value.
     fn text(&mut self, name: &str) -> Result<Option<String>, RslError> {
         let Some(relation) = self.take(name) else { return Ok(None) };
         match relation.values.as_slice() {
@@ -281,7 +284,7 @@ impl<'a> Reader<'a> {
         Ok(given.then_some(point))
     }
 
-    /// One of some words, in any case; the first if there is none.
+    /// One of several values, in any case. The default if the attribute is missing.
     fn choice<T: Copy + Default>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, RslError> {
         let relation = self.left.iter().find(|relation| relation.attribute.is(name)).copied();
         let (Some(text), Some(relation)) = (self.text(name)?, relation) else { return Ok(T::default()) };

@@ -1,5 +1,5 @@
-//! What is known of a co-allocated job, and every move that is legal: one synchronous function for what is asked ([`State::ask`]), one for what
-//! happens ([`State::take`]). Neither knows of processes; both say what is to be done.
+//! The state of a co-allocated job, and its legal transitions. [`State::ask`] handles requests, [`State::take`] handles
+//! events. Both are synchronous, know no processes, and return what to do.
 //!
 //! ```text
 //!            checks in              release                 ends
@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Which subjob of a job: numbers are never used again.
+/// Number of a subjob in its job. Numbers are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubjobId(pub u32);
 
@@ -26,19 +26,19 @@ pub enum StartType {
     /// It takes part, and the job is killed if it ends before the barrier is released.
     #[default]
     StrictBarrier,
-    /// It takes part, and if it ends before, the others go on without it.
+    /// It takes part. If it ends before the release, the others continue without it.
     LooseBarrier,
-    /// It runs as soon as it can, whatever becomes of the others.
+    /// It runs as soon as it can, independent of the others.
     NoBarrier,
 }
 
-/// Where a subjob stands.
+/// The state of a subjob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjobState {
-    /// Its manager was asked.
+    /// It has been requested from its manager.
     Pending,
-    /// Its processes are there, or some of them, and not at the barrier.
+    /// All or some of its processes exist, and are not at the barrier.
     Active,
     /// All its processes wait at the barrier.
     CheckedIn,
@@ -46,12 +46,12 @@ pub enum SubjobState {
     Released,
     /// It was released and has ended.
     Done,
-    /// It has ended, or never began, without having been released.
+    /// It ended, or never started, without having been released.
     Failed,
 }
 
 impl SubjobState {
-    /// Whether nothing more will happen to it.
+    /// Whether its state is final.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed)
@@ -71,11 +71,11 @@ impl fmt::Display for SubjobState {
     }
 }
 
-/// Where the whole job stands.
+/// The state of the whole job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Nobody has asked for the release: subjobs may be added and deleted.
+    /// The release was not requested yet: subjobs may be added and deleted.
     Open,
     /// It will be released when all have checked in.
     Releasing,
@@ -99,51 +99,51 @@ impl fmt::Display for JobState {
     }
 }
 
-/// What its owner wants of a job.
+/// A request of the job's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// One subjob more, of a new number.
+    /// Add a subjob, with a new number.
     Add(SubjobId, StartType),
-    /// One less.
+    /// Delete one.
     Delete(SubjobId),
-    /// Everybody may run: when all have checked in, or, if that is not to be waited for, now; a job that is not ready then is cancelled.
+    /// Release: with `wait`, when all have checked in. Without it now, and a job that is not ready is cancelled.
     Release { wait: bool },
-    /// The end of it.
+    /// Cancel the job.
     Cancel,
 }
 
-/// Why a wish is not granted.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Nothing can be added, deleted or released any more.
+    /// The job's state allows no more additions, deletions or releases.
     TooLate(JobState),
     /// There is no such subjob, or it was deleted.
     Unknown,
 }
 
-/// What happens to a subjob.
+/// An event of a subjob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// Processes of it are there.
+    /// Some of its processes exist.
     Active,
-    /// All its processes wait; of a subjob without a barrier: run.
+    /// All its processes wait. Without a barrier: all its processes run.
     CheckedIn,
     /// It has ended, or could not be started.
     Ended,
 }
 
-/// What is to be done.
+/// What the caller has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Ask the manager for it.
+    /// Request it from its manager.
     Start(SubjobId),
-    /// Let its processes go.
+    /// Release its processes.
     Release(SubjobId),
-    /// End it, wherever it stands; it will be told as [`News::Ended`].
+    /// End it, in any state. [`News::Ended`] will report the end.
     End(SubjobId),
-    /// Say that it stands there now.
+    /// Report the new state of the subjob.
     Tell(SubjobId, SubjobState),
-    /// Say that the job stands there now.
+    /// Report the new state of the job.
     TellJob(JobState),
 }
 
@@ -151,7 +151,7 @@ pub(super) enum Act {
 struct Subjob {
     start: StartType,
     state: SubjobState,
-    /// It was deleted: what happens to it concerns nobody.
+    /// It was deleted: its events are ignored.
     deleted: bool,
     /// It was told to end.
     ending: bool,
@@ -174,13 +174,13 @@ impl State {
         self.job
     }
 
-    /// Where the subjobs stand that were not deleted, in their order.
+    /// The states of all subjobs that were not deleted, in their order.
     #[cfg(test)]
     pub(super) fn subjobs(&self) -> impl Iterator<Item = (SubjobId, SubjobState)> {
         self.subjobs.iter().filter(|(_, subjob)| !subjob.deleted).map(|(id, subjob)| (*id, subjob.state))
     }
 
-    /// Whether nothing is left to wait for, deleted subjobs included.
+    /// Whether all subjobs are over, including deleted ones.
     pub(super) fn is_over(&self) -> bool {
         self.job == JobState::Over
     }
@@ -221,7 +221,7 @@ impl State {
         Ok(acts)
     }
 
-    /// Ends some of its subjobs, whatever becomes of the others.
+    /// Ends some of its subjobs, independent of the others.
     #[must_use = "what is to be done"]
     pub(super) fn end_some(&mut self, ids: &[SubjobId]) -> Vec<Act> {
         let mut acts = Vec::new();
@@ -238,7 +238,7 @@ impl State {
             return acts;
         };
         if news != News::Ended && subjob.ending {
-            // It came up after it was told to go: a manager that could not cancel it in time.
+            // It started after it was told to end: its manager could not cancel it in time.
             subjob.ending = false;
             end(id, subjob, &mut acts);
             return acts;
@@ -271,7 +271,7 @@ impl State {
         if self.job == JobState::Open { Ok(()) } else { Err(Refusal::TooLate(self.job)) }
     }
 
-    /// Whether all wait that take part in the barrier and can still come.
+    /// Whether all subjobs that take part in the barrier, and can still reach it, wait there.
     fn is_ready(&self) -> bool {
         let awaited = |subjob: &&Subjob| {
             !subjob.deleted && subjob.start != StartType::NoBarrier && !subjob.state.is_over()
@@ -301,7 +301,7 @@ impl State {
         }
     }
 
-    /// An open job without subjobs may still get some.
+    /// Ends the job if all its subjobs are over. An open job without subjobs may still get some.
     fn check_over(&mut self, acts: &mut Vec<Act>) {
         let asked = matches!(self.job, JobState::Releasing | JobState::Released | JobState::Ending);
         if asked && self.subjobs.values().all(|subjob| subjob.state.is_over()) {

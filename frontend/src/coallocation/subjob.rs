@@ -1,5 +1,5 @@
-//! One subjob at work: an app of one workload manager, held before its first instruction or waiting where it calls the barrier, released or ended when
-//! it is told to be, and cleaned up.
+//! The task of one subjob, which is an app of one workload manager. The app is held before its first instruction or
+//! waits at its call of the barrier. The task releases it or ends it as ordered, and cleans up.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -29,10 +29,10 @@ use crate::event::{Ending, Exit};
 use crate::request::{Input, LaunchRequest, OutputTo};
 use crate::staging::{Resolver, ResolverConfig, symbols};
 
-/// How long an app may take to clean up after its end: its daemons' grace and some.
+/// How long an app may take to clean up after its end: its daemons' grace period and a margin.
 const CLEAN_UP: Duration = Duration::from_secs(30);
 
-/// A subjob that can be launched: everything that can be wrong with it without asking its manager is known.
+/// A subjob that is ready to launch: everything that can be checked without its manager has been checked.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) label: Option<String>,
@@ -47,13 +47,13 @@ pub(super) struct Planned {
     queue: QueueTime,
 }
 
-/// Where output goes that a subjob sends nowhere.
+/// Where output without a destination of its own goes.
 #[derive(Debug, Default)]
 pub enum SubjobOutput {
-    /// Nowhere.
+    /// It is discarded.
     #[default]
     Null,
-    /// To these descriptors, of all subjobs together.
+    /// To these descriptors, for all subjobs together.
     Fds {
         /// Gets standard output.
         stdout: OwnedFd,
@@ -63,10 +63,10 @@ pub enum SubjobOutput {
 }
 
 impl Planned {
-    /// What `subrequest` comes to.
+    /// Plans `subrequest`.
     ///
     /// # Errors
-    /// A manager that does not exist, or an attribute that it cannot honour; a file that cannot be opened.
+    /// The manager does not exist or cannot honour an attribute; a file cannot be opened.
     pub(super) fn new(
         subrequest: Subrequest,
         contacts: &Contacts,
@@ -76,7 +76,7 @@ impl Planned {
     ) -> Result<Self> {
         let contact = contacts.resolve(&subrequest.contact)?;
         let joins_world = check_world(&subrequest)?;
-        // Of a world of its own its manager knows nothing.
+        // The manager does not know about a world of the job's own.
         let job_type = match subrequest.wanted.job_type {
             JobType::Mpi if !joins_world => JobType::Multiple,
             job_type => job_type,
@@ -126,7 +126,8 @@ impl Planned {
 }
 
 impl Planned {
-    /// Has MPI libraries use what hosts of different managers have in common, unless the user has chosen.
+    /// Makes MPI libraries use the transport that hosts of different managers have in common, unless the user has
+    /// chosen one.
     pub(super) fn use_common_transport(&mut self) {
         for (name, value) in world::TRANSPORT {
             if Machine.env(name).is_none() && !self.request.env.iter().any(|(known, _)| known == name) {
@@ -153,7 +154,7 @@ fn check_world(subrequest: &Subrequest) -> Result<bool> {
     Ok(true)
 }
 
-/// Files that were asked for, and what is left to the job's own output.
+/// Opens the requested files. The rest goes to the job's own output.
 fn open_output(files: (Option<PathBuf>, Option<PathBuf>), otherwise: &SubjobOutput) -> Result<OutputTo> {
     let (stdout, stderr) = match (files, otherwise) {
         ((None, None), SubjobOutput::Null) => return Ok(OutputTo::Null),
@@ -181,36 +182,36 @@ fn open(path: Option<PathBuf>, otherwise: Option<&OwnedFd>) -> Result<OwnedFd> {
     file.map(OwnedFd::from).map_err(|e| Error::io(format!("cannot write to {}", path.display()), e))
 }
 
-/// What a subjob is told.
+/// An order to a subjob.
 #[derive(Debug)]
 pub(super) enum Tell {
-    /// Let the processes go, as part of this MPI world.
+    /// Release the processes, as part of this MPI world.
     Release(Option<Box<Seat>>),
-    /// End, wherever it stands.
+    /// End, in any state.
     End,
-    /// Go on without this tool.
+    /// Detach.
     Detach {
         /// How long that may take.
         until: Instant,
-        /// Hears how it went.
+        /// Receives the result.
         done: mpsc::UnboundedSender<Result<()>>,
     },
 }
 
-/// What a subjob tells.
+/// A report of a subjob.
 #[derive(Debug)]
 pub(super) enum Told {
-    /// Its app is there.
+    /// Its app exists.
     App(AppHandle),
-    /// It stands elsewhere now.
+    /// Its state has changed.
     News(News),
-    /// Its processes have been let go, and every node has heard it.
+    /// Its processes have been released, and every node has received the release.
     LetGo,
     /// Its processes have ended.
     Exit(Exit),
     /// Why it failed.
     Why(Error),
-    /// Its MPI world cannot go on.
+    /// Its MPI world has failed.
     MpiFailed(MpiFailure),
     /// Its ranks cannot be part of the job's MPI world.
     NoWorld(String),
@@ -219,17 +220,17 @@ pub(super) enum Told {
 /// Reports of all subjobs of a job.
 pub(super) type Reports = mpsc::UnboundedSender<(SubjobId, Told)>;
 
-/// What comes for a subjob.
+/// The inputs of a subjob's task.
 pub(super) struct Inputs {
-    /// What its job tells it.
+    /// Orders of its job.
     pub(super) orders: mpsc::UnboundedReceiver<Tell>,
     /// Its place in the job.
     pub(super) member: Member,
-    /// What its processes say that call the barrier.
+    /// Reports about its processes that call the barrier.
     pub(super) arrivals: mpsc::UnboundedReceiver<Arrival>,
 }
 
-/// Runs a subjob to its end. The last report is [`News::Ended`]; everything of it is gone then.
+/// Runs a subjob to its end. The last report is [`News::Ended`]; the subjob is cleaned up then.
 pub(super) async fn run(
     id: SubjobId,
     planned: Planned,
@@ -237,7 +238,7 @@ pub(super) async fn run(
     mut inputs: Inputs,
     reports: Reports,
 ) {
-    // Nobody listens any more when the job was dropped; then orders end, and so does this.
+    // If the job was dropped, nothing receives reports. Then the orders end, and so does this task.
     let report = |told| drop(reports.send((id, told)));
     let point = match planned.start {
         StartType::NoBarrier => None,
@@ -250,7 +251,7 @@ pub(super) async fn run(
         () = told_to_end(&mut inputs.orders) => None,
     };
     match launched {
-        // Dropped in the middle, a launch cleans up behind itself.
+        // A launch that is dropped halfway cleans up by itself.
         None => {}
         Some(Err(error)) => report(Told::Why(error)),
         Some(Ok(app)) => {
@@ -270,21 +271,21 @@ pub(super) async fn run(
     report(Told::News(News::Ended));
 }
 
-/// Returns when the subjob is to end, also because its job is gone.
+/// Returns when the subjob is to end, or when its job is gone.
 async fn told_to_end(orders: &mut mpsc::UnboundedReceiver<Tell>) {
     while !matches!(orders.recv().await, Some(Tell::End) | None) {}
 }
 
-/// Why nobody looks after a subjob any more.
+/// Why a subjob's task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
-    /// Nothing of it is left.
+    /// The subjob is cleaned up.
     Over,
-    /// It goes on without this tool.
+    /// The app was detached.
     GoesOn,
 }
 
-/// Carries out orders until the app is over or is to be.
+/// Carries out orders until the app is over or has to end.
 async fn attend(
     app: App,
     point: Option<BarrierPoint>,
@@ -292,11 +293,11 @@ async fn attend(
     report: &impl Fn(Told),
 ) -> Result<Leaving> {
     let mut released = point.is_none();
-    // Of a world of its own the app's own rules are enough.
+    // Without a world of the job, the app's own rules are enough.
     let mut in_world = false;
     let outcome = loop {
         tokio::select! {
-            // A rank's end is known here before the app's is: then it is known which rank, and why the subjob has failed.
+            // Take a rank's end before the app's: then the rank, and why the subjob failed, are known.
             biased;
             arrival = inputs.arrivals.recv() => match arrival {
                 Some(Arrival::CheckedIn) => report(Told::News(News::CheckedIn)),
@@ -337,7 +338,7 @@ async fn attend(
                 }
                 Some(Tell::Release(_)) => {}
                 Some(Tell::Detach { until, done }) => {
-                    // Whoever asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     drop(done.send(app.detach(until.saturating_duration_since(Instant::now())).await));
                     return Ok(Leaving::GoesOn);
                 }
@@ -345,11 +346,11 @@ async fn attend(
             }
         }
     };
-    // Ranks that still are there end with it.
+    // Remaining ranks end with the app.
     app.close(CLEAN_UP).await.and(outcome).map(|()| Leaving::Over)
 }
 
-/// Tells how the ranks have ended. A world cannot go on without ranks of which nobody knows how.
+/// Reports how the ranks have ended. If it is unknown how some ended, their MPI world has failed.
 fn tell_exit(exit: Exit, in_world: bool, report: &impl Fn(Told)) {
     let is_unknown = exit.ranks.iter().any(|rank| rank.status == Ending::default());
     if in_world && is_unknown && exit.code != 0 {
@@ -358,14 +359,14 @@ fn tell_exit(exit: Exit, in_world: bool, report: &impl Fn(Told)) {
     report(Told::Exit(exit));
 }
 
-/// The ranks have ended while they were held.
+/// The ranks ended while they were held.
 fn end_held(exit: Exit, report: &impl Fn(Told)) -> Error {
     let reason = format!("they ended while they were held, with code {}", exit.code);
     report(Told::Exit(exit));
     Error::Lost { what: vec!["ranks of the MPI world".to_owned()], reason }
 }
 
-/// A rank has ended before the barrier was released: the subjob would never be whole.
+/// A rank ended before the barrier was released: the subjob can never be complete.
 async fn end_early(app: &App, rank: Rank, report: &impl Fn(Told)) -> Error {
     if let Ok(exit) = app.kill(CLEAN_UP).await {
         report(Told::Exit(exit));
@@ -374,12 +375,13 @@ async fn end_early(app: &App, rank: Rank, report: &impl Fn(Told)) -> Error {
     Error::Lost { what: vec![format!("rank {rank}")], reason }
 }
 
-/// The library in which programs find the barrier, and the call itself: the library has more than that for ranks.
+/// The library that has the barrier, and the call itself: the library has other functions for ranks too.
 const RUNTIME_LIBRARY: &[u8] = b"libcommontools_be.so";
 const BARRIER: &[u8] = b"gantry_be_barrier";
 
-/// Where a program waits of which nobody has said it: where it calls the barrier, if it, or a library of it, takes that from the library that has it. One that is not
-/// here, or is no program that can be read, is held.
+/// Where a program waits if the request does not say. If the program or one of its libraries imports the barrier from
+/// its library, it waits at that call. A program that is not on this machine, or cannot be read, is held before its
+/// first instruction.
 fn find_barrier(program: &OsStr, folder: &Path) -> BarrierPoint {
     let resolver = Resolver::new(ResolverConfig::of_process());
     let path = folder.join(resolver.find_program(Path::new(program)));

@@ -1,7 +1,8 @@
-//! One MPI world of the parts of a job that ask for it: the numbers of its ranks, and what happens between the release of the job and that of the ranks.
+//! One MPI world of the parts of a job that request it: the numbers of its ranks, and the steps between the release of
+//! the job and that of the ranks.
 //!
-//! Ranks are numbered through the parts in their order. Before any rank runs, each part tries whether its nodes reach the other parts, tells its agents of the
-//! world, and waits until all have done so.
+//! Ranks are numbered through the parts in their order. Before any rank runs, each part checks that its nodes reach the
+//! other parts, tells its agents about the world, and waits until all parts have done so.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,10 +22,10 @@ use crate::app::AppHandle;
 use crate::error::{Error, Result};
 use crate::rendezvous::{FenceSeat, SharedFences};
 
-/// How long the way to another part is tried.
+/// How long to try to connect to another part.
 const TRY_TIME: Duration = Duration::from_secs(5);
 
-/// Variables by which MPI libraries use TCP, which hosts of different managers have in common.
+/// Variables that make MPI libraries use TCP, which hosts of different managers have in common.
 pub(super) const TRANSPORT: [(&str, &str); 2] = [("UCX_TLS", "tcp,self,sm"), ("FI_PROVIDER", "tcp")];
 
 /// A part of a world.
@@ -35,7 +36,7 @@ pub(super) struct Seat {
     meeting: Arc<Meeting>,
 }
 
-/// What the parts of a world tell each other before their ranks run.
+/// What the parts of a world exchange before their ranks run.
 #[derive(Debug)]
 struct Meeting {
     labels: Vec<String>,
@@ -50,7 +51,7 @@ struct Seen {
     ready: BTreeSet<usize>,
 }
 
-/// The places of these parts, each with its label, in a world of them.
+/// Assigns places in a world to these parts, each given with its label.
 ///
 /// # Errors
 /// It has more ranks than MPI can number.
@@ -101,10 +102,10 @@ fn too_many() -> Error {
 }
 
 impl Seat {
-    /// Makes the app part of its world, when all other parts are ready for it. Its ranks are held.
+    /// Makes the app part of its world, once all other parts are ready. Its ranks are held.
     ///
     /// # Errors
-    /// Parts do not reach each other, agents do not take the world, or parts have not come by `deadline`.
+    /// Parts do not reach each other, agents refuse the world, or parts are not ready by `deadline`.
     pub(super) async fn take(self, app: &AppHandle, deadline: Instant) -> Result<()> {
         let Self { join, fences, meeting } = self;
         let core = &app.core;
@@ -139,7 +140,7 @@ impl Meeting {
         self.seen.send_modify(change);
     }
 
-    /// Waits until all parts are that far.
+    /// Waits until all parts fulfil `is_there`.
     async fn wait(&self, deadline: Instant, is_there: impl Fn(&Seen, usize) -> bool) -> Result<()> {
         let started = Instant::now();
         let parts = 0..self.labels.len();
@@ -155,7 +156,7 @@ impl Meeting {
         Err(Error::TimedOut { phase: "waiting for the other parts of the MPI world", after, missing })
     }
 
-    /// Whether all nodes of a part reach the first node of each other one: MPI libraries wait for ever where they do not.
+    /// Checks that all nodes of a part reach the first node of each other part. MPI libraries would wait for ever.
     async fn try_others(&self, app: &AppHandle, own: usize, deadline: Instant) -> Result<()> {
         let listens: Vec<(usize, Vec<SocketAddr>)> = {
             let seen = self.seen.borrow();
@@ -190,7 +191,7 @@ impl Meeting {
     }
 }
 
-/// What follows for the world from an app that has ended with that code, and with ranks of which it is not known how.
+/// The failure of a world after an app ended with that code and it is unknown how some of its ranks ended.
 pub(super) fn lost(code: i32) -> MpiFailure {
     MpiFailure { code, why: "its ranks are lost".to_owned(), end: MpiEnd::Left }
 }

@@ -75,7 +75,7 @@ async fn ask_info(registry: &Registry, app: AppId, timeout: Duration) -> Result<
     time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(late("asking for the app", timeout, app)))
 }
 
-/// The app that is meant by `name` among those found.
+/// Chooses the app that `name` refers to among those found.
 fn pick(name: Option<&str>, found: &[AppId]) -> Result<AppId> {
     match (found, name) {
         ([app], _) => Ok(*app),
@@ -253,7 +253,8 @@ impl Client {
         Ok((number.daemon, RemoteEvents { app: self.app, client: self }))
     }
 
-    /// Starts a tool daemon in a session of its own, and opens its channel. Returns when it runs. Dropping the channel ends the daemon. Its output is dropped.
+    /// Starts a tool daemon in a session of its own, and opens its channel. Returns when it runs. Dropping the channel
+    /// ends the daemon. Its output is dropped.
     ///
     /// # Errors
     /// It cannot be started; then it runs nowhere.

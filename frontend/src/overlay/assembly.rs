@@ -1,6 +1,6 @@
-//! The way of agents into the tree: each reports to the frontend, is told its place, and dials its parent.
+//! How agents join the tree: each reports to the frontend, gets its place, and dials its parent.
 //!
-//! The door stays open until all of them hang in the tree, and is never opened again.
+//! The door stays open until all agents have joined, and never opens again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU32;
@@ -26,10 +26,10 @@ use super::root::{Nodes, Root};
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};
 
-/// Agents that may come at once where their number is not known before.
+/// Agents that may connect at once if their number is not known before.
 const UNKNOWN: usize = 192;
 
-/// Agents on their way into the tree.
+/// Agents that join the tree.
 #[derive(Debug)]
 pub(super) struct Assembly {
     secret: Secret,
@@ -38,7 +38,7 @@ pub(super) struct Assembly {
     hosts: Vec<String>,
     /// Node numbers without an agent, by host.
     free: HashMap<String, BTreeSet<NodeId>>,
-    /// Where agents come with ranks: those that have come.
+    /// The agents that have reported with ranks.
     roll: Roll,
     seated: BTreeMap<NodeId, Seated>,
     /// The ranks that agents have brought, by node number.
@@ -78,7 +78,7 @@ impl Assembly {
         })
     }
 
-    /// Waits until all agents hang in the tree.
+    /// Waits until all agents have joined the tree.
     pub(super) async fn run(&mut self, mut door: Door) -> Result<()> {
         let expected = self.hosts.len();
         while self.seated.len() < self.hosts.len() {
@@ -90,8 +90,8 @@ impl Assembly {
         self.link(door).await
     }
 
-    /// Waits for agents that a launcher brings until all ranks are there, and until the agents hang in the tree. Gives name and ranks of
-    /// every node.
+    /// Waits for agents that a launcher starts, until all ranks have reported and the agents have joined the tree.
+    /// Returns name and ranks of every node.
     pub(super) async fn muster(&mut self, mut door: Door) -> Result<Vec<(String, Vec<RankReport>)>> {
         let mut come = Vec::new();
         while !self.roll.is_complete() {
@@ -115,7 +115,7 @@ impl Assembly {
         Ok(nodes)
     }
 
-    /// Gives out numbers in the order of the first ranks.
+    /// Gives out node numbers in the order of the first ranks.
     fn seat_all(
         &mut self,
         mut come: Vec<(Halves, AgentHello, Vec<RankReport>)>,
@@ -135,7 +135,7 @@ impl Assembly {
         Ok(nodes)
     }
 
-    /// Tells all agents their places and waits until they hang there.
+    /// Sends all agents their places and waits until they have joined.
     async fn link(&mut self, mut door: Door) -> Result<()> {
         let expected = self.hosts.len();
         self.assign()?;
@@ -148,7 +148,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// The overlay, when [`Assembly::run`] has come to its end.
+    /// The overlay, after [`Assembly::run`] has returned.
     pub(super) fn finish(self) -> Result<(Overlay, mpsc::UnboundedReceiver<OverlayEvent>)> {
         let (Some(root), Some(events)) = (self.root, self.events) else {
             return Err(Error::Internal("agents have no places yet".to_owned()));
@@ -156,7 +156,7 @@ impl Assembly {
         Ok((Overlay::start(root, self.secret, self.tasks, self.arrivals.1), events))
     }
 
-    /// What is being waited for, and the hosts whose agents are missing.
+    /// What this waits for, and the hosts whose agents are missing.
     pub(super) fn find_missing(&self) -> (&'static str, Vec<String>) {
         match &self.root {
             None if self.hosts.is_empty() => {
@@ -179,7 +179,7 @@ impl Assembly {
             return Ok(());
         };
         if let Some(Brought { ranks: Err(failure), .. }) = hello.brought.take() {
-            // Who has started the agent of that host says that it will not come.
+            // The starter of that host's agent reports that the agent will not come.
             let hosts = if hello.host.is_empty() { Vec::new() } else { vec![hello.host] };
             return Err(Error::Node { hosts, failure });
         }
@@ -211,7 +211,7 @@ impl Assembly {
         Ok(*node)
     }
 
-    /// An agent that goes, or says something, before it has its place: it may come again.
+    /// Frees the place of an agent that left, or sent a message, before it had its place. It may connect again.
     fn free_seat(&mut self, arrival: &Arrival) {
         let Some(seated) = self.seated.remove(&arrival.node) else { return };
         tracing::warn!(host = seated.hello.host, news = ?arrival.news, "an agent went before it had its place");
@@ -221,11 +221,12 @@ impl Assembly {
         self.free.entry(seated.hello.host).or_default().insert(arrival.node);
     }
 
-    /// Tells every agent its place.
+    /// Sends every agent its place.
     fn assign(&mut self) -> Result<()> {
         let seated = std::mem::take(&mut self.seated);
         if seated.values().any(|seat| seat.hello.listen.is_empty()) {
-            // Nobody can dial it, nor can it dial anybody: its only link is the one on which it came. Who shares its network may be no better off.
+            // This agent cannot dial nor be dialled: its only link is the one on which it reported. Others on its
+            // network may have the same problem. So every agent becomes the frontend's child.
             self.tree = Tree::new(self.tree.nodes(), self.tree.radix().max(node_count(&self.tree)));
         }
         let listen = seated.values().map(|seat| seat.hello.listen.clone()).collect();
@@ -256,7 +257,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Agents with a parent say goodbye here; that is no end of anything.
+    /// Handles an event of a link. Agents with a parent close their link here; that is no loss.
     fn take_arrival(&mut self, arrival: Arrival) -> Result<()> {
         let Some(root) = &mut self.root else { return Ok(()) };
         if self.tree.parent(arrival.node.0).is_none() {
@@ -282,12 +283,12 @@ impl Assembly {
     }
 }
 
-/// All nodes of a tree: as its radix it makes all of them the root's own children.
+/// The number of nodes of a tree. As a radix it makes all nodes the root's own children.
 fn node_count(tree: &Tree) -> NonZeroU32 {
     NonZeroU32::new(tree.nodes()).unwrap_or(NonZeroU32::MIN)
 }
 
-/// An agent that is not wanted is told so instead of its place.
+/// The message that refuses an agent instead of giving it a place.
 pub(super) fn build_refusal(reason: &str) -> Option<Vec<u8>> {
     frame::encode_body(&Seat::Refused(Failure::new(Kind::Invalid, reason))).ok()
 }

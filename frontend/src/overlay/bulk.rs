@@ -1,9 +1,12 @@
-//! Bulk data for many nodes: sealed once here, forwarded as it is by every node that has a place in the stream's own tree ([`plan`](super::plan)).
+//! Bulk data for many nodes. The frontend seals it once. Every node with a place in the stream's own tree
+//! ([`plan`](super::plan)) forwards it unchanged.
 //!
-//! First the nodes take their places and link with each other; the stream starts when all of them stand ready, so nobody has to wait in the
-//! middle of it for somebody who does not come. Those that cannot link are fed another way, and that is remembered. Then the stream is announced and fed.
-//! Who gives it up in the middle (a source that fails, a deadline, a dropped future) ends it by an order, which overtakes the data and finds also those
-//! behind a node that hangs.
+//! First the nodes get their places and link with each other. The stream starts when all of them are ready, so no node
+//! waits in the middle of it for a missing one. Nodes that cannot link are fed along the tree of orders, and the
+//! frontend remembers them. Then the stream is announced and fed.
+//!
+//! A failed source, a timeout or a dropped future cancels the stream by an order. That order overtakes the data, and
+//! reaches nodes behind a stalled one too.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,18 +31,19 @@ use crate::lock::lock;
 
 const PHASE: &str = "sending bulk data";
 const LINKING: &str = "linking nodes for bulk data";
-/// How long nodes may take to link with each other. Agents give up before.
+/// How long nodes may take to link with each other. Agents have a shorter timeout.
 const LINK_PATIENCE: Duration = Duration::from_secs(8);
-/// So often a narrow tree is tried; then bulk data goes along the tree of orders.
+/// How often a narrow tree is tried. After that, bulk data goes along the tree of orders.
 const NARROW_ATTEMPTS: u32 = 3;
 
 impl Overlay {
-    /// Sends all that `source` gives to the nodes `to`, and gives their answers to the order by which `announce` makes the stream known to them.
-    /// `progress` is told how many bytes of it have left the frontend so far.
+    /// Sends the content of `source` to the nodes `to`. Returns their answers to the order by which `announce` makes
+    /// the stream known to them. `progress` gets the number of bytes that have left the frontend so far.
     ///
-    /// Never holds more than a few chunks: the slowest node sets the pace. A node that takes no data for 30 s is left out and answers
-    /// [`Kind::TimedOut`], and so do, if all of it hangs, those that it was to feed. Those that were fed by a node that is lost in the middle answer [`Kind::Lost`] and
-    /// may be sent the same again. Dropped before its end, no node keeps anything of the stream that has not all of it.
+    /// Never holds more than a few chunks: the slowest node sets the pace. A node that takes no data for 30 s is
+    /// dropped and answers [`Kind::TimedOut`]. If the whole node hangs, the nodes that it had to feed answer the same.
+    /// Nodes behind one that is lost in the middle answer [`Kind::Lost`], and may be sent the same data again. If the
+    /// future is dropped before its end, no node keeps an incomplete stream.
     ///
     /// # Errors
     /// As [`Overlay::request`], and [`Error::Io`] where `source` fails.
@@ -56,7 +60,8 @@ impl Overlay {
             return Ok(Vec::new());
         }
         let (sealer, mut stream) = self.link_stream(&to, started, deadline).await?;
-        // The announcement is queued before the first chunk, and control overtakes bulk: every link carries it first.
+        // The announcement is queued before the first chunk, and control overtakes bulk. So every link carries it
+        // first.
         let asked = self.ask(To::Nodes(to), announce(stream.stream))?;
         stream.announced(asked.request());
         let mut complete = false;
@@ -77,7 +82,7 @@ impl Overlay {
         settled
     }
 
-    /// Gives nodes their places in the tree of a new stream, until all that have one stand ready.
+    /// Gives nodes their places in the tree of a new stream, and waits until all with a place are ready.
     async fn link_stream(
         &self,
         to: &NodeSet,
@@ -145,7 +150,7 @@ impl Overlay {
     }
 }
 
-/// A stream whose nodes stand ready. Dropped before it is over, it is ended everywhere.
+/// A stream whose nodes are ready. If dropped before it is over, it is cancelled on all nodes.
 #[derive(Debug)]
 struct OpenStream {
     root: Arc<Mutex<Root>>,
@@ -161,7 +166,7 @@ impl OpenStream {
         }
     }
 
-    /// Feeds all of `source`, says so in `complete`, and stays until the nodes have taken it.
+    /// Feeds all of `source`, sets `complete`, and waits until the nodes have taken it.
     async fn feed(
         &self,
         mut sealer: BulkSealer,
@@ -189,7 +194,7 @@ impl OpenStream {
             outlets = fed;
             sent += plain.len() as u64;
             progress(sent);
-            // With nobody left to feed, all that is left is to hear what became of them.
+            // Without nodes to feed, only their answers are left to wait for.
             *complete = last || outlets.is_empty();
         }
         for (node, queue) in outlets {
@@ -200,7 +205,7 @@ impl OpenStream {
         Ok(())
     }
 
-    /// A link that has ended is told of as lost nodes.
+    /// Reports a stalled node. An ended link is reported as lost nodes instead.
     fn give_up(&self, node: NodeId, not_taken: NotTaken) {
         if not_taken == NotTaken::Stalled {
             lock(&self.root).bulk_stalled(self.stream, None, node);
@@ -221,7 +226,7 @@ impl Drop for OpenStream {
 }
 
 impl Root {
-    /// Tells nodes their places, and gives the links over which the frontend itself feeds.
+    /// Sends nodes their places. Returns the links over which the frontend itself feeds.
     fn send_seats(&self, stream: u64, request: RequestId, plan: &Plan) -> Result<Vec<(NodeId, LinkQueue)>> {
         let members = plan.members();
         let encode = |(child, link)| {
@@ -231,7 +236,7 @@ impl Root {
             let body = body.map_err(|e| Error::invalid(format!("too many nodes for one stream: {e}")))?;
             Ok((link, body))
         };
-        // All or nobody hears of it.
+        // Encode all before sending any: either every link gets its order, or none does.
         let bodies: Vec<(&LinkQueue, Vec<u8>)> =
             self.links_to(&members).map(encode).collect::<Result<_>>()?;
         bodies.into_iter().for_each(|(link, body)| link.send(body.into()));
@@ -239,7 +244,7 @@ impl Root {
         Ok(links.map(|(child, link)| (child, link.clone())).collect())
     }
 
-    /// Some nodes get no more of a stream.
+    /// Cancels a stream for some nodes.
     fn end_stream(&mut self, stream: u64, nodes: &NodeSet, why: Failure) {
         let to = nodes.difference(self.away());
         let order = Order::Bulk(BulkOrder::End { stream, why });
@@ -250,7 +255,8 @@ impl Root {
         }
     }
 
-    /// `feeder` (none: the frontend) says that a node that it feeds gives no sign. It is answered for, and those behind it are told.
+    /// Handles the report of `feeder` (none: the frontend) that a node which it feeds has stalled. Answers for that
+    /// node, and cancels the stream for the nodes behind it.
     pub(super) fn bulk_stalled(&mut self, stream: u64, feeder: Option<NodeId>, fed: NodeId) {
         let Some(transfer) = self.transfers.get(&stream) else { return };
         if !transfer.plan.feeds(feeder, fed) {
@@ -268,7 +274,7 @@ impl Root {
         if let Some(request) = own {
             let why = format!("take bulk data: {host} accepted none for {seconds} s");
             let answer = Err(Failure::new(Kind::TimedOut, why).with_hint(hint));
-            // The request was made, and it was asked.
+            // The request exists, and the node was asked.
             drop(self.requests.answer(request, fed, answer));
         }
     }

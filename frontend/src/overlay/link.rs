@@ -1,6 +1,6 @@
-//! A link of the root while it is in use: a task that reads and a task that writes.
+//! A link of the root in use: a reading task and a writing task.
 //!
-//! What has come and is not dealt with is bounded for every link by itself: a node that floods makes only its own link wait.
+//! The queue of unhandled messages is bounded for each link separately: a node that floods stalls only its own link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use gantry_types::id::NodeId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-/// Messages that have arrived and are not yet handled, of all links. More make their readers wait.
+/// Messages of all links that have arrived and are not yet handled. When the queue is full, readers wait.
 pub(super) const ARRIVALS: usize = 256;
 
-/// Bytes of one link that have arrived and are not yet dealt with. More make its reader wait.
+/// Bytes of one link that have arrived and are not yet handled. When there are more, its reader waits.
 const ROOM_BYTES: usize = 2 * MAX_FRAME_BYTES;
 
-/// What every message counts against that room beside its bytes.
+/// The cost of every message in that room, beside its bytes.
 const MESSAGE_COST_BYTES: usize = 256;
 
-/// Something that came on the link of `node`.
+/// An event on the link of `node`.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) node: NodeId,
@@ -35,15 +35,15 @@ pub(super) struct Arrival {
 
 #[derive(Debug)]
 pub(super) enum News {
-    /// A message, and the room that it takes.
+    /// A message, and the room that it occupies.
     Up(Up, Option<OwnedSemaphorePermit>),
-    /// A word of a flow of this node, which cannot be read.
+    /// An undecodable message of a flow of this node.
     Garbled(NodeId),
-    /// The last that comes on this link.
+    /// The last event of this link.
     Ended { orderly: bool, reason: String },
 }
 
-/// Puts a link to work.
+/// Starts the tasks of a link.
 pub(super) fn spawn(
     tasks: &mut JoinSet<()>,
     node: NodeId,
@@ -54,7 +54,7 @@ pub(super) fn spawn(
     let (refusals, credit) = (queue.downgrade(), queue.credit());
     tasks.spawn(async move {
         let news = read(node, reader, &arrivals, &refusals, &credit).await;
-        // Only when nobody handles arrivals any more.
+        // Fails only when arrivals are no longer handled.
         drop(arrivals.send(Arrival { node, news }).await);
     });
     tasks.spawn(async move {
@@ -83,7 +83,7 @@ async fn read(
             Ok(Some(Incoming::Frame(body))) => match frame::decode(&body) {
                 Ok(up) => {
                     let bytes = u32::try_from(body.len() + MESSAGE_COST_BYTES).unwrap_or(u32::MAX);
-                    // It is never closed, and has room for the largest frame.
+                    // The semaphore is never closed, and has room for the largest frame.
                     let held = Arc::clone(&room).acquire_many_owned(bytes).await.ok();
                     let news = News::Up(up, held);
                     if arrivals.send(Arrival { node, news }).await.is_err() {
@@ -92,7 +92,8 @@ async fn read(
                     continue;
                 }
                 Err(error) => match Up::peek_flow(&body).filter(|from| *from != node) {
-                    // Agents on the way have passed it on unread: its node is to blame, and not the link's.
+                    // Agents on the way forwarded it without decoding. So its origin violated the rules, not the link's
+                    // node.
                     Some(from) => {
                         if arrivals.send(Arrival { node, news: News::Garbled(from) }).await.is_err() {
                             return cut("the overlay is closed".to_owned());

@@ -1,4 +1,4 @@
-//! Where agents report.
+//! Where agents connect and report.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -24,7 +24,7 @@ use super::{Overlay, OverlayEvent};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
-/// All agents that a launcher has brought, and their ranks.
+/// All agents that a launcher started, and their ranks.
 #[derive(Debug)]
 pub(crate) struct Mustered {
     pub(crate) overlay: Overlay,
@@ -33,12 +33,12 @@ pub(crate) struct Mustered {
     pub(crate) nodes: Vec<(String, Vec<RankReport>)>,
 }
 
-/// What a door has seen of connections that are no agent's.
+/// Counts connections at a door that are not from agents.
 #[derive(Debug)]
 pub(crate) struct DoorWatch(Tally);
 
 impl DoorWatch {
-    /// The error of a launch with what has come to its door meanwhile, if that may explain it.
+    /// Adds the connections that were not from agents to a launch's error, if they may explain it.
     pub(crate) fn explain(&self, error: Error) -> Error {
         if let Some(source) = self.0.no_descriptor() {
             return Error::NoMoreFiles { error: Box::new(error), source };
@@ -52,7 +52,7 @@ impl DoorWatch {
     }
 }
 
-/// The frontend's ear, until all agents have reported.
+/// The frontend's listening sockets, until all agents have reported.
 #[derive(Debug)]
 pub(crate) struct Listener {
     secret: Secret,
@@ -63,8 +63,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Starts listening, for agents of `app` that know its secret and run within `reach`. `radix` is that of the tree of orders, `bulk_radix` that
-    /// of bulk data; 0 there sends bulk data along the tree of orders.
+    /// Starts listening for agents of `app` that know its secret and run within `reach`. `radix` is that of the tree of
+    /// orders, `bulk_radix` that of bulk data. With a `bulk_radix` of 0, bulk data goes along the tree of orders.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a radix of 0, [`Error::Io`] when there is no port.
@@ -81,7 +81,7 @@ impl Listener {
         let cannot = |e| Error::io("cannot listen for agents", e);
         let listener = match reach {
             Reach::ThisMachine => listen((Ipv4Addr::LOCALHOST, 0).into()),
-            // The system's usual setting lets this take both families; where there is no IPv6 there is only the other.
+            // By default the kernel lets this socket accept IPv6 and IPv4. Without IPv6, use IPv4.
             Reach::Network => listen((Ipv6Addr::UNSPECIFIED, 0).into())
                 .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, 0).into())),
         };
@@ -97,12 +97,12 @@ impl Listener {
         Ok(Self { secret, shape, door, addresses, passing })
     }
 
-    /// Where streams of agents that cannot dial are passed on, until all agents have reported.
+    /// Accepts streams of agents that cannot dial, until all agents have reported.
     pub(crate) fn links(&self) -> AgentLinks {
         AgentLinks::new(self.passing.clone())
     }
 
-    /// What the door sees of connections that are no agent's; also later.
+    /// Counts connections that are not from agents; remains valid after the listener.
     pub(crate) fn strangers(&self) -> DoorWatch {
         DoorWatch(self.door.tally())
     }
@@ -112,12 +112,12 @@ impl Listener {
         self.addresses.clone()
     }
 
-    /// Waits for the agents that a launcher brings, until all its ranks are there and the agents hang in the tree. Nodes are numbered
-    /// in the order of their first ranks. When it fails, or is dropped, all links are cut.
+    /// Waits for the agents that a launcher starts, until all its ranks exist and the agents have joined the tree.
+    /// Nodes are numbered in the order of their first ranks. On failure or drop, all links are cut.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] names the ranks that are missing; [`Error::Node`] a node that could not start or hold its ranks; [`Error::Lost`] nodes
-    /// whose agent died.
+    /// [`Error::TimedOut`] names the ranks that are missing; [`Error::Node`] a node that could not start or hold its
+    /// ranks; [`Error::Lost`] nodes whose agent died.
     pub(crate) async fn muster(self, clock: &Clock) -> Result<Mustered> {
         let mut assembly = Assembly::new(self.secret.clone(), self.shape, &[])?;
         let late = tokio::select! {
@@ -133,18 +133,19 @@ impl Listener {
         Ok(Mustered { overlay, events, nodes })
     }
 
-    /// With another stall time of bulk data.
+    /// Sets another stall timeout for bulk data.
     #[cfg(test)]
     pub(super) fn with_stall(mut self, stall: Duration) -> Self {
         self.shape.stall = stall;
         self
     }
 
-    /// Waits until one agent for each of `hosts` has reported and hangs in the tree. Node numbers are indices into `hosts`. When it fails, or
-    /// is dropped, all links are cut.
+    /// Waits until one agent for each of `hosts` has reported and joined the tree. Node numbers are indices into
+    /// `hosts`. On failure or drop, all links are cut.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] names the hosts that are missing; [`Error::Lost`] those whose agent died when it had its place.
+    /// [`Error::TimedOut`] names the hosts that are missing; [`Error::Lost`] those whose agent died after it had got
+    /// its place.
     pub(crate) async fn assemble(
         self,
         hosts: &[String],

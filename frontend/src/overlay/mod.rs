@@ -1,12 +1,12 @@
 //! The root of the tree of links between the frontend and its agents.
 //!
-//! [`Listener`] waits until every agent has reported and hangs in the tree. [`Overlay`] carries orders down and brings answers back,
-//! and [`OverlayEvent`]s are what happens unasked. The shape of the tree and the language spoken on it are the wire's
-//! ([`gantry_shared::wire`]); which node is asked for what, and what its answer means, is the app's.
+//! [`Listener`] waits until every agent has reported and joined the tree. [`Overlay`] carries orders down and answers
+//! up. [`OverlayEvent`]s report what happens unasked. The shape of the tree and its messages belong to
+//! [`gantry_shared::wire`]. Which node is asked for what, and the meaning of its answer, belong to the app.
 //!
-//! Everything that arrives goes through one task in the order of its arrival, so what a node reported before it
-//! answered is in the event channel before the answer is given to whoever asked. There [`admit`] checks it before anything is believed, and
-//! a node that says what cannot be true is declared lost.
+//! One task handles everything in the order of arrival. So what a node reported before it answered is in the event
+//! channel before the caller gets the answer. There [`admit`] checks every message before it is used. A node that sends
+//! an impossible message is declared lost.
 
 mod admit;
 mod assembly;
@@ -27,16 +27,16 @@ pub(crate) use self::listener::{Listener, Mustered};
 pub(crate) use self::requests::Reply;
 pub(crate) use self::root::{Outcome, Overlay};
 
-/// What happens on the overlay without being asked for.
+/// An event of the overlay.
 #[derive(Debug)]
 pub(crate) enum OverlayEvent {
-    /// An agent reports something. Its link has room for more when the last field is dropped.
+    /// An agent's report. Dropping the last field makes room for more messages of its link.
     Notice(NodeId, Notice, Option<OwnedSemaphorePermit>),
     /// Nodes that can no longer be reached. Each node is named once.
     Lost {
-        /// Which.
+        /// The nodes.
         nodes: NodeSet,
-        /// What was seen.
+        /// The cause, as observed.
         reason: String,
     },
 }

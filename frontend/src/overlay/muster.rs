@@ -1,6 +1,7 @@
-//! Agents that a launcher brings with its ranks: nobody knows before where they will be, or how many.
+//! Agents that a launcher starts with its ranks: their hosts and their number are not known before.
 //!
-//! Each says which ranks it has and how many there are in all. When all ranks are accounted for, so are all agents. Pure.
+//! Each agent reports its ranks and the total number of ranks. When all ranks are accounted for, so are all agents.
+//! Pure.
 
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, RankReport};
@@ -12,22 +13,22 @@ use crate::error::Error;
 /// Most ranks of an app.
 const MAX_RANKS: u32 = 1 << 24;
 
-/// Most addresses at which an agent may say that it listens: other agents try them all.
+/// Most addresses at which an agent may say that it listens. Other agents try them all.
 const MAX_ADDRESSES: usize = 16;
 
-/// What has come so far.
+/// The agents that have reported so far.
 #[derive(Debug, Default)]
 pub(super) struct Roll {
     size: Option<u32>,
     present: RankSet,
-    /// Which host has said what.
+    /// The ranks that each host has reported.
     by_host: Vec<(String, RankSet)>,
 }
 
-/// Whether an agent's word about itself can be passed on to other agents.
+/// Whether an agent's description of itself may be forwarded to other agents.
 ///
 /// # Errors
-/// Why not.
+/// The reason, if it may not.
 pub(super) fn check_hello(hello: &AgentHello) -> std::result::Result<(), String> {
     match hello.listen.len() {
         0..=MAX_ADDRESSES => Ok(()),
@@ -35,22 +36,22 @@ pub(super) fn check_hello(hello: &AgentHello) -> std::result::Result<(), String>
     }
 }
 
-/// Why an agent's word does not count.
+/// Why an agent's report is refused.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It is refused, and others are waited for.
+    /// Only this agent is refused. Others are still waited for.
     Agent(String),
     /// The launch has failed.
     Launch(Error),
 }
 
 impl Roll {
-    /// Whether all ranks are there.
+    /// Whether all ranks have been reported.
     pub(super) fn is_complete(&self) -> bool {
         self.size.is_some_and(|size| u64::from(size) == self.present.len())
     }
 
-    /// Takes the word of the agent of `host`: its ranks.
+    /// Takes the report of the agent of `host`: its ranks.
     pub(super) fn take(
         &mut self,
         host: &str,

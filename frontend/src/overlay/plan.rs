@@ -1,14 +1,15 @@
-//! The narrow tree of one stream of bulk data: who feeds whom. Pure.
+//! The narrow tree of one stream of bulk data: which node feeds which. Pure.
 //!
-//! The stream passes through the nodes that want it, and the frontend and each of them feed no more than `radix` others. A radix of two
-//! halves the bandwidth of a chain and has the last of ten thousand nodes thirteen links away instead of ten thousand; more only divides
-//! the bandwidth further.
+//! The stream passes through its target nodes. The frontend and each of them feed at most `radix` others. A radix of
+//! two halves the bandwidth of a chain, but the last of ten thousand nodes is thirteen links away instead of ten
+//! thousand. A larger radix only divides the bandwidth further.
 //!
-//! The frontend has no links but those to its own children in the tree of orders. So the narrow tree begins there: with those of them that want the
-//! stream, or, where none does, with one that only passes it on. From there nodes come in the order of their numbers, so every link of
-//! either tree goes from a smaller number to a larger one: streams that wait for each other's places on a link never do so in a circle.
+//! The frontend has links only to its own children in the tree of orders. So the narrow tree begins with those of them
+//! that are targets. If none is, it begins with one that only forwards. Further nodes follow in the order of their
+//! numbers. So every link of either tree goes from a smaller number to a larger one, and streams that wait for room on
+//! each other's links never form a circle.
 //!
-//! Nodes that cannot be dialled, or cannot dial, are *unlinked*: their parents in the tree of orders feed them.
+//! Nodes that cannot dial or be dialled are *unlinked*: their parents in the tree of orders feed them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use gantry_shared::wire::tree::Tree;
 use gantry_types::id::NodeId;
 use gantry_types::rank_set::NodeSet;
 
-/// The chosen widths of the trees, and the patience with bulk data.
+/// The chosen widths of the trees, and the stall timeout of bulk data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     /// Children of a node in the tree of orders.
@@ -31,28 +32,28 @@ pub(super) struct Shape {
     pub(super) stall: Duration,
 }
 
-/// What is known of the nodes.
+/// The nodes to plan for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) tree: Tree,
     /// Where nodes listen, by number.
     pub(super) listen: &'a [Vec<SocketAddr>],
-    /// How many others a node feeds at most; 0: all go along the tree of orders.
+    /// How many others a node feeds at most. 0: all data goes along the tree of orders.
     pub(super) radix: u32,
     pub(super) unlinked: &'a NodeSet,
     pub(super) away: &'a NodeSet,
 }
 
-/// Who feeds whom.
+/// Which node feeds which.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     tree: Tree,
     seats: BTreeMap<NodeId, BulkSeat>,
-    /// Those that the frontend feeds.
+    /// The nodes that the frontend feeds.
     tops: Vec<NodeId>,
 }
 
-/// A plan by which all of `targets` get the stream. They can be reached.
+/// Builds a plan by which all of `targets` get the stream. All of them must be reachable.
 pub(super) fn build_plan(site: Site<'_>, targets: &NodeSet) -> Plan {
     let cannot_link = |node: NodeId| {
         site.radix == 0
@@ -61,7 +62,7 @@ pub(super) fn build_plan(site: Site<'_>, targets: &NodeSet) -> Plan {
     };
     let mut plan = Plan { tree: site.tree, seats: BTreeMap::new(), tops: Vec::new() };
     let mut linked = BTreeSet::new();
-    // Whoever is fed along the tree of orders needs all above it.
+    // A node that is fed along the tree of orders needs all nodes above it.
     let mut waiting: Vec<NodeId> = targets.iter().collect();
     while let Some(node) = waiting.pop() {
         if !cannot_link(node) {
@@ -91,7 +92,7 @@ impl Plan {
         self.seats.insert(node, BulkSeat { node, own, feeder, children: Vec::new(), relayed: Vec::new() });
     }
 
-    /// Seats these nodes, of which the first are the frontend's own children.
+    /// Places these nodes. The first ones are the frontend's own children.
     fn link(&mut self, linked: &[NodeId], site: Site<'_>, targets: &NodeSet) {
         let radix = site.radix as usize;
         let tops = linked.iter().take(radix).take_while(|node| site.tree.parent(node.0).is_none()).count();
@@ -111,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Tells who feeds along the tree of orders.
+    /// Marks the nodes that feed along the tree of orders.
     fn relay(&mut self) {
         let along = self.seats.values().filter(|seat| seat.feeder == Feeder::Parent).map(|seat| seat.node);
         for node in along.collect::<Vec<_>>() {
@@ -122,17 +123,17 @@ impl Plan {
         }
     }
 
-    /// All that take part.
+    /// All nodes that take part.
     pub(super) fn members(&self) -> NodeSet {
         self.seats.keys().copied().collect()
     }
 
-    /// Those that the frontend feeds.
+    /// The nodes that the frontend feeds.
     pub(super) fn tops(&self) -> &[NodeId] {
         &self.tops
     }
 
-    /// The places of those of `nodes` that take part.
+    /// The places of those `nodes` that take part.
     pub(super) fn seats_of(&self, nodes: &NodeSet) -> Vec<BulkSeat> {
         self.seats.values().filter(|seat| nodes.contains(seat.node)).cloned().collect()
     }
@@ -153,7 +154,7 @@ impl Plan {
         }
     }
 
-    /// `node` and all that get the stream through it.
+    /// `node` and all nodes that get the stream through it.
     pub(super) fn find_behind(&self, node: NodeId) -> NodeSet {
         let mut behind = NodeSet::default();
         let mut waiting = vec![node];
@@ -186,7 +187,8 @@ mod tests {
         vec![vec!["[2001:db8::1]:65535".parse().unwrap(), "10.0.0.1:65535".parse().unwrap()]; nodes as usize]
     }
 
-    /// Each seat as `node<feeder`, with `.` for the frontend, `^` for a parent in the tree of orders; those that only pass on in brackets.
+    /// Shows each seat as `node<feeder`, with `.` for the frontend and `^` for a parent in the tree of orders. Nodes
+    /// that only forward are in brackets.
     fn drawn(nodes_count: u32, tree_radix: u32, radix: u32, unlinked: &str, targets: &str) -> String {
         let tree = Tree::new(nodes_count, NonZeroU32::new(tree_radix).unwrap());
         let (unlinked, away) = (nodes(unlinked), NodeSet::default());
@@ -216,17 +218,17 @@ mod tests {
 
     #[test]
     fn where_no_child_of_the_frontend_wants_the_stream_one_passes_it_on() {
-        // 9 hangs below 3, and that below 0.
+        // 9 is a child of 3, and 3 of 0.
         assert_eq!(drawn(30, 2, 2, "", "9,20-22"), "(0)<. 9<0 20<0 21<9 22<9");
         assert_eq!(drawn(30, 2, 2, "0", "9,20"), "(1)<. 9<1 20<1");
-        // Nobody at the top can feed anybody over a link of its own.
+        // No node at the top can feed others over a link of its own.
         assert_eq!(drawn(30, 2, 2, "0-1", "9"), "(0)<. (3)<^0 9<^3");
     }
 
     #[test]
     fn who_cannot_be_linked_is_fed_along_the_tree_of_orders() {
         assert_eq!(drawn(8, 2, 2, "4", "0-5"), "0<. 1<. 2<0 3<0 4<^1 5<1");
-        // Its parent does not want the stream, and passes it on.
+        // Its parent is not a target, and forwards the stream.
         assert_eq!(drawn(8, 2, 2, "5", "0,5"), "0<. (1)<. 5<^1");
         assert_eq!(drawn(8, 64, 2, "0-7", "0-3"), "0<. 1<. 2<. 3<.");
         assert_eq!(drawn(8, 2, 0, "", "6"), "(0)<. (2)<^0 6<^2");

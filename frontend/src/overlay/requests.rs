@@ -1,4 +1,4 @@
-//! Which orders are on their way, and which nodes still owe an answer. Pure: it is told what arrives, and waits for nothing.
+//! Open requests, and the nodes that still owe an answer. Pure: it takes arrivals and never waits.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,21 +10,21 @@ use tokio::sync::oneshot;
 
 use super::admit::Violation;
 
-/// What a node says to an order.
+/// A node's answer to an order.
 pub(crate) type Reply = Result<Answer, Failure>;
 
-/// What became of a request: every node has answered or is lost.
+/// The result of a request: every node has answered or is lost.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     /// Answers by node number.
     pub(super) answers: Vec<(NodeId, Reply)>,
     /// Nodes that were lost before they answered.
     pub(super) lost: Vec<NodeId>,
-    /// Why the last of them was.
+    /// Why the last of them was lost.
     pub(super) reason: String,
 }
 
-/// All requests that somebody waits for.
+/// All requests with a waiting caller.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     last: u64,
@@ -47,13 +47,13 @@ enum Slot {
 }
 
 impl Requests {
-    /// A number that no other request has.
+    /// Makes a request number that was never used.
     pub(super) fn new_id(&mut self) -> RequestId {
         self.last += 1;
         RequestId(self.last)
     }
 
-    /// From now on these nodes owe an answer. `wanted` has a node at least.
+    /// Opens a request: these nodes owe an answer. `wanted` has at least one node.
     pub(super) fn open(&mut self, request: RequestId, wanted: &NodeSet) -> oneshot::Receiver<Settled> {
         let (done, settled) = oneshot::channel();
         let slots: BTreeMap<_, _> = wanted.iter().map(|node| (node, Slot::Owed)).collect();
@@ -62,7 +62,7 @@ impl Requests {
         settled
     }
 
-    /// A node's answer. One that is not waited for any more is no error: its request may have been given up, or was answered for the node.
+    /// Handles a node's answer. A late one is no error: its request may have been cancelled, or answered for the node.
     ///
     /// # Errors
     /// The node was not asked.
@@ -90,7 +90,7 @@ impl Requests {
         Ok(())
     }
 
-    /// These nodes answer nothing any more.
+    /// Ends the wait for these nodes' answers.
     pub(super) fn lose(&mut self, nodes: &NodeSet, reason: &str) {
         let mut settled = Vec::new();
         for (request, pending) in &mut self.pending {
@@ -110,19 +110,19 @@ impl Requests {
         }
     }
 
-    /// Who still owes an answer.
+    /// The nodes that still owe an answer.
     pub(super) fn find_owed(&self, request: RequestId) -> Vec<NodeId> {
         let slots = self.pending.get(&request).into_iter().flat_map(|pending| &pending.slots);
         slots.filter(|(_, slot)| matches!(slot, Slot::Owed)).map(|(node, _)| *node).collect()
     }
 
-    /// Gives up a request: who still owed an answer.
+    /// Cancels a request. Returns the nodes that still owed an answer.
     pub(super) fn forget(&mut self, request: RequestId) -> Vec<NodeId> {
         let slots = self.pending.remove(&request).map(|pending| pending.slots).unwrap_or_default();
         slots.into_iter().filter(|(_, slot)| matches!(slot, Slot::Owed)).map(|(node, _)| node).collect()
     }
 
-    /// Gives up a request: what was answered, and who still owed an answer.
+    /// Cancels a request. Returns the answers so far, and the nodes that still owed one.
     pub(super) fn take(&mut self, request: RequestId) -> (Settled, Vec<NodeId>) {
         let (mut settled, mut owed) = (Settled::default(), Vec::new());
         for (node, slot) in self.pending.remove(&request).map(|pending| pending.slots).unwrap_or_default() {
@@ -135,7 +135,7 @@ impl Requests {
         (settled, owed)
     }
 
-    /// Nobody will answer anything any more.
+    /// Drops all requests: no answer will arrive any more.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
     }
@@ -154,7 +154,7 @@ impl Requests {
                 Slot::Lost | Slot::Owed => settled.lost.push(node),
             }
         }
-        // Who asked may have stopped waiting this moment.
+        // The caller may have stopped waiting at this moment.
         drop(pending.done.send(settled));
     }
 }

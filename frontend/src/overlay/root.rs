@@ -1,4 +1,4 @@
-//! The overlay in use: orders go down, answers and notices come up.
+//! The overlay in use: sends orders down and receives answers and notices.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ use super::requests::{Reply, Requests, Settled};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 
-/// How long agents have to answer the goodbye.
+/// How long to wait for the agents' goodbyes.
 const GOODBYE_TIME: Duration = Duration::from_secs(5);
 
-/// The way to all agents of an app. Clones are the same overlay; when the last one is dropped without [`Overlay::close`], all links
-/// are cut, and agents take that for the frontend's death.
+/// The connection to all agents of an app. Clones are the same overlay. If the last one is dropped without
+/// [`Overlay::close`], all links are cut, and agents take that for the frontend's death.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     inner: Arc<Inner>,
@@ -39,9 +39,9 @@ pub(crate) struct Overlay {
 struct Inner {
     root: Arc<Mutex<Root>>,
     secret: Secret,
-    /// How many links are open.
+    /// Number of open links.
     open: watch::Receiver<usize>,
-    /// Dropping them ends them.
+    /// Dropping the tasks ends them.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -64,15 +64,16 @@ impl Overlay {
         Self { inner: Arc::new(Inner { root, secret, open, tasks: Mutex::new(tasks) }) }
     }
 
-    /// An order, and the answers of every node that it is for, by node number. [`To::All`] is every node that can be reached now.
+    /// Sends an order and returns the answer of every node that it is for, by node number. [`To::All`] is every node
+    /// that is reachable now.
     ///
-    /// Waits until each of them has answered or is lost, so that nothing is under way any more when it fails with
-    /// [`Error::Lost`]. May be dropped at any time: answers that come later are ignored.
+    /// Waits until each of them has answered or is lost. So when it fails with [`Error::Lost`], no node still executes
+    /// the order. May be dropped at any time: later answers are ignored.
     ///
     /// # Errors
-    /// [`Error::Lost`] names the nodes that were lost meanwhile; or had been before, in which case nobody got the order.
-    /// [`Error::TimedOut`] names those that have not answered, [`Error::Gone`] after [`Overlay::close`], [`Error::Invalid`] for an order that is too
-    /// large to send or a node that does not exist.
+    /// [`Error::Lost`] names the nodes that were lost meanwhile; or had been before, in which case no node got the
+    /// order. [`Error::TimedOut`] names the nodes that have not answered, [`Error::Gone`] after [`Overlay::close`],
+    /// [`Error::Invalid`] for an order that is too large to send or a node that does not exist.
     pub(crate) async fn request(
         &self,
         to: To,
@@ -94,7 +95,7 @@ impl Overlay {
         let down = Down { request: Some(request), to, order };
         let body = encode(&down)?;
         let mut root = lock(&self.inner.root);
-        // A node that was lost since then is told of here as well.
+        // A node may have been lost since the first check.
         root.check_reachable(&wanted)?;
         let settled = match wanted.is_empty() {
             true => None,
@@ -104,7 +105,7 @@ impl Overlay {
         Ok(Asked { root: Arc::clone(&self.inner.root), request, settled })
     }
 
-    /// An order that is not answered. Never waits; nodes that cannot be reached do not get it.
+    /// Sends an order without an answer. Never waits; unreachable nodes do not get it.
     pub(crate) fn tell(&self, to: To, order: Order) {
         let wanted = lock(&self.inner.root).find_reachable(&to);
         let down = Down { request: None, to, order };
@@ -114,12 +115,12 @@ impl Overlay {
         }
     }
 
-    /// Says a word of a node's flow. Never waits; a node that cannot be reached does not get it.
+    /// Sends a message of a node's flow. Never waits; an unreachable node does not get it.
     pub(crate) fn say(&self, node: NodeId, flow: FlowId, word: Word) {
         self.tell(To::Nodes(NodeSet::from_range(node..=node)), Order::Flow { flow, word });
     }
 
-    /// So many bytes that came in one message of a node's flow were taken: the node is given the room back, in portions.
+    /// Reports that bytes from one message of a node's flow were taken. The node gets the credit back, in portions.
     pub(crate) fn taken(&self, node: NodeId, flow: FlowId, bytes: usize) {
         let due = lock(&self.inner.root).admission.taken(node, flow, bytes);
         if let Some(due) = due {
@@ -127,7 +128,8 @@ impl Overlay {
         }
     }
 
-    /// Says goodbye to all agents and waits for theirs, 5 s at most; who has not answered by then is cut off. Requests that are under way fail.
+    /// Says goodbye to all agents and waits for theirs, 5 s at most. Links of agents that have not answered by then are
+    /// cut. Open requests fail.
     pub(crate) async fn close(&self) {
         lock(&self.inner.root).say_goodbye();
         let mut open = self.inner.open.clone();
@@ -139,12 +141,12 @@ impl Overlay {
         drop(tasks);
     }
 
-    /// Which nodes still owe an answer.
+    /// The nodes that still owe an answer.
     pub(crate) fn owed(&self, request: RequestId) -> Vec<NodeId> {
         lock(&self.inner.root).requests.find_owed(request)
     }
 
-    /// How many links there are between the frontend and the farthest node.
+    /// The number of links between the frontend and the farthest node.
     pub(crate) fn depth(&self) -> u32 {
         lock(&self.inner.root).tree.depth()
     }
@@ -175,30 +177,30 @@ fn encode(down: &Down) -> Result<Arc<[u8]>> {
     Ok(body.into())
 }
 
-/// A request that is under way. Dropping it forgets it.
+/// An open request. Dropping it cancels it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     root: Arc<Mutex<Root>>,
     request: RequestId,
-    /// None: nobody was asked.
+    /// None: no node was asked.
     settled: Option<oneshot::Receiver<Settled>>,
 }
 
-/// How far a request came.
+/// The result of a request so far.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Who could, and what it said.
+    /// The nodes that succeeded, and their answers.
     pub(crate) answers: Vec<(NodeId, Answer)>,
-    /// Who could not, and why.
+    /// The nodes that failed, and why.
     pub(crate) failed: Vec<(NodeId, Failure)>,
-    /// Who was lost.
+    /// The nodes that were lost.
     pub(crate) lost: Vec<NodeId>,
-    /// Who has not answered.
+    /// The nodes that have not answered.
     pub(crate) missing: Vec<NodeId>,
 }
 
 impl Outcome {
-    /// What these answers come to.
+    /// Sorts these answers.
     pub(crate) fn of(answers: Vec<(NodeId, Reply)>) -> Self {
         let mut outcome = Self::default();
         for (node, reply) in answers {
@@ -224,7 +226,7 @@ impl Asked {
         self.request
     }
 
-    /// Waits until all have answered or are lost, or until the timeout expires.
+    /// Waits until all nodes have answered or are lost, or until the timeout expires.
     pub(crate) async fn outcome(mut self, deadline: Instant) -> Result<Outcome> {
         let (settled, missing) = match self.settled.as_mut() {
             None => (Settled::default(), Vec::new()),
@@ -270,11 +272,11 @@ fn gone() -> Error {
     Error::Gone { what: "the connection to the agents".to_owned() }
 }
 
-/// A stream that is under way, as the root knows it.
+/// A running stream, as the root knows it.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) plan: Plan,
-    /// The request that its end answers.
+    /// The request that the nodes answer at its end.
     pub(super) request: Option<RequestId>,
 }
 
@@ -286,11 +288,11 @@ pub(super) struct Nodes {
     pub(super) hosts: Vec<String>,
     /// Where their agents listen, by number.
     pub(super) listen: Vec<Vec<SocketAddr>>,
-    /// The ranks that their agents have brought along, by number; none where no agent brings any.
+    /// The ranks that agents have brought, by number. Empty if no agent brings any.
     pub(super) ranks: Vec<RankSet>,
 }
 
-/// What the root knows. Nothing in here waits.
+/// The root's state. Nothing in here waits.
 #[derive(Debug)]
 pub(super) struct Root {
     pub(super) tree: Tree,
@@ -298,17 +300,17 @@ pub(super) struct Root {
     /// Where agents listen, by node number.
     pub(super) listen: Vec<Vec<SocketAddr>>,
     pub(super) bulk_radix: u32,
-    /// Nodes that could not reach another one with bulk data.
+    /// Nodes that could not connect to another one for bulk data.
     pub(super) unlinked: NodeSet,
     pub(super) transfers: HashMap<u64, Transfer>,
     pub(super) stall: Duration,
     /// The links of the root's own children.
     links: BTreeMap<NodeId, LinkQueue>,
-    /// Nodes that cannot be reached any more.
+    /// Nodes that are no longer reachable.
     away: NodeSet,
-    /// Nodes that hang in the tree.
+    /// Nodes that have joined the tree.
     joined: NodeSet,
-    /// What nodes may say.
+    /// The check of what nodes send.
     admission: Admission,
     /// Why the last nodes were lost.
     last_loss: String,
@@ -319,7 +321,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// A root whose own children are linked already.
+    /// Makes a root whose own children are linked already.
     pub(super) fn new(
         Nodes { tree, hosts, listen, ranks }: Nodes,
         shape: Shape,
@@ -350,17 +352,17 @@ impl Root {
         }
     }
 
-    /// Takes note of what came on the link of one of the root's own children.
+    /// Handles an event on the link of one of the root's own children.
     pub(super) fn handle(&mut self, Arrival { node: link, news }: Arrival) {
         match news {
-            // Of a link that is closed nothing counts.
+            // Messages of a closed link are ignored.
             News::Up(..) | News::Garbled(_) if !self.links.contains_key(&link) => {}
             News::Up(up, room) => {
                 if let Err((node, violation)) = self.take(link, up, room) {
                     self.expel(link, node, &violation);
                 }
             }
-            // It may have been on its way when the node was lost.
+            // It may have been in flight when the node was lost.
             News::Garbled(node) if self.away.contains(node) => {}
             News::Garbled(node) => {
                 let (node, violation) = match self.speaks_for(link, node) {
@@ -370,9 +372,11 @@ impl Root {
                 self.expel(link, node, &violation);
             }
             News::Ended { orderly, reason } => {
-                // An agent that has a parent closed the link on which it had reported. That may be seen late, and is no end of anything.
+                // An agent with a parent has closed the link on which it reported. The root may see that late; it is no
+                // loss.
                 let Some(queue) = self.links.remove(&link) else { return };
-                // The agent may wait for our goodbye, so that it knows that its own was read; and who feeds it sees that there is an end.
+                // The agent may wait for our goodbye to know that its own was read. The feeding task sees that the link
+                // has ended.
                 queue.close();
                 let behind = self.find_subtree(link);
                 self.lose(&behind, reason, orderly || self.closing);
@@ -381,7 +385,7 @@ impl Root {
         }
     }
 
-    /// Believes what came, or says which node is to blame.
+    /// Handles a message, or returns the violation and the node that is responsible for it.
     fn take(
         &mut self,
         link: NodeId,
@@ -406,7 +410,7 @@ impl Root {
             }
             Up::Notice { node, notice } => {
                 self.speaks_for(link, node).map_err(|violation| (link, violation))?;
-                // It may have been on its way when the node was lost.
+                // It may have been in flight when the node was lost.
                 if !self.away.contains(node)
                     && self.admission.noticed(node, &notice).map_err(|violation| (node, violation))?
                         == Verdict::News
@@ -430,8 +434,8 @@ impl Root {
         Violation::new(format!("{did} for {host}, which is not below it"))
     }
 
-    /// Has nothing to do any more with a node that breaks the rules, and with those that are reached through it. It may be further down: then
-    /// its parent closes its link.
+    /// Drops a node that breaks the rules, and the nodes behind it. If the node is further down, its parent closes its
+    /// link.
     fn expel(&mut self, link: NodeId, node: NodeId, violation: &Violation) {
         let host = self.hosts.get(node.index()).cloned().unwrap_or_default();
         tracing::warn!(host, %violation, "a node breaks the rules");
@@ -454,12 +458,12 @@ impl Root {
         self.lose(&behind, format!("{host} {violation}: its link was closed"), false);
     }
 
-    /// Nodes that do not yet hang in the tree.
+    /// Nodes that have not joined the tree yet.
     pub(super) fn find_unjoined(&self) -> NodeSet {
         NodeSet::first_n(self.tree.nodes()).difference(&self.joined)
     }
 
-    /// Nodes that cannot be reached any more.
+    /// Nodes that are no longer reachable.
     pub(super) fn away(&self) -> &NodeSet {
         &self.away
     }
@@ -482,12 +486,12 @@ impl Root {
         }
     }
 
-    /// Why the nodes were lost that were lost last.
+    /// Why the last lost nodes were lost.
     pub(super) fn last_loss(&self) -> &str {
         &self.last_loss
     }
 
-    /// The event comes before the requests fail, so that who waits for a request finds the event when it does.
+    /// Publishes the event before the requests fail, so that a caller whose request fails finds the event.
     fn lose(&mut self, nodes: &NodeSet, reason: String, silently: bool) {
         let nodes = nodes.difference(&self.away);
         if nodes.is_empty() {
@@ -503,7 +507,7 @@ impl Root {
 
     fn publish(&self, event: OverlayEvent) {
         if let Some(events) = &self.events {
-            // Whoever listened may have had enough.
+            // The receiver may be gone.
             drop(events.send(event));
         }
     }
@@ -539,7 +543,7 @@ impl Root {
         Err(Error::Lost { what: self.find_hosts(lost.iter()), reason: "the link to it is lost".to_owned() })
     }
 
-    /// All nodes are named by one word.
+    /// Replaces the set of all reachable nodes with [`To::All`].
     fn shorten(&self, to: To) -> To {
         match to {
             To::Nodes(nodes) if nodes == self.find_reachable(&To::All) => To::All,
@@ -555,7 +559,7 @@ impl Root {
         nodes.difference(&self.away)
     }
 
-    /// From now on these nodes owe an answer to an order that is about to be sent. There is one at least.
+    /// Opens a request for an order that is about to be sent to these nodes. There is at least one.
     pub(super) fn open_request(&mut self, wanted: &NodeSet) -> (RequestId, oneshot::Receiver<Settled>) {
         let request = self.requests.new_id();
         (request, self.requests.open(request, wanted))
@@ -567,7 +571,7 @@ impl Root {
         links.filter(|(node, _)| !self.find_subtree(*node).is_disjoint(wanted))
     }
 
-    /// Sends an order, whose bytes are `body`.
+    /// Sends an order whose encoding is `body`.
     pub(super) fn send(&mut self, wanted: &NodeSet, order: &Order, body: &Arc<[u8]>) {
         if !self.closing {
             self.admission.ordered(wanted, order);

@@ -1,4 +1,4 @@
-//! The root against agents that are played by hand, over real TCP.
+//! The root with simulated agents, over real TCP.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,13 +36,13 @@ mod expelled;
 mod passed;
 
 const SOON: Duration = Duration::from_secs(10);
-/// No test waits for it but those that want somebody to hang.
+/// Only tests with a hanging node wait for it.
 const STALL: Duration = Duration::from_secs(2);
 const PHASE: &str = "testing";
 
 type Assembled = Result<(Overlay, mpsc::UnboundedReceiver<OverlayEvent>)>;
 
-/// Where agents played by hand say that they listen.
+/// The listening address that simulated agents report.
 const NOWHERE: &str = "127.0.0.1:9";
 
 /// An app whose frontend listens.
@@ -75,7 +75,7 @@ impl Stage {
         Ok(Peer { reader, writer, owed: 0 })
     }
 
-    /// An agent that has said hello.
+    /// Connects an agent that has said hello.
     async fn agent(&self, host: &str) -> Peer {
         self.agent_on(TcpStream::connect(self.address).await.unwrap(), host).await
     }
@@ -93,11 +93,11 @@ impl Stage {
     }
 }
 
-/// An agent, or somebody who claims to be one.
+/// An agent, or a peer that claims to be one.
 struct Peer {
     reader: LinkReader,
     writer: LinkWriter,
-    /// Chunks that were taken and whose places were not given back.
+    /// Chunks that were taken and whose credit was not given back.
     owed: u32,
 }
 
@@ -114,7 +114,7 @@ impl Peer {
         }
     }
 
-    /// The next order, whatever bulk data comes before it; none of that is said to be taken.
+    /// The next order. Bulk data before it is skipped and not acknowledged.
     async fn order_past_bulk(&mut self) -> Down {
         loop {
             match timeout(SOON, self.reader.next()).await.unwrap().unwrap() {
@@ -130,7 +130,8 @@ impl Peer {
         self.writer.flush().await.unwrap();
     }
 
-    /// Takes a place in a stream's tree, as `node` and all behind it: the request, the stream and the seats.
+    /// Takes a place in a stream's tree for `node` and all nodes behind it. Returns the request, the stream and the
+    /// seats.
     async fn seats(&mut self) -> (RequestId, u64, Vec<BulkSeat>) {
         match self.order_past_bulk().await {
             Down {
@@ -205,7 +206,7 @@ async fn flat(hosts: &[&str]) -> (Overlay, mpsc::UnboundedReceiver<OverlayEvent>
     (overlay, events, seated.into_iter().map(|(_, peer)| peer).collect())
 }
 
-/// A request that runs beside the test.
+/// A request that runs concurrently with the test.
 fn ask(
     overlay: &Overlay,
     to: To,
@@ -276,7 +277,7 @@ async fn what_a_node_reported_before_it_answered_is_there_when_the_answer_is() {
 async fn strangers_are_turned_away_and_disturb_nobody() {
     let stage = Stage::new(&["a", "b"], 64, SOON).await;
     let mut a = stage.agent("a").await;
-    // Says nothing, until the end of the test.
+    // A peer that sends nothing until the end of the test.
     let _silent = TcpStream::connect(stage.address).await.unwrap();
     let mut garbage = TcpStream::connect(stage.address).await.unwrap();
     garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
@@ -313,7 +314,7 @@ async fn a_crowd_at_the_door_neither_keeps_agents_out_nor_slows_them_down() {
         }
         crowd.push(stranger);
     }
-    // All of them are still connected, as far as the door lets them.
+    // All of them are still connected, as far as the door allows.
     let (mut a, mut b) = (stage.agent("a").await, stage.agent("b").await);
     assert_eq!((a.seat().await, b.seat().await), (0, 1));
     stage.assembled().await.unwrap();
@@ -378,7 +379,7 @@ async fn the_deadline_names_agents_that_do_not_reach_their_parent() {
 async fn an_agent_that_is_cut_before_it_has_its_place_may_come_again() {
     let stage = Stage::new(&["a", "b"], 64, SOON).await;
     drop(stage.agent("a").await);
-    // The root may not yet have seen the cut: an agent tries again, too.
+    // The root may not have seen the cut yet, so retry as an agent does.
     let mut again = loop {
         let mut peer = stage.agent("a").await;
         match timeout(Duration::from_millis(200), peer.reader.next()).await {
@@ -491,7 +492,7 @@ async fn the_deadline_of_a_request_names_who_has_not_answered() {
         }
         other => panic!("{other:?}"),
     }
-    // Its answer comes late and harms nobody.
+    // Its answer comes late and is ignored.
     peers[0].answer(request, 0, Ok(Answer::Done)).await;
     assert!(overlay.has_no_requests());
 }
@@ -550,8 +551,8 @@ async fn a_dropped_overlay_cuts_its_agents_off() {
     assert!(timeout(SOON, peers[0].reader.next()).await.unwrap().unwrap_err().is_cut());
 }
 
-/// An agent that is given a parent says goodbye on the link on which it had reported. The frontend may come to read that only when the whole tree
-/// stands already; it took it for the loss of the agent and all behind it.
+/// An agent with a parent says goodbye on the link on which it reported. The frontend may read that only after the
+/// whole tree has been built. It once took that for the loss of the agent and all nodes behind it.
 #[test]
 fn a_goodbye_on_the_reporting_link_that_is_read_late_loses_nothing() {
     let (events, mut receiver) = mpsc::unbounded_channel();

@@ -75,7 +75,8 @@ impl ProcessManager {
         done.map_or_else(|error| Answer::Refused { line: None, failure: error.to_failure() }, Answer::Groups)
     }
 
-    /// Starts a group in the background, with a frontend process of its own that ends with it. Returns its number when its processes run.
+    /// Starts a group in the background. Its frontend process is separate and ends with it. Returns its number when its
+    /// processes run.
     ///
     /// # Errors
     /// The request is not valid, or the group cannot start; then nothing of it runs.

@@ -1,4 +1,4 @@
-//! The way down: what somebody waits for goes to the nodes where they wait.
+//! Sends data down to the nodes that wait for it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::overlay::Overlay;
 
-/// Streams of one app at a time.
+/// Streams that one app sends at a time.
 const STREAMS: usize = 4;
 
-/// How often data is sent to nodes that have not got it because others were lost.
+/// How many times data is sent, if nodes miss it because others are lost.
 const ATTEMPTS: usize = 4;
 
-/// How long one stream may take. A node that hangs is given up much earlier.
+/// Timeout of one stream. A stalled node is dropped much earlier.
 const STREAM_TIME: Duration = Duration::from_secs(1800);
 
-/// Something that nodes wait for.
+/// Data that nodes wait for.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) nodes: NodeSet,
@@ -35,7 +35,7 @@ pub(super) struct Delivery {
     pub(super) outcome: Result<Content, Refusal>,
 }
 
-/// Data to be written part after part. Clones share it.
+/// Data in parts that are written one after the other. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     parts: Arc<Vec<Part>>,
@@ -48,7 +48,7 @@ impl Content {
     }
 }
 
-/// Starts the task that delivers, until nobody can ask it to any more.
+/// Starts the delivering task. It ends when the last sender is dropped.
 pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Delivery> {
     let (sender, mut deliveries) = mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -58,7 +58,7 @@ pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Delivery> {
                 Ok(content) if content.bytes > MAX_SMALL_BYTES => {
                     let (overlay, streams) = (overlay.clone(), Arc::clone(&streams));
                     tokio::spawn(async move {
-                        // It is never closed.
+                        // The semaphore is never closed.
                         let _place = streams.acquire().await;
                         send(&overlay, nodes, key, &content).await;
                     });
@@ -74,7 +74,8 @@ fn got(overlay: &Overlay, nodes: NodeSet, key: Key, outcome: Result<Blob, Refusa
     overlay.tell(To::Nodes(nodes), Order::Rendezvous(RendezvousOrder::Got { key, outcome }));
 }
 
-/// Sends one stream to all. A node that fails has told its processes itself; those that have not got it because others were lost get another.
+/// Sends one stream to all nodes. A node that fails has told its processes itself. Nodes that missed the data because
+/// others were lost get another stream.
 async fn send(overlay: &Overlay, nodes: NodeSet, key: Key, content: &Content) {
     let deadline = Instant::now() + STREAM_TIME;
     let mut last = None;
@@ -103,13 +104,13 @@ async fn send(overlay: &Overlay, nodes: NodeSet, key: Key, content: &Content) {
 impl Content {
     pub(super) fn to_blob(&self) -> Blob {
         let mut bytes = Vec::new();
-        // Memory takes all that is written to it.
+        // Writing to memory cannot fail.
         drop(write_parts(&mut bytes, &self.parts));
         Blob(bytes)
     }
 }
 
-/// Content, to be read.
+/// A reader of content.
 struct Source {
     content: Content,
     part: usize,

@@ -1,6 +1,8 @@
-//! Fences of an MPI world that is made of several apps: what the nodes of an app have put is gathered in the app first, and then here with that of the others.
+//! Fences of an MPI world that is made of several apps. Each app first gathers what its nodes have put. Then the data
+//! of all apps is gathered here.
 //!
-//! A fence is a rendezvous of level 2 whose members are the apps. Nodes that wait for it wait here, and get all that has been put.
+//! A fence is a rendezvous of level 2 whose members are the apps. Nodes wait here for a fence, and get everything that
+//! was put.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -15,7 +17,7 @@ use super::place::{Outlet, Place};
 use super::wait::refuse;
 use crate::lock::lock;
 
-/// Fences that are not complete: nodes are never further apart than one.
+/// Most fences that are not complete. Nodes are never more than one fence apart.
 pub(super) const MAX_FENCES: usize = 4;
 
 /// The fences of a world.
@@ -28,7 +30,7 @@ pub(crate) struct SharedFences {
 #[derive(Debug, Default)]
 struct Inner {
     open: BTreeMap<u32, Place>,
-    /// Parts of which ranks have ended, and how: they come to no fence that begins later.
+    /// Parts with ended ranks, and the reason. They take part in no fence that begins later.
     ended: BTreeMap<u32, String>,
 }
 
@@ -39,19 +41,19 @@ pub(crate) struct FenceSeat {
     pub(crate) fences: std::sync::Arc<SharedFences>,
     /// The number of the app in it.
     pub(crate) part: u32,
-    /// What people call the app there.
+    /// The app's name for people.
     pub(crate) label: String,
 }
 
 impl SharedFences {
-    /// Of a world of so many apps.
+    /// Makes the fences for a world of `parts` apps.
     pub(crate) fn new(parts: u32) -> Self {
         Self { parts, inner: Mutex::default() }
     }
 }
 
 impl FenceSeat {
-    /// Somebody on a node of this app waits for that fence.
+    /// A process on a node of this app waits for that fence.
     pub(super) fn wait_for(
         &self,
         number: u32,
@@ -64,7 +66,7 @@ impl FenceSeat {
         Ok(())
     }
 
-    /// All nodes of this app have come to that fence, with this.
+    /// All nodes of this app have reached that fence, with this data.
     pub(super) fn arrive(&self, number: u32, data: Vec<u8>) {
         let mut inner = lock(&self.fences.inner);
         let room = MAX_TOTAL_BYTES.saturating_sub(inner.bytes());
@@ -76,13 +78,13 @@ impl FenceSeat {
             Err(refused) => Err(refused),
         };
         if let Err(refused) = came {
-            // The others learn why they wait in vain.
+            // The others learn why that fence will never be complete.
             place.lose(self.part, &refused.to_string());
         }
         inner.open.retain(|_, place| !place.gathering.is_complete());
     }
 
-    /// Ranks of this app have ended: it comes to no further fence, but to those that it is on its way to.
+    /// Ranks of this app have ended. It takes part only in the fences that it is on its way to.
     pub(super) fn end(&self, on_its_way: &BTreeSet<u32>, why: &str) {
         let why = format!("subjob {}: {why}", self.label);
         let mut inner = lock(&self.fences.inner);

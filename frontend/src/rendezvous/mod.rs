@@ -1,19 +1,20 @@
-//! Rendezvous, where they are gathered: of every app, and above apps.
+//! Gathers the data of rendezvous: of every app, and of levels above apps.
 //!
-//! Ranks register data and get what others have registered; how they do it is `gantry_backend::rendezvous`. What they register comes up the tree to the app's frontend, which
-//! alone knows whether it is complete; what they wait for goes down to the nodes where somebody waits, and to no other.
+//! Ranks register data and get what others have registered, through `gantry_backend::rendezvous`. The agents send
+//! registered data up the tree to the app's frontend, which alone knows when it is complete. The frontend sends the
+//! result only to the nodes where processes wait.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
-//! | `place` | one rendezvous: what has come, what is on its way, who waits |
-//! | `service` | all of one app, as its agents' notices have it |
-//! | `deliver` | the way down: small things in orders, large ones as bulk data |
+//! | `place` | one rendezvous: received data, data in flight, waiting nodes |
+//! | `service` | all rendezvous of one app, driven by its agents' notices |
+//! | `deliver` | delivery to nodes: small data in orders, large data as bulk data |
 //! | `fences` | fences of an MPI world that is made of several apps |
-//! | `of_app`, `wait` | what a tool sees of it; waiting for it |
-//! | `multijob` | one whose members are apps, and further levels above it |
+//! | `of_app`, `wait` | a tool's view, and how it waits |
+//! | `multijob` | a rendezvous whose members are apps, and further levels above it |
 //!
-//! A tool may look on ([`AppRendezvous`]). To launch apps as one multijob it makes a [`Multijob`] and says which app is which of its subjobs
-//! ([`LaunchRequest::subjob`](crate::LaunchRequest::subjob)).
+//! A tool may observe them ([`AppRendezvous`]). To launch apps as one multijob, it makes a [`Multijob`] and assigns
+//! each app to one of its subjobs ([`LaunchRequest::subjob`](crate::LaunchRequest::subjob)).
 
 mod deliver;
 mod multijob;

@@ -1,7 +1,7 @@
 //! A rendezvous whose members are apps, or other such rendezvous: levels 2 and higher.
 //!
-//! The rank 0 of every app registers here what its own ranks have registered, and waits. Of further levels the controlling task is rank 0 of the first
-//! app of the first one, and so on down.
+//! The rank 0 of every app registers here what its own ranks have registered, and waits. At further levels the
+//! controlling task is rank 0 of the first app of the first member, recursively.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use super::wait::{to_error, until};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 
-/// A rendezvous above apps. Clones are the same one; it lasts as long as one of them, or an app that is part of it.
+/// A rendezvous above apps. Clones are the same one. It lasts as long as one of them, or an app that is part of it.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -54,18 +54,18 @@ struct Inner {
 }
 
 impl Multijob {
-    /// A rendezvous of that many apps: level 2.
+    /// Makes a rendezvous of that many apps: level 2.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: none, or far too many.
+    /// [`Error::Invalid`]: the number is 0 or far too large.
     pub fn new(subjobs: u32) -> Result<Self> {
         Self::of_level(2, subjobs)
     }
 
-    /// A rendezvous of that many of the level below: 3 and higher is one of multijobs.
+    /// Makes a rendezvous of that many members of the level below. Level 3 and higher consist of multijobs.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: a level or a number that cannot be.
+    /// [`Error::Invalid`]: the level or the number is out of range.
     pub fn of_level(level: u8, members: u32) -> Result<Self> {
         let gathering = Gathering::new(level, members, members).ok().filter(|_| level >= 2);
         let gathering = gathering.ok_or_else(|| {
@@ -84,10 +84,11 @@ impl Multijob {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Makes it the member of that number of one of the level above.
+    /// Makes this multijob member `number` of one of the level above.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: it is part of one already, the other one is not of the level above, has no such member, or has it already.
+    /// [`Error::Invalid`]: this one is part of another already, `above` is not of the level above, has no such member,
+    /// or has it already.
     pub fn join(&self, above: &Multijob, number: u32) -> Result<()> {
         if above.inner.level != self.inner.level + 1 {
             let message = format!(
@@ -115,7 +116,7 @@ impl Multijob {
         self.inner.level
     }
 
-    /// How it stands.
+    /// Its present state.
     pub fn status(&self) -> Status {
         let above = self.above().map(|(above, number)| (above.resource(), number));
         lock(&self.inner.place).status(self.resource(), above)
@@ -140,12 +141,12 @@ impl Multijob {
         Resource::Multijob(self.inner.id)
     }
 
-    /// The one above, and this one's number there.
+    /// The multijob above, and this one's number there.
     pub(super) fn above(&self) -> Option<(Multijob, u32)> {
         lock(&self.inner.above).clone()
     }
 
-    /// A controlling task registers so many bytes.
+    /// A controlling task registers an item of `bytes` bytes.
     pub(super) fn put(&self, member: u32, bytes: u64) -> std::result::Result<bool, Refused> {
         self.change(|place| {
             let room = MAX_TOTAL_BYTES.saturating_sub(place.gathering.bytes());
@@ -161,12 +162,12 @@ impl Multijob {
         lock(&self.inner.place).wait(key, outlet, node);
     }
 
-    /// A member will not register any more. What has come of its data by now is lost.
+    /// A member will not register any more. Its data that has not arrived completely is lost.
     pub(super) fn lose(&self, member: u32, why: &str) {
         self.change(|place| place.lose(member, why));
     }
 
-    /// A member will not begin to register any more. What is on its way comes.
+    /// A member will not begin to register any more. Its data in flight still arrives.
     pub(super) fn end(&self, member: u32, why: &str) {
         self.change(|place| place.end(member, why));
     }
@@ -198,12 +199,13 @@ impl Multijob {
     }
 }
 
-/// An app's place in a multijob. One that is given up before the app was there may be taken by another app; later its end is known to all.
+/// An app's place in a multijob. If it is dropped before the app exists, another app may take it. Later, dropping it
+/// reports the app's end to all.
 #[derive(Debug)]
 pub(crate) struct Seat {
     multijob: Multijob,
     number: u32,
-    /// There is an app.
+    /// The app exists.
     taken: bool,
 }
 
@@ -211,7 +213,7 @@ impl Seat {
     /// Takes the place.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: there is none of that number, it is taken, or apps are not what the multijob consists of.
+    /// [`Error::Invalid`]: there is no such number, it is taken, or the multijob does not consist of apps.
     pub(crate) fn take(multijob: &Multijob, number: u32) -> Result<Self> {
         if multijob.level() != 2 {
             return Err(Error::invalid(format!(
@@ -223,12 +225,12 @@ impl Seat {
         Ok(Self { multijob: multijob.clone(), number, taken: false })
     }
 
-    /// For the app's ranks.
+    /// The place, as the app's ranks are told.
     pub(crate) fn subjob(&self) -> Subjob {
         Subjob { multijob: self.multijob.id(), rank: self.number }
     }
 
-    /// The app is there.
+    /// The app exists now.
     pub(super) fn occupy(mut self) -> Self {
         self.taken = true;
         self
@@ -238,8 +240,8 @@ impl Seat {
         (&self.multijob, self.number)
     }
 
-    /// The rendezvous of that name above the app, the app's number there (its own, or that of what it is part of), and whether the app's rank 0
-    /// is who registers there.
+    /// Finds the rendezvous `id` above the app. Also returns the number there (the app's own, or that of the multijob
+    /// that it is part of), and whether the app's rank 0 is the one that registers there.
     pub(super) fn find(&self, id: MultijobId) -> Option<(Multijob, u32, bool)> {
         let (mut multijob, mut number, mut controls) = (self.multijob.clone(), self.number, true);
         while multijob.id() != id {

@@ -1,4 +1,4 @@
-//! One rendezvous: what has come, what is on its way, and who waits for it.
+//! One rendezvous: received items, items in flight, and the waiting nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::deliver::{Content, Delivery};
 
-/// The way to the nodes of an app.
+/// The connection to the nodes of an app.
 #[derive(Debug, Clone)]
 pub(super) struct Outlet {
     pub(super) app: AppId,
@@ -23,14 +23,14 @@ pub(super) struct Outlet {
 
 impl Outlet {
     fn deliver(&self, delivery: Delivery) {
-        // Of an app that is over nobody waits.
+        // An app that is over has no waiting nodes.
         if let Some(deliveries) = self.deliveries.upgrade() {
             drop(deliveries.send(delivery));
         }
     }
 }
 
-/// Nodes of one app on which somebody waits for the same.
+/// Nodes of one app on which processes wait for the same data.
 #[derive(Debug)]
 struct Waiting {
     outlet: Outlet,
@@ -38,7 +38,7 @@ struct Waiting {
     nodes: NodeSet,
 }
 
-/// An item that is on its way.
+/// An item in flight.
 #[derive(Debug)]
 struct Coming {
     bytes: u64,
@@ -51,7 +51,7 @@ pub(super) struct Place {
     pub(super) gathering: Gathering,
     coming: BTreeMap<u32, Coming>,
     waiting: BTreeMap<Want, Vec<Waiting>>,
-    /// Somebody has registered here, or waits.
+    /// A process has registered here, or waits.
     pub(super) in_use: bool,
 }
 
@@ -60,7 +60,8 @@ impl Place {
         Self { gathering, coming: BTreeMap::new(), waiting: BTreeMap::new(), in_use: false }
     }
 
-    /// A member has an item of that many bytes, and there is room for so many. True: it is registered by that, as it has none.
+    /// Announces a member's item of `bytes` bytes, if `room` allows it. True: the item is empty, so it is registered
+    /// already.
     pub(super) fn put(&mut self, member: u32, bytes: u64, room: u64) -> Result<bool, Refused> {
         self.in_use = true;
         self.gathering.announce(member, bytes, room)?;
@@ -71,11 +72,11 @@ impl Place {
         self.arrive(member, Vec::new()).map(|()| true)
     }
 
-    /// The next bytes of a member's item. None: more are to come, or none was announced.
+    /// Takes the next bytes of a member's item. None: the item is not complete, or was not announced.
     pub(super) fn piece(&mut self, member: u32, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
         let coming = self.coming.get_mut(&member)?;
         if coming.item.is_empty() {
-            // The first piece is often all.
+            // The first piece is often the whole item.
             coming.item = bytes;
         } else {
             coming.item.extend_from_slice(&bytes);
@@ -97,7 +98,7 @@ impl Place {
         complete.map(drop)
     }
 
-    /// A member has ended; what is on its way from it comes. True: that has broken it.
+    /// A member has ended. Its data in flight still arrives. True: the rendezvous can never be complete.
     pub(super) fn end(&mut self, member: u32, why: &str) -> bool {
         let broken = self.gathering.end(member, why);
         if broken {
@@ -106,7 +107,7 @@ impl Place {
         broken
     }
 
-    /// A member has ended, and what is on its way from it does not come.
+    /// A member has ended, and its data in flight is lost.
     pub(super) fn lose(&mut self, member: u32, why: &str) -> bool {
         self.coming.remove(&member);
         let broken = self.gathering.lose(member, why);
@@ -116,7 +117,7 @@ impl Place {
         broken
     }
 
-    /// Somebody on a node waits.
+    /// A process on a node waits.
     pub(super) fn wait(&mut self, key: Key, outlet: &Outlet, node: NodeId) {
         self.in_use = true;
         let Key { of, want } = key;
@@ -131,7 +132,7 @@ impl Place {
         self.settle(want);
     }
 
-    /// Gives those who wait for something what they wait for, if it is there or never will be.
+    /// Answers all that wait for `want`, if it is ready or can never be.
     fn settle(&mut self, want: Want) {
         let Some(outcome) = self.look(want) else { return };
         for Waiting { outlet, of, nodes } in self.waiting.remove(&want).unwrap_or_default() {
@@ -144,7 +145,7 @@ impl Place {
         wants.into_iter().for_each(|want| self.settle(want));
     }
 
-    /// What there is to say to who waits for that. None: not yet.
+    /// The answer for `want`. None: not yet.
     fn look(&self, want: Want) -> Option<Result<Content, Refusal>> {
         let gathering = &self.gathering;
         if let Want::Item(member) = want
@@ -170,11 +171,11 @@ impl Place {
     pub(super) fn data(&self) -> Option<Vec<u8>> {
         let parts = self.gathering.aggregate()?;
         let mut data = Vec::new();
-        // Memory takes all that is written to it.
+        // Writing to memory cannot fail.
         write_parts(&mut data, &parts).ok().map(|()| data)
     }
 
-    /// How it stands.
+    /// Its present state.
     pub(super) fn status(&self, resource: Resource, above: Option<(Resource, u32)>) -> Status {
         let gathering = &self.gathering;
         Status {
@@ -188,7 +189,7 @@ impl Place {
     }
 }
 
-/// Why something is not registered, as it travels.
+/// The refusal in the form in which it is sent.
 pub(super) fn to_refusal(refused: Refused) -> Refusal {
     match refused {
         Refused::Broken(broken) => broken.into(),

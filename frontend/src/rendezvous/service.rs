@@ -1,4 +1,4 @@
-//! All rendezvous of one app, as its agents' notices have them.
+//! All rendezvous of one app, driven by its agents' notices.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -40,19 +40,19 @@ pub(crate) struct Service {
 
 #[derive(Debug, Default)]
 struct Rooms {
-    /// None for an app without ranks, or of more than there may be.
+    /// None for an app without ranks, or with more than the limit.
     job: Option<Place>,
     named: BTreeMap<Name, Place>,
     /// Fences of the ranks' MPI world that are not complete.
     fences: BTreeMap<u32, Place>,
     /// Ranks that have ended, and how.
     ended: BTreeMap<u32, String>,
-    /// Items that were announced and are not whole yet, by the node's count.
+    /// Items that were announced and are not complete, by the node's number for them.
     coming: HashMap<(NodeId, u64), (Gate, Rank)>,
 }
 
 impl Service {
-    /// Of an app whose ranks are to be there. To be called in a tokio runtime.
+    /// Makes the service of an app whose ranks are about to exist. Must be called in a tokio runtime.
     pub(crate) fn new(app: AppId, placement: Placement, overlay: Overlay, seat: Option<Seat>) -> Self {
         let size = placement.rank_count();
         let job = Gathering::new(1, size, size).ok().map(Place::new);
@@ -68,7 +68,7 @@ impl Service {
         }
     }
 
-    /// The ranks' MPI world is made of several apps from here on.
+    /// From now on the ranks' MPI world is made of several apps.
     pub(crate) fn join_fences(&self, seat: FenceSeat) {
         *lock(&self.world) = Some(seat);
     }
@@ -77,7 +77,7 @@ impl Service {
         lock(&self.world).clone()
     }
 
-    /// An agent reports.
+    /// Handles an agent's notice.
     pub(crate) fn take_notice(&self, node: NodeId, notice: RendezvousNotice) {
         match notice {
             RendezvousNotice::Put { item, of, rank, bytes } => match self.put(node, &of, rank, bytes) {
@@ -103,7 +103,7 @@ impl Service {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// A node says a word of the flow of its ranks' items. Bytes of an item that was refused come to nothing.
+    /// Handles a node's message of the flow of its ranks' items. Bytes of a refused item are dropped.
     pub(crate) fn hear(&self, node: NodeId, word: Word) {
         let Word::Data { label: item, bytes } = word else { return };
         self.overlay.taken(node, FlowId::Items, bytes.0.len());
@@ -117,13 +117,13 @@ impl Service {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// A rank has ended. What it had registered by then, or has on its way, stays.
+    /// A rank has ended. Its registered items and its items in flight stay.
     pub(crate) fn rank_ended(&self, rank: Rank, status: ExitStatus) {
         let why = format!("ended before it had registered ({status})");
         self.change_rooms(rank, &why, Place::end);
     }
 
-    /// Nodes are lost, and so is what is on its way from their ranks.
+    /// Nodes are lost, with their ranks' items in flight.
     pub(crate) fn nodes_lost(&self, nodes: &NodeSet) {
         lock(&self.rooms).coming.retain(|(node, _), _| !nodes.contains(*node));
         for rank in nodes.iter().flat_map(|node| self.placement.ranks_on(node).iter().collect::<Vec<_>>()) {
@@ -139,7 +139,7 @@ impl Service {
             world.end(&BTreeSet::new(), "it is over");
         }
         let mut rooms = lock(&self.rooms);
-        // Who waits in this process is told.
+        // Tell the callers in this process.
         if let Some(job) = &mut rooms.job {
             let ended = 0..self.placement.rank_count();
             for rank in ended {
@@ -154,7 +154,7 @@ impl Service {
         self.changed.subscribe()
     }
 
-    /// What the ranks have registered, when all have.
+    /// The data of the ranks, once all have registered.
     pub(super) fn job_data(&self) -> Result<Option<Vec<u8>>, Error> {
         let rooms = lock(&self.rooms);
         let Some(job) = &rooms.job else { return Ok(None) };
@@ -164,7 +164,7 @@ impl Service {
         }
     }
 
-    /// How all of the app stand.
+    /// The state of all rendezvous of the app.
     pub(super) fn list(&self) -> Vec<Status> {
         let above = lock(&self.seat).as_ref().map(|seat| {
             let (multijob, number) = seat.multijob();
@@ -207,7 +207,7 @@ impl Service {
 
     fn piece(&self, node: NodeId, of: &Gate, rank: Rank, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
         if let Resource::Multijob(_) = of.resource {
-            // Bytes follow their announcement before its refusal is heard.
+            // A sender sends bytes after the announcement, before it learns of a refusal.
             let (multijob, number) = self.find_controlled(&of.resource, rank).ok()?;
             return multijob.piece(number, bytes);
         }
@@ -217,7 +217,8 @@ impl Service {
         outcome
     }
 
-    /// Of a fence that is complete nobody asks again. What it has brought goes to the world, if that is made of several apps.
+    /// Removes a complete fence, since no node asks for it again. In a world of several apps its data goes to the
+    /// world.
     fn pass_complete(&self, rooms: &mut Rooms, of: &Gate) {
         let Resource::Fence(number) = of.resource else { return };
         let Some(fence) = rooms.take_complete(number) else { return };
@@ -265,7 +266,7 @@ impl Service {
         found.ok_or_else(|| unknown(resource))
     }
 
-    /// The rendezvous above at which that rank registers, and for which member.
+    /// The rendezvous above at which that rank registers, and its member number there.
     fn find_controlled(&self, resource: &Resource, rank: Rank) -> Result<(Multijob, u32), Refusal> {
         let (multijob, number, controls) = self.find_above(resource)?;
         if rank != Rank(0) || !controls {
@@ -275,7 +276,7 @@ impl Service {
         Ok((multijob, number))
     }
 
-    /// A rank registers nowhere any more where it has not by now.
+    /// A rank registers nowhere new from now on.
     fn change_rooms(&self, rank: Rank, why: &str, change: fn(&mut Place, u32, &str) -> bool) {
         let mut rooms = lock(&self.rooms);
         rooms.ended.entry(rank.0).or_insert_with(|| why.to_owned());
@@ -284,7 +285,7 @@ impl Service {
         }
         if let Some(home) = self.placement.get(rank) {
             let why = format!("rank {rank} {why}");
-            // A node comes to a fence with all of its ranks, or not at all.
+            // A node takes part in a fence with all of its ranks, or not at all.
             for fence in rooms.fences.values_mut() {
                 change(fence, home.node.0, &why);
             }
@@ -305,7 +306,8 @@ impl Service {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// What is broken here is never registered above. One that nobody has used says nothing of that.
+    /// If the app's rendezvous failed, tells the one above that its member will never register. An unused rendezvous
+    /// does not count.
     fn tell_above(&self) {
         let rooms = lock(&self.rooms);
         let broken =
@@ -341,7 +343,7 @@ impl Rooms {
         all.map(|place| place.gathering.bytes()).sum()
     }
 
-    /// The one that is meant; made if it has a name and is not there.
+    /// Finds the rendezvous. Makes it if it has a name and does not exist.
     fn enter(&mut self, gate: &Gate, placement: &Placement) -> Result<&mut Place, Refusal> {
         let place = match &gate.resource {
             Resource::Job => self.job.as_mut().ok_or_else(|| unknown(&gate.resource))?,
@@ -387,7 +389,7 @@ impl Rooms {
         Ok(place)
     }
 
-    /// A fence that all nodes with ranks are to enter.
+    /// Makes a fence for all nodes with ranks.
     fn create_fence(&self, placement: &Placement) -> Result<Place, Refusal> {
         if self.fences.len() >= MAX_FENCES {
             let why = format!("make a fence: there are {MAX_FENCES} that are not complete");
@@ -412,14 +414,14 @@ impl Rooms {
         Ok(place)
     }
 
-    /// Takes a fence out that is complete.
+    /// Removes a complete fence.
     fn take_complete(&mut self, number: u32) -> Option<Place> {
         let is_complete = self.fences.get(&number).is_some_and(|fence| fence.gathering.is_complete());
         is_complete.then(|| self.fences.remove(&number)).flatten()
     }
 }
 
-/// As which member somebody registers there.
+/// The member number with which a rank or node registers there.
 fn member_of(of: &Gate, rank: Rank, node: NodeId) -> u32 {
     match of.resource {
         Resource::Fence(_) => node.0,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 const WAITING: &str = "waiting for a rendezvous";
 
-/// Looks until there is something to see.
+/// Repeats `look` until it returns something.
 pub(super) async fn until(
     mut changes: watch::Receiver<u64>,
     timeout: Duration,

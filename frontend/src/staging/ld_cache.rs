@@ -129,9 +129,10 @@ impl LdCache {
         Some(names.collect())
     }
 
-    /// The path of the library of that name for a machine whose libraries bear one of `flags`. `hwcaps` are the names of the subdirectories
-    /// that the processor can use, the best first. Entries for features of processors that have no such name are passed over: loaders stopped
-    /// using them with glibc 2.37, and nothing was installed for them long before.
+    /// The path of the library of that name for a machine whose libraries have one of `flags`. `hwcaps` are the names
+    /// of the subdirectories that the processor can use, the best first. Entries for processor features without such a
+    /// name are skipped: loaders stopped using them with glibc 2.37, and no library was installed for them long before
+    /// that.
     pub fn lookup(&self, name: &OsStr, flags: &[i32], hwcaps: &[&str]) -> Option<&Path> {
         if name.as_bytes().contains(&0) {
             return None;

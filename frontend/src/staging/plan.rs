@@ -275,8 +275,8 @@ impl Planning<'_> {
     /// request; a newer version requires another check.
     fn put_family(&mut self, items: &[Item]) -> Option<LibcNeeds> {
         let needs = || items.iter().filter_map(|item| item.needs.as_deref());
-        // The newest one serves older programs as well. Of several loaders, such as the 32-bit one, the first is staged;
-        // the programs of the others run with the nodes' own.
+        // The newest one serves older programs as well. Of several loaders, such as the 32-bit one, the first is
+        // staged; the programs of the others run with the nodes' own.
         let first = needs().find_map(|needs| needs.libc.as_ref())?;
         let of_it = |libc: &&LibcNeeds| libc.interpreter == first.interpreter;
         let newest = needs().filter_map(|needs| needs.libc.as_ref()).filter(of_it);

@@ -109,7 +109,7 @@ pub(super) enum NotOpened {
     Absent(io::Error),
     /// It is for another architecture; a loader continues its search.
     OtherArch,
-    /// A loader gives up.
+    /// A loader fails.
     Unfit(Unfit),
 }
 

@@ -172,7 +172,7 @@ impl Tried {
         }
     }
 
-    /// A file that the loader would use. None: the loader would continue; an error: it would give up.
+    /// A file that the loader would use. None: the loader would continue; an error: it would fail.
     fn open(&mut self, search: &Search<'_>, path: PathBuf, how: How) -> Result<Option<Found>, Why> {
         match search.resolver.open(&path, Some(search.arch)) {
             Ok(opened) => match check_library(&opened) {

@@ -18,7 +18,7 @@ pub(super) async fn run(args: Attach, debugger: Option<Debugger>, json: bool) ->
     outcome
 }
 
-/// Attaches and stays until the processes end or Ctrl-C lets go of them.
+/// Attaches, and stays until the processes end or Ctrl-C detaches.
 pub(super) async fn attach(args: Attach, debugger: Option<Debugger>, screen: Arc<Screen>) -> Outcome {
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;

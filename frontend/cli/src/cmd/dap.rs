@@ -1,4 +1,4 @@
-//! `gantry dap`: editors on one side, ranks on the other, and the state machine of `gantry-dap` between them.
+//! `gantry dap`: connects editors and ranks to the state machine of `gantry-dap`.
 
 mod app;
 mod lines;
@@ -21,10 +21,10 @@ use crate::args::Dap;
 use crate::exit::{self, Fault, Outcome};
 use crate::view::Page;
 
-/// How many inputs wait at most. Ranks and editors wait when there are as many.
+/// The maximum number of waiting inputs. When the queue is full, ranks and editors wait.
 const MAX_WAITING: usize = 256;
 
-/// How many bytes of chance a token has.
+/// The number of random bytes in a token.
 const TOKEN_BYTES: usize = 16;
 
 pub(super) async fn run(args: Dap) -> Outcome {
@@ -61,19 +61,19 @@ async fn listen(port: u16) -> Result<TcpListener, Fault> {
 
 type Beginning = Pin<Box<dyn Future<Output = Result<Begun, Fault>> + Send>>;
 
-/// Does what the state machine wants, and tells it what comes of it.
+/// Carries out the effects of the state machine and feeds it with inputs.
 struct Driver {
     adapter: Adapter,
     peers: Peers,
-    /// What editors and ranks send, which wait when there is too much of it.
+    /// Inputs from editors and ranks. The queue is bounded, so that a fast sender waits.
     send: Sender<Input>,
     inputs: Receiver<Input>,
-    /// What comes of effects: not more than there are of those.
+    /// Results of effects. Unbounded: there are no more results than effects.
     tell: UnboundedSender<Input>,
     news: UnboundedReceiver<Input>,
     args: Dap,
     debugged: Option<Debugged>,
-    /// The ranks are on their way. When this is dropped, they are not.
+    /// The start in progress. Dropping it cancels the start.
     beginning: Option<Beginning>,
 }
 
@@ -94,7 +94,7 @@ impl Driver {
                     }
                 }
                 interrupt = interrupts.next() => {
-                    // As if the editor was gone.
+                    // The same as if the editor had disconnected.
                     self.leave().await;
                     return Ok(interrupt.code(false));
                 }
@@ -105,7 +105,7 @@ impl Driver {
         }
     }
 
-    /// Gives the state machine an input, and does what it wants. True: it is over.
+    /// Passes an input to the state machine and carries out the effects. True: everything has ended.
     async fn take(&mut self, input: Input) -> bool {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
@@ -161,10 +161,10 @@ impl Driver {
         Ok(port)
     }
 
-    /// Lets go of the app, or of its beginning.
+    /// Detaches from the app, or cancels its start.
     async fn end(&mut self, terminate: bool) -> Result<(), String> {
         self.beginning = None;
-        // Ranks whose output is not taken would not end.
+        // The queue has no reader any more. Ranks blocked on it would not end.
         self.inputs.close();
         match self.debugged.take() {
             Some(debugged) => debugged.end(terminate).await.map_err(|fault| text_of(&fault)),
@@ -172,7 +172,7 @@ impl Driver {
         }
     }
 
-    /// Ends as when the editor is gone.
+    /// Ends as if the editor had disconnected.
     async fn leave(&mut self) {
         for client in self.adapter.root().into_iter().chain([Client(0)]) {
             if self.take(Input::Left(client)).await {

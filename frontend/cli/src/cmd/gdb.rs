@@ -1,4 +1,4 @@
-//! `gantry gdb`: reaches the ranks, carries out what is typed, and leaves them as is right.
+//! `gantry gdb`: gets the ranks, carries out the typed commands, and leaves the ranks in the right state.
 
 mod debugger;
 mod prompt;
@@ -20,7 +20,7 @@ use crate::args::Gdb;
 use crate::exit::{self, Fault, Outcome};
 use crate::view::{Screen, Talk};
 
-/// How deep scripts may call each other.
+/// The maximum nesting depth of scripts.
 const MAX_SCRIPTS: usize = 16;
 
 pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
@@ -29,7 +29,7 @@ pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
     let screen = Arc::new(Screen::terminal(talk, true).map_err(|e| Fault::io("cannot start", &e))?);
     let owner = tokio::select! {
         owner = reach(&args) => owner?,
-        // What has been attached to by then is let go by its guard.
+        // The guard detaches from all ranks that were attached by then.
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
     let printing = match &owner {
@@ -42,11 +42,11 @@ pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
         None => Ok(()),
     };
     if let Some(printing) = printing {
-        // All output is there when the app is closed; somebody may hold on to it for ever.
+        // All output has arrived when the app is closed. A foreign process may keep the pipe open for ever.
         drop(tokio::time::timeout(END, printing).await);
     }
     screen.finish().await;
-    // Why it did not go well is what matters.
+    // Report the first failure, not the one of closing.
     done.and_then(|code| closed.map(|()| code))
 }
 
@@ -64,7 +64,7 @@ async fn reach(args: &Gdb) -> Result<Owner, Fault> {
     }
 }
 
-/// Passes on what ranks write, labelled.
+/// Prints the output of ranks, labelled.
 fn print_output(app: &App, screen: Arc<Screen>) -> Option<JoinHandle<()>> {
     let mut stream = app.take_output()?;
     Some(tokio::spawn(async move {
@@ -85,14 +85,14 @@ async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupt
     }
     let mut talking = Talking { debugger, interrupts, is_batch: args.batch, has_failed: false };
     let done = talking.talk(args).await;
-    // What we have launched ends as it is.
+    // A launched app ends as it is.
     if args.target.is_some() {
         talking.debugger.leave().await;
     }
     done
 }
 
-/// Commands, one after the other.
+/// The command loop.
 struct Talking<'a> {
     debugger: Debugger,
     interrupts: &'a mut Interrupts,
@@ -101,7 +101,7 @@ struct Talking<'a> {
 }
 
 impl Talking<'_> {
-    /// All that is to be done.
+    /// Runs everything: options, scripts and the prompt.
     async fn talk(&mut self, args: &Gdb) -> Outcome {
         for script in &args.scripts {
             if let Some(code) = self.follow_script(&script.to_string_lossy(), 0).await? {
@@ -119,7 +119,7 @@ impl Talking<'_> {
         }
     }
 
-    /// Carries out the commands of a file. Some: somebody leaves, with that code.
+    /// Executes the commands of a file. Some: the session ends, with that code.
     async fn follow_script(&mut self, path: &str, depth: usize) -> Result<Option<u8>, Fault> {
         if depth >= MAX_SCRIPTS {
             return Err(Fault::invalid(
@@ -137,7 +137,7 @@ impl Talking<'_> {
         Ok(None)
     }
 
-    /// Carries out a line. Some: somebody leaves, with that code.
+    /// Executes a line. Some: the session ends, with that code.
     async fn follow(&mut self, text: &str, depth: usize) -> Result<Option<u8>, Fault> {
         let line = match Line::parse(text) {
             Ok(line) => line,
@@ -155,7 +155,7 @@ impl Talking<'_> {
             Done::Badly => self.has_failed = true,
             Done::Refused(why) => return self.refuse(&why),
             Done::Interrupted(Interrupt::End(number)) => return Ok(Some(exit::of_signal(number))),
-            // The ranks stand, and what was to come after that does not.
+            // The ranks are stopped now. The rest of the script expected something else.
             Done::Interrupted(Interrupt::Ask) if self.is_batch => {
                 return Ok(Some(exit::of_signal(libc::SIGINT)));
             }
@@ -170,7 +170,7 @@ impl Talking<'_> {
         Ok(None)
     }
 
-    /// Carries out what is typed, until somebody leaves.
+    /// Executes typed lines until the user quits.
     async fn prompt(&mut self) -> Outcome {
         let mut prompt = Prompt::open().map_err(|error| Fault::io("cannot use the terminal", &error))?;
         let mut end = Box::pin(self.debugger.hand().clone().end());
@@ -183,7 +183,7 @@ impl Talking<'_> {
                     ended = &mut end, if !has_ended => {
                         has_ended = true;
                         ended?;
-                        // The daemons are there for a moment yet. Without them nobody knows how the ranks have ended.
+                        // The daemons still run for a moment. Only they know how the ranks have ended.
                         drop(self.debugger.look().await);
                         self.debugger.complain("all ranks have ended; quit leaves")?;
                     }

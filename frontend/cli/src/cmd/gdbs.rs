@@ -1,4 +1,4 @@
-//! Orders for the daemons that have the gdbs, and what they say.
+//! Orders to the daemons that run the gdbs, and their answers.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use gantry_types::rank_set::RankSet;
 use crate::exit::Fault;
 use crate::stack::daemons::{Daemons, Missing};
 
-/// The daemons.
+/// The connection to the daemons.
 pub(super) struct Gdbs {
     daemons: Daemons,
     number: u64,
     timeout: Duration,
-    /// Nodes that have not answered, as they were told.
+    /// The nodes that have not answered, as reported to the user.
     missing: Missing,
 }
 
-/// What they have said.
+/// The daemons' answers.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) answers: Vec<(Answer, RankSet)>,
-    /// Why nodes have not answered, where that is another than before.
+    /// Reasons why nodes have not answered, if they differ from the last reported ones.
     pub(super) news: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Gdbs {
         Self { daemons, number: 0, timeout, missing: Missing::new() }
     }
 
-    /// Gives an order, and takes what all daemons say.
+    /// Sends an order and collects the answers of all daemons.
     pub(super) async fn order(&mut self, what: What, patience: Duration) -> Result<Said, Fault> {
         self.tell(what, patience).await?;
         let timeout = self.timeout + patience;
@@ -46,7 +46,7 @@ impl Gdbs {
         Ok(Said { answers, news })
     }
 
-    /// What a rank's gdb has written from a byte on; none: it has no gdb.
+    /// The raw output of a rank's gdb, starting at byte `from`. `None`: the rank has no gdb.
     pub(super) async fn words(&mut self, rank: Rank, from: u64) -> Result<Option<Words>, Fault> {
         self.tell(What::Words { rank, from }, Duration::ZERO).await?;
         let (pieces, _) = self.daemons.ask_by_bytes(tags::ANSWER, Words::decode, self.timeout).await?;

@@ -1,4 +1,4 @@
-//! Standard input: Enter that releases a held app, and the input of rank 0.
+//! Standard input: Enter, which releases a held app, and the input of rank 0.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;

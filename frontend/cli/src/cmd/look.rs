@@ -42,7 +42,7 @@ pub(super) struct Looking {
 
 /// The owner of the app.
 pub(super) enum Owner {
-    /// We have.
+    /// This process.
     Own(App),
     /// Another tool. Its control socket reaches the app.
     Other(Registry, AppId),
@@ -106,7 +106,7 @@ impl Hand {
         self.exit().await.map(drop)
     }
 
-    /// The same, and how they have ended.
+    /// As [`end`](Self::end), and returns how the ranks ended.
     pub(super) async fn exit(self) -> Result<Exit, Fault> {
         match &self.handle {
             Some(handle) => Ok(handle.wait().await?),

@@ -13,7 +13,7 @@ use crate::args::{Attach, Launch, Mpir};
 use crate::exit::{Fault, Outcome};
 use crate::starter::{Debugger, Starter};
 
-/// The program that has the symbols.
+/// The program that defines the MPIR symbols.
 const STARTER: &str = "gantry-mpir";
 
 pub(super) fn run(args: Mpir, json: bool) -> Outcome {
@@ -40,7 +40,7 @@ pub(super) fn run(args: Mpir, json: bool) -> Outcome {
     outcome
 }
 
-/// Replaces this process by the program with the symbols. Returns only on failure.
+/// Replaces this process by the program with the MPIR symbols. Returns only on failure.
 fn become_starter() -> Fault {
     let program = match find_helper(STARTER, &Machine) {
         Ok(program) => program,
@@ -48,7 +48,7 @@ fn become_starter() -> Fault {
     };
     #[expect(
         clippy::disallowed_methods,
-        reason = "this process becomes another program of ours, and starts none"
+        reason = "this process execs another program of ours; it starts no child"
     )]
     let mut command = Command::new(program);
     // Global options may stand before the command's name.

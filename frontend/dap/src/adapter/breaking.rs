@@ -1,4 +1,4 @@
-//! Breakpoints are set and removed.
+//! Sets and removes breakpoints.
 
 use gantry_gdb::answer::Answer;
 use gantry_types::rank_set::RankSet;
@@ -10,7 +10,7 @@ use crate::message::{Client, Ticket};
 use crate::state::{Order, State, Then};
 use crate::values::{lines_of, merge_texts, pick};
 
-/// `setBreakpoints`.
+/// Handles `setBreakpoints`.
 ///
 /// # Errors
 /// The file has no path, or there are too many.
@@ -21,7 +21,7 @@ pub(crate) fn set_in_source(state: &mut State, ticket: Ticket, args: &SetBreakpo
     set(state, ticket, &Kind::Source(path), wanted)
 }
 
-/// `setFunctionBreakpoints`.
+/// Handles `setFunctionBreakpoints`.
 ///
 /// # Errors
 /// There are too many.
@@ -61,7 +61,7 @@ fn set(
     Ok(())
 }
 
-/// Takes breakpoints out of the gdbs.
+/// Removes breakpoints from the gdbs.
 pub(crate) fn remove(state: &mut State, old: &[Breakpoint]) {
     for (command, ranks) in build_deletes(old) {
         let ranks = ranks.intersection(&state.with_gdb);
@@ -84,7 +84,7 @@ fn respond(state: &mut State, ticket: &Ticket, all: &[Result<i64, String>]) {
     state.respond(ticket, json!({ "breakpoints": shown }));
 }
 
-/// The commands that set these breakpoints, and how many each has.
+/// The commands that set these breakpoints, and the number of commands of each.
 pub(crate) fn commands_of(state: &State, ids: &[i64]) -> (Vec<String>, Vec<(i64, usize)>) {
     let (mut commands, mut counts) = (Vec::new(), Vec::new());
     for breakpoint in ids.iter().filter_map(|id| state.breakpoints.get(*id)) {
@@ -95,7 +95,8 @@ pub(crate) fn commands_of(state: &State, ids: &[i64]) -> (Vec<String>, Vec<(i64,
     (commands, counts)
 }
 
-/// The commands for gdbs that begin, and how many each breakpoint has. Those of people come first; they are told as number 0.
+/// The commands for new gdbs, and the number of commands of each breakpoint. The user's own gdb commands come first,
+/// listed as number 0.
 pub(crate) fn commands_for_new(state: &State, ranks: &RankSet) -> (Vec<String>, Vec<(i64, usize)>) {
     let of_people = &state.common.setup_commands;
     let mut commands: Vec<String> = of_people.iter().map(|it| gantry_gdb::mi::build_console(it)).collect();
@@ -108,7 +109,7 @@ pub(crate) fn commands_for_new(state: &State, ranks: &RankSet) -> (Vec<String>, 
     (commands, counts)
 }
 
-/// What gdbs have made of them.
+/// Handles the answers of gdbs that set breakpoints.
 pub(crate) fn inserted(
     state: &mut State,
     ranks: &RankSet,
@@ -122,7 +123,7 @@ pub(crate) fn inserted(
         at += count;
         if let (0, 1..) = (*id, *count) {
             let (_, bad) = pick(&lines, |lines| lines[..at.min(lines.len())].iter().find(|it| it.is_err()));
-            // A rank that has no line at all is told below.
+            // Ranks without any line are reported below.
             let bad: Vec<(String, RankSet)> =
                 bad.into_iter().filter(|(why, _)| why != "gdb has not answered").collect();
             if !bad.is_empty() {
@@ -130,7 +131,7 @@ pub(crate) fn inserted(
             }
         }
         let Some(breakpoint) = state.breakpoints.get_mut(*id) else { continue };
-        // Where there is no gdb, the reason is all there is.
+        // Without a gdb the error is the only line.
         let (good, bad) = pick(&lines, |lines| lines.get(at - 1).or(lines.last()));
         good.iter().for_each(|(fields, ranks)| breakpoint.take(fields, ranks));
         if !bad.is_empty() {
@@ -149,10 +150,10 @@ pub(crate) fn inserted(
     }
 }
 
-/// What no command has said is no error.
+/// A missing answer is not an error.
 static NOTHING: crate::values::Line = Ok(gantry_gdb::mi::Fields(Vec::new()));
 
-/// An editor's session is over: its breakpoints go.
+/// Removes the breakpoints of an editor whose session has ended.
 pub(crate) fn forget(state: &mut State, client: Client) {
     let old = state.breakpoints.remove_of(client);
     remove(state, &old);

@@ -1,4 +1,4 @@
-//! Frames, variables, expressions, instructions and bytes: what is asked, and what editors get of it.
+//! Frames, variables, expressions, instructions and memory: the requests to gdb, and the responses to editors.
 
 use gantry_gdb::answer::Answer;
 use gantry_gdb::mi::{Fields, quote};
@@ -19,23 +19,23 @@ use crate::values::{
     parse_children, parse_locals, parse_object, parse_registers, pick,
 };
 
-/// The most frames that are given at once.
+/// The maximum number of frames in one response.
 const MAX_FRAMES: u32 = 1000;
 
-/// How many children of an object are given at once. Behind them stands one that has the others.
+/// The number of children in one response. One more entry behind them holds the rest.
 const CHILDREN: u32 = 100;
 
-/// The most registers that are shown: those for whole numbers come first.
+/// The maximum number of shown registers. The integer registers come first.
 const REGISTERS: u32 = 34;
 
 fn rank(of: Rank) -> RankSet {
     RankSet::from_range(of..=of)
 }
 
-/// `stackTrace`. The frames are those of the first rank; all ranks of the thread have the same path.
+/// Handles `stackTrace`. The frames are those of the first rank: all ranks of the thread have the same path.
 ///
 /// # Errors
-/// There is no such thread, or it goes on.
+/// There is no such thread, or it is running.
 pub(crate) fn stack_trace(state: &mut State, ticket: Ticket, args: &StackTrace) -> Result<(), String> {
     let thread = standing_thread(state, ticket.client, args.thread_id)?;
     let all = thread.part.ranks;
@@ -44,7 +44,7 @@ pub(crate) fn stack_trace(state: &mut State, ticket: Ticket, args: &StackTrace) 
     let start = args.start_frame.unwrap_or_default();
     let levels = args.levels.filter(|levels| *levels > 0).unwrap_or(MAX_FRAMES).min(MAX_FRAMES);
     let end = start.saturating_add(levels - 1);
-    // A gdb for each rank that has not begun is not worth it.
+    // Starting a gdb for each held rank is not worth it: one shows the same frames.
     let ranks = if is_held { first.clone() } else { all };
     state.push(first.clone(), Order::Prepare { stay: true }, Then::Nothing);
     let commands =
@@ -53,7 +53,7 @@ pub(crate) fn stack_trace(state: &mut State, ticket: Ticket, args: &StackTrace) 
     Ok(())
 }
 
-/// The frames.
+/// Builds the response with the frames.
 pub(crate) fn stack(
     state: &mut State,
     ticket: &Ticket,
@@ -65,7 +65,7 @@ pub(crate) fn stack(
     let lines = lines_of(answers, asked);
     let frames = match only(&lines, 0) {
         Ok(fields) => fields,
-        // Behind the last frame there is none.
+        // gdb reports an error for a frame behind the last one.
         Err(_) if start > 0 => Fields::default(),
         Err(why) => return state.refuse(ticket, &why),
     };
@@ -97,7 +97,7 @@ fn frame(id: i64, tuple: &Fields, first_line: i64) -> Value {
     let path = tuple.text("fullname").or(tuple.text("file"));
     if let Some(path) = path.filter(|_| line > 0) {
         let base = path.rsplit('/').next().unwrap_or(path);
-        // gdb knows no whole path of what distributions have built.
+        // gdb knows no absolute path for sources of distribution packages.
         shown["source"] = match path.starts_with('/') {
             true => json!({ "name": base, "path": path }),
             false => json!({ "name": base, "presentationHint": "deemphasize" }),
@@ -123,10 +123,10 @@ fn owned(state: &State, id: i64) -> Result<Owned, String> {
     state.handles.get(id).cloned().ok_or_else(none)
 }
 
-/// `scopes`.
+/// Handles `scopes`.
 ///
 /// # Errors
-/// The frame is of a stop before.
+/// The frame belongs to an earlier stop.
 pub(crate) fn scopes(state: &mut State, ticket: &Ticket, args: &Scopes) -> Result<(), String> {
     let Owned { ranks, level, .. } = owned(state, args.frame_id)?;
     let locals = state.handles.add(&ranks, level, Handle::Locals);
@@ -143,10 +143,10 @@ fn select(level: u32) -> String {
     format!("-stack-select-frame {level}")
 }
 
-/// `variables`.
+/// Handles `variables`.
 ///
 /// # Errors
-/// They are of a stop before.
+/// The variables belong to an earlier stop.
 pub(crate) fn variables(state: &mut State, ticket: Ticket, args: &Variables) -> Result<(), String> {
     let Owned { ranks, level, handle } = owned(state, args.variables_reference)?;
     let list = args.variables_reference;
@@ -180,7 +180,7 @@ fn build_children(object: &str, from: u32) -> String {
     format!("-var-list-children --all-values {object} {from} {}", from.saturating_add(CHILDREN))
 }
 
-/// The variables of a function.
+/// Builds the response with the variables of a function.
 pub(crate) fn locals(
     state: &mut State,
     ticket: &Ticket,
@@ -198,7 +198,7 @@ pub(crate) fn locals(
     state.respond(ticket, json!({ "variables": shown }));
 }
 
-/// Registers.
+/// Builds the response with the registers.
 pub(crate) fn registers(state: &mut State, ticket: &Ticket, ranks: &RankSet, answers: &[(Answer, RankSet)]) {
     let lines = lines_of(answers, ranks);
     let (names, _) = pick(&lines, |lines| lines.get(1));
@@ -212,7 +212,7 @@ pub(crate) fn registers(state: &mut State, ticket: &Ticket, ranks: &RankSet, ans
     state.respond(ticket, json!({ "variables": shown }));
 }
 
-/// What is known of a list of children.
+/// The state of a list of children.
 pub(crate) struct List {
     pub(crate) level: u32,
     pub(crate) list: i64,
@@ -221,7 +221,7 @@ pub(crate) struct List {
     pub(crate) found: Vec<(Vec<Variable>, RankSet)>,
 }
 
-/// Children of an object. Those under a heading of C++ are asked for next.
+/// Builds the response with the children of an object. Children below a C++ access heading need one more request.
 pub(crate) fn children(
     state: &mut State,
     ticket: Ticket,
@@ -279,7 +279,7 @@ pub(crate) fn children(
     state.respond(&ticket, json!({ "variables": shown }));
 }
 
-/// Variables of ranks as editors get them.
+/// Converts variables to the form that editors expect.
 fn show(
     state: &mut State,
     lists: &[(Vec<Variable>, RankSet)],
@@ -320,10 +320,10 @@ fn show(
     shown
 }
 
-/// `evaluate`, of what is not typed at the prompt.
+/// Handles `evaluate`, except for lines typed at the prompt.
 ///
 /// # Errors
-/// It is in no frame.
+/// The request names no frame.
 pub(crate) fn evaluate(state: &mut State, ticket: Ticket, args: &Evaluate) -> Result<(), String> {
     let frame = args.frame_id.ok_or("this is evaluated in a frame: let its ranks stand, and choose one")?;
     let Owned { ranks, level, .. } = owned(state, frame)?;
@@ -333,7 +333,7 @@ pub(crate) fn evaluate(state: &mut State, ticket: Ticket, args: &Evaluate) -> Re
     Ok(())
 }
 
-/// The value of an expression.
+/// Builds the response with the value of an expression.
 pub(crate) fn evaluated(
     state: &mut State,
     ticket: &Ticket,
@@ -363,10 +363,10 @@ pub(crate) fn evaluated(
     state.respond(ticket, body);
 }
 
-/// `setVariable`. All ranks of the thread get the value.
+/// Handles `setVariable`. All ranks of the thread get the value.
 ///
 /// # Errors
-/// There is no such variable, or it is of a stop before.
+/// There is no such variable, or it belongs to an earlier stop.
 pub(crate) fn set_variable(state: &mut State, ticket: Ticket, args: &SetVariable) -> Result<(), String> {
     let Owned { ranks, level, handle } = owned(state, args.variables_reference)?;
     let assignment = |name: &str| {
@@ -388,7 +388,7 @@ pub(crate) fn set_variable(state: &mut State, ticket: Ticket, args: &SetVariable
     Ok(())
 }
 
-/// A variable has its new value.
+/// Builds the response with the new value of a variable.
 pub(crate) fn assigned(state: &mut State, ticket: &Ticket, ranks: &RankSet, answers: &[(Answer, RankSet)]) {
     let (good, bad) = pick(&lines_of(answers, ranks), |lines| lines.last());
     if good.is_empty() {
@@ -401,7 +401,7 @@ pub(crate) fn assigned(state: &mut State, ticket: &Ticket, ranks: &RankSet, answ
     state.respond(ticket, json!({ "value": value }));
 }
 
-/// The rank whose memory an editor means, and the address.
+/// The rank whose memory the editor refers to, and the address.
 fn place_of(state: &State, client: Client, reference: &str, offset: i64) -> Result<(RankSet, u64), String> {
     let none = || format!("'{reference}' is no address");
     let address = parse_address(reference).ok_or_else(none)?.wrapping_add_signed(offset);
@@ -412,22 +412,22 @@ fn place_of(state: &State, client: Client, reference: &str, offset: i64) -> Resu
     Ok((rank(rank_there), address))
 }
 
-/// `disassemble`.
+/// Handles `disassemble`.
 ///
 /// # Errors
-/// The address is none, or no rank stands.
+/// The address is invalid, or no rank is stopped.
 pub(crate) fn disassemble(state: &mut State, ticket: Ticket, args: &Disassemble) -> Result<(), String> {
     let (ranks, address) = place_of(state, ticket.client, &args.memory_reference, args.offset)?;
     let count = args.instruction_count.min(MAX_INSTRUCTIONS);
     let offset = args.instruction_offset;
-    // Those behind the offset have to be in what is asked for.
+    // The listing must include the instructions behind the offset.
     let behind = u32::try_from(offset.max(0)).unwrap_or(u32::MAX).saturating_add(count);
     let commands = build_disassembly(address, behind.min(2 * MAX_INSTRUCTIONS));
     state.push(ranks, Order::Ask(commands), Then::Disassembled { ticket, address, offset, count });
     Ok(())
 }
 
-/// Instructions.
+/// Builds the response with the instructions.
 pub(crate) fn disassembled(
     state: &mut State,
     ticket: &Ticket,
@@ -442,10 +442,10 @@ pub(crate) fn disassembled(
     state.respond(ticket, json!({ "instructions": shown }));
 }
 
-/// `readMemory`.
+/// Handles `readMemory`.
 ///
 /// # Errors
-/// The address is none, or no rank stands.
+/// The address is invalid, or no rank is stopped.
 pub(crate) fn read_memory(state: &mut State, ticket: Ticket, args: &ReadMemory) -> Result<(), String> {
     let (ranks, address) = place_of(state, ticket.client, &args.memory_reference, args.offset)?;
     let count = args.count.min(MAX_READ_BYTES);
@@ -457,7 +457,7 @@ pub(crate) fn read_memory(state: &mut State, ticket: Ticket, args: &ReadMemory) 
     Ok(())
 }
 
-/// Bytes.
+/// Builds the response with the bytes.
 pub(crate) fn memory(
     state: &mut State,
     ticket: &Ticket,

@@ -1,4 +1,4 @@
-//! Which ranks are a thread of which editor.
+//! Groups the ranks into the threads of each editor.
 
 use gantry_types::rank_set::RankSet;
 use serde_json::json;
@@ -7,13 +7,14 @@ use crate::message::{Client, event};
 use crate::state::{Editor, State};
 use crate::threads::Part;
 
-/// How ranks are called that have not begun.
+/// The label of ranks that are held.
 const HELD: &str = "held before the first instruction";
 
-/// How ranks are called that go on.
+/// The label of running ranks.
 const RUNNING: &str = "running";
 
-/// Makes the threads of all editors anew, and tells them what is different. The ranks that run are one thread of `merges`.
+/// Regroups the threads of all editors and sends the changes. In the editor `merges`, all running ranks become one
+/// thread.
 pub(crate) fn regroup(state: &mut State, merges: Option<Client>) {
     let there: Vec<Client> =
         state.clients.iter().filter(|(_, editor)| editor.is_there).map(|(client, _)| *client).collect();

@@ -1,4 +1,4 @@
-//! What somebody types at the prompt: gdb's own commands, for sets of ranks, and words of gantry.
+//! Lines typed at the prompt: gdb's commands for sets of ranks, and gantry's own commands.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use crate::args::Evaluate;
 use crate::message::{Ticket, short};
 use crate::state::{Job, Order, State, Then, Typed};
 
-/// How long a command of gdb is waited for at a time.
+/// How long one wait for a gdb command takes.
 pub(crate) const STRIDE: Duration = Duration::from_millis(250);
 
-/// How often it is waited for: a minute. Then it is shown what there is.
+/// The maximum number of waits: one minute together. After that the adapter shows the answers it has.
 const MAX_ROUNDS: u32 = 240;
 
-/// The longest answer that is shown.
+/// The maximum length of a shown answer.
 const MAX_SHOWN_BYTES: usize = 32 << 10;
 
-/// Commands of gdb that let ranks go on, also where they come back to the same place.
+/// gdb commands that let ranks continue, even if they stop at the same place again.
 const GOING: [&str; 20] = [
     "c", "continue", "fg", "s", "step", "n", "next", "si", "stepi", "ni", "nexti", "fin", "finish", "u",
     "until", "advance", "jump", "j", "signal", "call",
 ];
 
-/// `evaluate` at the prompt.
+/// Handles `evaluate` at the prompt.
 ///
 /// # Errors
-/// It makes no sense here.
+/// The line is invalid here.
 pub(crate) fn evaluate(state: &mut State, ticket: Ticket, args: &Evaluate) -> Result<(), String> {
     let text = args.expression.trim();
     if let Some(set) = text.strip_prefix("open ") {
@@ -113,7 +113,7 @@ fn help() -> String {
     rows.join("\n")
 }
 
-/// The ranks that a line is for: those of its set, else of the focus, else of the frame, else all that stand.
+/// The ranks that a line is for: its own set, else the focus, else the ranks of the frame, else all stopped ranks.
 fn meant(state: &State, ticket: &Ticket, set: Option<&str>, frame: Option<i64>) -> Result<RankSet, String> {
     let seen = state.clients.get(&ticket.client).map(|it| it.ranks.clone()).unwrap_or_default();
     if let Some(set) = set {
@@ -152,7 +152,7 @@ fn tell(
     Ok(())
 }
 
-/// What gdbs have said. Ranks that go on are not waited for.
+/// Takes the answers of gdbs. Does not wait for ranks that run.
 pub(crate) fn take(state: &mut State, ticket: Ticket, mut typed: Typed, answers: &[(Answer, RankSet)]) {
     typed.round.take(answers);
     let pending = typed.round.pending().clone();
@@ -181,7 +181,7 @@ pub(crate) fn take(state: &mut State, ticket: Ticket, mut typed: Typed, answers:
     }
 }
 
-/// The ranks that go on, or have gone on and stand elsewhere.
+/// The ranks that run, or that ran and stopped elsewhere.
 fn moved(state: &State, typed: &Typed) -> RankSet {
     let asked = typed.round.asked();
     let word = typed.line.split([' ', '\t']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Ranks are let go, make steps, and are stopped.
+//! Lets ranks continue and step, and interrupts them.
 
 use gantry_gdb::answer::Answer;
 use gantry_types::rank_set::RankSet;
@@ -11,19 +11,19 @@ use crate::state::{Effect, Order, State, Then};
 use crate::threads::Thread;
 use crate::values::{lines_of, merge_texts, pick};
 
-/// The thread of a request.
+/// The thread that a request names.
 ///
 /// # Errors
-/// There is none.
+/// There is no such thread.
 pub(crate) fn thread_of(state: &State, client: Client, id: i64) -> Result<Thread, String> {
     let editor = state.clients.get(&client).ok_or("there is no session")?;
     editor.threads.find(id).cloned().ok_or_else(|| format!("there is no thread {id}"))
 }
 
-/// The thread of a request, which must stand.
+/// The thread that a request names. It must be stopped.
 ///
 /// # Errors
-/// There is none, or it goes on.
+/// There is no such thread, or it is running.
 pub(crate) fn standing_thread(state: &State, client: Client, id: i64) -> Result<Thread, String> {
     let thread = thread_of(state, client, id)?;
     match thread.part.stands {
@@ -32,10 +32,10 @@ pub(crate) fn standing_thread(state: &State, client: Client, id: i64) -> Result<
     }
 }
 
-/// `continue`: all that stands goes on, or a single thread.
+/// Handles `continue`: all stopped ranks continue, or those of a single thread.
 ///
 /// # Errors
-/// There is no such thread, or it goes on.
+/// There is no such thread, or it is running.
 pub(crate) fn go_on(state: &mut State, ticket: Ticket, args: &OfThread) -> Result<(), String> {
     let thread = standing_thread(state, ticket.client, args.thread_id)?;
     let all = state.clients.get(&ticket.client).map(|editor| editor.ranks.clone()).unwrap_or_default();
@@ -45,10 +45,10 @@ pub(crate) fn go_on(state: &mut State, ticket: Ticket, args: &OfThread) -> Resul
     Ok(())
 }
 
-/// `next`, `stepIn`, `stepOut`: the ranks of one thread make a step. The others stay as they are.
+/// Handles `next`, `stepIn` and `stepOut`: the ranks of one thread step. The others stay as they are.
 ///
 /// # Errors
-/// There is no such thread, or it goes on.
+/// There is no such thread, or it is running.
 pub(crate) fn step(state: &mut State, ticket: Ticket, args: &OfThread) -> Result<(), String> {
     let thread = standing_thread(state, ticket.client, args.thread_id)?;
     let by_instruction = args.granularity.as_deref() == Some("instruction");
@@ -63,7 +63,7 @@ pub(crate) fn step(state: &mut State, ticket: Ticket, args: &OfThread) -> Result
     Ok(())
 }
 
-/// Lets ranks go that stand. Without a gdb and without a reason for one, all that are held are released.
+/// Lets stopped ranks continue. If no rank has or needs a gdb, and all held ranks are meant, it releases the app.
 pub(crate) fn go(state: &mut State, ranks: &RankSet, command: &str, ticket: Option<(Ticket, Value)>) {
     let stands = state.standing().union(&state.held);
     let ranks = ranks.intersection(&stands).difference(&state.ended);
@@ -81,7 +81,7 @@ pub(crate) fn go(state: &mut State, ranks: &RankSet, command: &str, ticket: Opti
     let objects = state.handles.forget(&ranks);
     let mut commands: Vec<String> =
         objects.iter().map(|(object, _)| format!("-var-delete {object}")).collect();
-    // gdb lets go on from the frame that somebody has looked at last.
+    // gdb would continue from the frame that the user selected last.
     commands.push("-stack-select-frame 0".to_owned());
     commands.push(command.to_owned());
     let is_step = command != "-exec-continue";
@@ -89,7 +89,7 @@ pub(crate) fn go(state: &mut State, ranks: &RankSet, command: &str, ticket: Opti
     state.push(ranks, Order::Ask(commands), Then::Gone { ticket, is_step });
 }
 
-/// Ranks were told to go on.
+/// Handles the answers of ranks that were told to continue.
 pub(crate) fn gone(
     state: &mut State,
     ranks: &RankSet,
@@ -127,7 +127,7 @@ pub(crate) fn gone(
     release_if_due(state);
 }
 
-/// These ranks stand no more, or will soon stand somewhere else.
+/// These ranks are running, or will soon stop at another place.
 pub(crate) fn has_gone(state: &mut State, ran: &RankSet) {
     state.told = state.told.difference(ran);
     state.held = state.held.difference(ran);
@@ -135,7 +135,7 @@ pub(crate) fn has_gone(state: &mut State, ran: &RankSet) {
     state.places.retain(|(_, of)| !of.is_empty());
 }
 
-/// Editors that have not asked for it hear that threads of theirs go on.
+/// Tells the other editors that threads of theirs continue.
 fn tell_others(state: &mut State, ran: &RankSet, asker: Option<Client>) {
     let mut events = Vec::new();
     for (client, editor) in &state.clients {
@@ -152,7 +152,7 @@ fn tell_others(state: &mut State, ran: &RankSet, asker: Option<Client>) {
     events.into_iter().for_each(|(client, event)| state.send(client, event));
 }
 
-/// Once all ranks have gone on that are debugged, those that were left out are held no more either.
+/// Releases the held ranks outside the debugged set, once all debugged ranks have continued.
 pub(crate) fn release_if_due(state: &mut State) {
     let Some(root) = state.root.and_then(|root| state.clients.get(&root)) else { return };
     let is_held = !state.held.is_disjoint(&root.ranks);
@@ -162,7 +162,7 @@ pub(crate) fn release_if_due(state: &mut State) {
     }
 }
 
-/// All ranks were released that were held without a gdb.
+/// Handles the release of all ranks that were held without a gdb.
 pub(crate) fn released(state: &mut State, done: Result<(), String>) {
     let ticket = state.releasing.take();
     match (done, ticket) {
@@ -187,7 +187,7 @@ pub(crate) fn released(state: &mut State, done: Result<(), String>) {
     }
 }
 
-/// `pause`.
+/// Handles `pause`.
 ///
 /// # Errors
 /// There is no such thread.

@@ -1,4 +1,4 @@
-//! Sessions of editors begin, open parts of themselves, and end.
+//! Editor sessions: start, open partial sessions, and end.
 
 use gantry_gdb::answer::State as RankState;
 use gantry_types::rank_set::RankSet;
@@ -12,10 +12,10 @@ use crate::message::{Client, Ticket, console, event};
 use crate::state::{Effect, Order, Stage, Start, Started, State, Then};
 use crate::threads::{Threads, ranks_text};
 
-/// The most ranks in a session where each is a thread.
+/// The maximum number of ranks in a session where each rank is a thread.
 const MAX_ALONE: u64 = 4096;
 
-/// `initialize`: what is offered here.
+/// Handles `initialize`: returns the capabilities.
 pub(crate) fn initialize(state: &mut State, ticket: &Ticket, args: Initialize) {
     if let Some(editor) = state.clients.get_mut(&ticket.client) {
         editor.init = args;
@@ -39,10 +39,10 @@ pub(crate) fn initialize(state: &mut State, ticket: &Ticket, args: Initialize) {
     state.respond(ticket, capabilities);
 }
 
-/// `launch`.
+/// Handles `launch`.
 ///
 /// # Errors
-/// The token is wrong, there is nothing to launch, or something is debugged already.
+/// The token is wrong, there is no program to launch, or a session exists already.
 pub(crate) fn launch(state: &mut State, ticket: Ticket, args: Launch) -> Result<(), String> {
     check(state, &ticket, args.common.token.as_deref())?;
     if args.program.is_none() && args.launcher_args.is_empty() {
@@ -51,10 +51,10 @@ pub(crate) fn launch(state: &mut State, ticket: Ticket, args: Launch) -> Result<
     begin(state, ticket, args.common.clone(), true, Start::Launch(args))
 }
 
-/// `attach`, also to a part of the session.
+/// Handles `attach`, also to a partial session.
 ///
 /// # Errors
-/// The token is wrong, nothing is named, or something is debugged already.
+/// The token is wrong, no target is named, or a session exists already.
 pub(crate) fn attach(state: &mut State, ticket: Ticket, args: Attach) -> Result<(), String> {
     if let Some(part) = &args.session {
         return join(state, &ticket, part);
@@ -67,7 +67,7 @@ pub(crate) fn attach(state: &mut State, ticket: Ticket, args: Attach) -> Result<
     begin(state, ticket, args.common.clone(), false, Start::Attach(args))
 }
 
-/// Whether somebody may be here. What has come by a socket shows the token.
+/// Checks whether the editor may use this adapter. An editor that connected by a socket must show the token.
 fn check(state: &mut State, ticket: &Ticket, token: Option<&str>) -> Result<(), String> {
     let is_right = token.is_some_and(|token| is_same(token, &state.token));
     let Some(editor) = state.clients.get_mut(&ticket.client) else {
@@ -80,7 +80,7 @@ fn check(state: &mut State, ticket: &Ticket, token: Option<&str>) -> Result<(), 
     }
 }
 
-/// Compares without telling by its time how much is right.
+/// Compares in constant time, so that the time does not reveal how much matches.
 fn is_same(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     differs == 0 && one.len() == other.len()
@@ -107,7 +107,7 @@ fn begin(
     Ok(())
 }
 
-/// The ranks are there, or not.
+/// Handles the result of the start.
 pub(crate) fn started(state: &mut State, result: Result<Started, String>) {
     let Stage::Starting(ticket) = state.stage.clone() else { return };
     let started = match result {
@@ -137,7 +137,7 @@ pub(crate) fn started(state: &mut State, result: Result<Started, String>) {
     notice(state);
 }
 
-/// An editor has its session. It will send its breakpoints next.
+/// Gives an editor its session. The editor sends its breakpoints next.
 fn be_there(state: &mut State, ticket: &Ticket, ranks: RankSet, is_part: bool) {
     if let Some(editor) = state.clients.get_mut(&ticket.client) {
         editor.ranks = ranks;
@@ -150,7 +150,7 @@ fn be_there(state: &mut State, ticket: &Ticket, ranks: RankSet, is_part: bool) {
     regroup(state, None);
 }
 
-/// A part of the session gets an editor.
+/// Gives an editor a partial session.
 fn join(state: &mut State, ticket: &Ticket, part: &Part) -> Result<(), String> {
     check(state, ticket, Some(&part.token))?;
     if state.clients.get(&ticket.client).is_some_and(|editor| editor.is_there) {
@@ -165,7 +165,7 @@ fn join(state: &mut State, ticket: &Ticket, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// `configurationDone`: what was launched goes on, and what stands is told.
+/// Handles `configurationDone`: launched ranks continue, and the editor gets events for stopped ranks.
 pub(crate) fn configuration_done(state: &mut State, ticket: &Ticket) {
     let client = ticket.client;
     let Some(editor) = state.clients.get_mut(&client) else { return };
@@ -191,7 +191,7 @@ pub(crate) fn configuration_done(state: &mut State, ticket: &Ticket) {
     }
 }
 
-/// `gantry/open`: a session where each rank is a thread.
+/// Handles `gantry/open`: opens a session where each rank is a thread.
 ///
 /// # Errors
 /// There is no such thread, or the editor cannot open sessions.
@@ -206,10 +206,10 @@ pub(crate) fn open_of(state: &mut State, ticket: &Ticket, args: &Open) -> Result
     Ok(())
 }
 
-/// Has the editor open a session for these ranks.
+/// Makes the editor open a session for these ranks.
 ///
 /// # Errors
-/// It cannot, or there are too many.
+/// The editor cannot open sessions, or there are too many ranks.
 pub(crate) fn open(state: &mut State, client: Client, ranks: &RankSet) -> Result<(), String> {
     let editor = state.clients.get(&client).ok_or("there is no session")?;
     if !editor.init.supports_start_debugging_request {
@@ -226,7 +226,7 @@ pub(crate) fn open(state: &mut State, client: Client, ranks: &RankSet) -> Result
     Ok(())
 }
 
-/// Where parts are waited for.
+/// Handles the port on which editors of partial sessions connect.
 pub(crate) fn listening(state: &mut State, result: Result<u16, String>) {
     match result {
         Ok(port) => {
@@ -254,7 +254,7 @@ fn open_all(state: &mut State, port: u16) {
     }
 }
 
-/// All ranks have ended, or it is not known what they do.
+/// Handles the end of all ranks, or their loss.
 pub(crate) fn ended(state: &mut State, result: Result<i32, String>) {
     if !matches!(state.stage, Stage::Debugging) {
         return;
@@ -269,7 +269,7 @@ pub(crate) fn ended(state: &mut State, result: Result<i32, String>) {
     state.tell_all(&event("terminated", json!({})));
 }
 
-/// `disconnect`. The end of who has begun is the end of all.
+/// Handles `disconnect`. When the editor that started the session leaves, everything ends.
 pub(crate) fn disconnect(state: &mut State, ticket: Ticket, args: &Disconnect) {
     if !is_the_end(state, ticket.client) {
         super::breaking::forget(state, ticket.client);
@@ -281,7 +281,8 @@ pub(crate) fn disconnect(state: &mut State, ticket: Ticket, args: &Disconnect) {
     end(state, Some(ticket), terminate);
 }
 
-/// Whether all is over when this editor leaves: it has begun, or nothing has and it may.
+/// Whether everything ends when this editor leaves. It does for the editor that started the session, and for a trusted
+/// editor if no session was started.
 fn is_the_end(state: &State, client: Client) -> bool {
     match state.root {
         Some(root) => root == client,
@@ -289,22 +290,22 @@ fn is_the_end(state: &State, client: Client) -> bool {
     }
 }
 
-/// `terminate`: all ranks are asked to end.
+/// Handles `terminate`: sends all ranks a signal.
 ///
 /// # Errors
-/// There are none.
+/// There are no ranks.
 pub(crate) fn terminate(state: &mut State, ticket: &Ticket) -> Result<(), String> {
     if !matches!(state.stage, Stage::Debugging) {
         return Err("there are no ranks".to_owned());
     }
-    // What stands in a debugger does not hear a request.
+    // Ranks stopped in a debugger do not react to SIGTERM.
     let kill = !state.standing().is_empty() || !state.held.is_empty();
     state.effects.push(Effect::Signal { kill });
     state.respond(ticket, json!({}));
     Ok(())
 }
 
-/// An editor is gone without a word.
+/// Handles an editor that disconnects without a request.
 pub(crate) fn left(state: &mut State, client: Client) {
     if is_the_end(state, client) {
         let terminate = state.is_launched;
@@ -319,7 +320,7 @@ fn end(state: &mut State, ticket: Option<Ticket>, terminate: bool) {
     match std::mem::replace(&mut state.stage, Stage::Ending(ticket.clone())) {
         Stage::Idle => over(state, Ok(())),
         Stage::Ending(first) => {
-            // The first one is answered.
+            // The first `disconnect` is answered at the end.
             state.stage = Stage::Ending(first);
             if let Some(ticket) = ticket {
                 state.respond(&ticket, json!({}));
@@ -336,7 +337,7 @@ fn end(state: &mut State, ticket: Option<Ticket>, terminate: bool) {
     }
 }
 
-/// The app was let go.
+/// Handles the end of the app's session.
 pub(crate) fn over(state: &mut State, result: Result<(), String>) {
     if let Stage::Ending(ticket) = state.stage.clone() {
         if let Err(why) = &result {

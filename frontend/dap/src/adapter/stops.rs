@@ -1,4 +1,4 @@
-//! Ranks that have come to stand: what is logged there, which thread they are, and what editors hear of it.
+//! Handles ranks that have stopped: evaluates log messages, regroups threads and sends stop events.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::state::{Job, Order, Place, State, Then};
 use crate::threads::{Thread, ranks_text};
 use crate::values::{as_tuple, lines_of, merge_texts, pick};
 
-/// How deep ranks are told apart by their call paths.
+/// The maximum depth up to which call paths are compared.
 const MAX_DEPTH: u32 = 63;
 
-/// Looks at what is different since the last answers.
+/// Handles the changes since the last answers.
 pub(crate) fn notice(state: &mut State) {
     let standing = state.standing();
     notice_ended(state);
@@ -41,7 +41,7 @@ pub(crate) fn notice(state: &mut State) {
     if fresh.is_empty() {
         return;
     }
-    // Others mostly follow within a moment, and are one thread with these.
+    // Other ranks mostly stop within a moment, and then belong to the same thread.
     let others_run = !state.of_states(|it| *it == RankState::Running).is_empty();
     let waits = others_run && !state.is_settling;
     state.is_settling = waits;
@@ -66,7 +66,7 @@ fn notice_ended(state: &mut State) {
     }
 }
 
-/// Ranks that have come to a log message say it and go on. The place of the others is asked for.
+/// Ranks at a log message evaluate it and continue. The adapter asks for the place of the others.
 fn take_fresh(state: &mut State, fresh: &RankSet) {
     let mut logs: BTreeMap<i64, RankSet> = BTreeMap::new();
     let mut found: BTreeMap<i64, u32> = BTreeMap::new();
@@ -100,7 +100,7 @@ fn take_fresh(state: &mut State, fresh: &RankSet) {
     place(state, rest);
 }
 
-/// Asks ranks for what is to be logged. Those that make a step stay: there it ends.
+/// Asks ranks for the values of a log message. Stepping ranks stay stopped there: the step ends.
 fn log(state: &mut State, id: i64, ranks: RankSet, is_step: bool) {
     let Some(breakpoint) = state.breakpoints.get(id).filter(|_| !ranks.is_empty()) else { return };
     let mut commands: Vec<String> = breakpoint
@@ -125,7 +125,7 @@ fn place(state: &mut State, ranks: RankSet) {
     state.jobs.push_front(Job { ranks, order: Order::AskBare(commands), then: Then::Placed });
 }
 
-/// What ranks have logged.
+/// Handles the values of a log message.
 pub(crate) fn logged(
     state: &mut State,
     id: i64,
@@ -159,9 +159,9 @@ pub(crate) fn logged(
     state.tell_all(&told);
 }
 
-/// Where ranks have come to stand.
+/// Handles the places of stopped ranks.
 pub(crate) fn placed(state: &mut State, ranks: &RankSet, answers: &[(Answer, RankSet)]) {
-    // They may have gone on meanwhile.
+    // These ranks may have continued meanwhile.
     let ranks = ranks.intersection(&state.told);
     let (good, _) = pick(&lines_of(answers, &ranks), |lines| lines.first());
     let mut left = ranks.clone();
@@ -171,7 +171,7 @@ pub(crate) fn placed(state: &mut State, ranks: &RankSet, answers: &[(Answer, Ran
         left = left.difference(&of);
         put(state, Place { stack: fields.to_string(), function }, &of);
     }
-    // What gdb cannot tell the path of stands where it says.
+    // Where gdb cannot show a call path, use the place of the stop.
     let stops: Vec<(Stop, RankSet)> = state
         .session
         .sets()
@@ -200,7 +200,7 @@ fn put(state: &mut State, place: Place, ranks: &RankSet) {
     }
 }
 
-/// Tells editors, or one of them, that these ranks stand.
+/// Sends stop events for these ranks to all editors, or to one.
 pub(crate) fn tell_stops(state: &mut State, fresh: &RankSet, only: Option<Client>) {
     let told: Vec<Client> = state
         .clients
@@ -225,7 +225,7 @@ pub(crate) fn tell_stops(state: &mut State, fresh: &RankSet, only: Option<Client
     }
 }
 
-/// Why a thread stands, and how much that matters.
+/// The stop event of a thread, and its importance.
 fn describe(state: &State, thread: &Thread, fresh: &RankSet, all_stand: bool) -> (u8, Value) {
     let ranks = thread.part.ranks.intersection(fresh);
     let mut found = (9, "pause", String::new());
@@ -263,7 +263,7 @@ fn describe(state: &State, thread: &Thread, fresh: &RankSet, all_stand: bool) ->
     if !ids.is_empty() {
         body["hitBreakpointIds"] = ids.into();
     }
-    // Others of it stood before.
+    // Other ranks of the thread were stopped before.
     if !thread.part.ranks.difference(&ranks).is_empty() {
         body["preserveFocusHint"] = true.into();
     }

@@ -8,7 +8,7 @@ use crate::frame::Frames;
 
 const ME: Client = Client(0);
 
-/// An adapter without processes: what it sends is kept, and its orders are answered by the test.
+/// An adapter without processes. The test records its effects and answers its orders.
 struct Bed {
     adapter: Adapter,
     sent: Vec<(Client, Value)>,
@@ -46,7 +46,7 @@ impl Bed {
         bed
     }
 
-    /// One that has launched these ranks, which are held.
+    /// An adapter that has launched these ranks and holds them.
     fn held(ranks: &str, configuration: Value) -> Self {
         let mut bed = Self::new();
         bed.ask("initialize", json!({ "supportsStartDebuggingRequest": true }));
@@ -84,7 +84,7 @@ impl Bed {
         self.ask_of(ME, command, arguments)
     }
 
-    /// The order that waits for an answer. `Stand` orders are left out of the way by `idle`.
+    /// The pending order. `idle` answers pending `Stand` orders.
     #[track_caller]
     fn order(&mut self) -> What {
         match self.effects.pop() {
@@ -93,7 +93,7 @@ impl Bed {
         }
     }
 
-    /// The commands of the order that waits, and whom they are for.
+    /// The commands of the pending order, and their ranks.
     #[track_caller]
     fn asked(&mut self) -> (String, String) {
         match self.order() {
@@ -107,7 +107,7 @@ impl Bed {
         self.give(Input::Answered(Ok(answers)));
     }
 
-    /// All that was sent since the last time, in short.
+    /// A short form of everything sent since the last call.
     fn told(&mut self) -> Vec<String> {
         let short = |(_, message): (Client, Value)| match message["type"].as_str() {
             Some("event") => format!("{} {}", message["event"].as_str().unwrap(), message["body"]),
@@ -128,7 +128,7 @@ impl Bed {
         }
     }
 
-    /// Ranks 0-3 stand at `solve`, and an editor knows it.
+    /// Ranks 0-3 are stopped at `solve`, and an editor knows it.
     fn standing() -> Self {
         let mut bed = Self::held("0-3", json!({ "program": "a", "stopOnEntry": true }));
         bed.ask("configurationDone", json!({}));
@@ -141,7 +141,7 @@ impl Bed {
         bed.ask("pause", json!({ "threadId": 1 }));
         assert_eq!(bed.asked(), ("0-3".to_owned(), "-gdb-show confirm".to_owned()));
         bed.answer(&[(answer(stop("solve", "", 0), "^done\n"), "0-3")]);
-        // Its place is asked for, and whoever runs is to be interrupted.
+        // The adapter asks for their place, and interrupts the running ranks.
         bed.place("0-3", "solve");
         assert!(matches!(bed.order(), What::Interrupt { .. }));
         bed.answer(&[(answer(stop("solve", "", 0), "^done\n"), "0-3")]);
@@ -149,7 +149,7 @@ impl Bed {
         bed
     }
 
-    /// Answers where ranks stand.
+    /// Answers with the place of the ranks.
     #[track_caller]
     fn place(&mut self, ranks: &str, function: &str) {
         let (asked, commands) = self.asked();
@@ -192,7 +192,7 @@ fn held_ranks_get_breakpoints_and_go_on_and_the_one_that_stops_is_a_thread() {
     let stops =
         [(answer(RankState::Running, ""), "0-1,3"), (answer(stop("solve", "breakpoint-hit", 1), ""), "2")];
     bed.answer(&stops);
-    // The others are given a moment.
+    // The adapter waits a moment for the other ranks.
     assert!(matches!(bed.order(), What::Stand { ranks } if ranks == set("0-1,3")));
     bed.answer(&stops);
     bed.place("2", "solve");
@@ -223,7 +223,7 @@ fn a_step_is_one_threads_and_continue_is_for_all() {
     bed.answer(&[(answer(RankState::Running, "^done\n^running\n"), "0-3")]);
     bed.assert_told(&["ok next"]);
     bed.order();
-    // They come to two places.
+    // The ranks stop at two places.
     bed.answer(&[
         (answer(stop("solve", "end-stepping-range", 0), ""), "0-2"),
         (answer(stop("other", "signal SIGSEGV", 0), ""), "3"),
@@ -237,7 +237,7 @@ fn a_step_is_one_threads_and_continue_is_for_all() {
     ]);
     let told = bed.told();
     let stops: Vec<&String> = told.iter().filter(|it| it.starts_with("stopped")).collect();
-    // What matters most comes first, and the editor goes there.
+    // The most important stop comes first, and the editor moves there.
     assert!(
         stops[0].contains("\"reason\":\"exception\",\"text\":\"signal SIGSEGV\",\"threadId\":2"),
         "{told:?}"
@@ -253,7 +253,7 @@ fn a_step_is_one_threads_and_continue_is_for_all() {
     assert!(matches!(bed.order(), What::Stand { ranks } if ranks == set("3")));
     bed.ask("continue", json!({ "threadId": 1 }));
     bed.answer(&[(answer(RankState::Running, ""), "3"), (answer(stop("solve", "", 0), ""), "0-2")]);
-    // Rank 3 runs already.
+    // Rank 3 is already running.
     assert_eq!(bed.asked().0, "0-2");
     bed.answer(&[(answer(RankState::Running, "^running\n"), "0-3")]);
     bed.assert_told(&[
@@ -304,7 +304,7 @@ fn frames_and_variables_are_those_of_all_ranks_of_the_thread() {
     assert_eq!(bed.asked().1, "-var-assign gantry1.0 \"6\"");
     bed.answer(&[(answer(at, "^done,value=\"6\"\n"), "0-3")]);
     bed.assert_told(&["ok setVariable {\"value\":\"6\"}"]);
-    // What was made for them goes when they go on.
+    // The adapter deletes their variable objects when they continue.
     bed.ask("stepOut", json!({ "threadId": 1 }));
     assert_eq!(bed.asked().1, "-var-delete gantry1; -stack-select-frame 0; -exec-finish");
     bed.answer(&[(answer(RankState::Running, "^done\n^done\n^running\n"), "0-3")]);
@@ -388,7 +388,7 @@ fn what_is_typed_goes_to_sets_of_ranks() {
     refused("run", "no 'run' starts a program");
     refused("focus 1", "ok evaluate {\"result\":\"1\"");
     refused("quit", "no this is a word of 'gantry gdb'");
-    // A step that is typed is a step.
+    // A typed step command counts as a step.
     bed.ask("evaluate", json!({ "expression": "next", "context": "repl" }));
     assert!(matches!(bed.order(), What::Tell { ranks, .. } if ranks == set("1")));
     let stands = stop("solve", "end-stepping-range", 0);
@@ -422,7 +422,7 @@ fn a_thread_opens_into_a_session_of_single_ranks() {
         "\"name\":\"rank 0: solve\"}",
         "\"name\":\"rank 1: solve\"}",
     ]);
-    // A rank that goes on there goes on here.
+    // A rank that continues in the partial session continues in this one.
     bed.ask_of(part, "next", json!({ "threadId": 2, "singleThread": true }));
     assert_eq!(bed.asked().0, "1");
     bed.answer(&[

@@ -1,4 +1,4 @@
-//! What a WLM says of an app: its name for it, and why it has ended it.
+//! What a WLM says about an app: its name, and why the WLM ended it.
 
 use gantry_types::signal::Signal;
 use gantry_types::status::{EndCause, ExitStatus, RankState};
@@ -8,7 +8,7 @@ use super::{Launcher, State};
 use crate::event::Event;
 
 impl State {
-    /// The WLM has ended the app, or a part of it.
+    /// Records that the WLM ended the app or a part of it.
     pub(super) fn ended_by(&mut self, cause: EndCause, events: &mut Vec<Event>) {
         if let Some(exit) = &mut self.exit {
             exit.cause = Some(cause.clone());
@@ -17,7 +17,8 @@ impl State {
         events.push(Event::EndedBy { app: self.identity.app, cause: cause.kind, message: cause.message });
     }
 
-    /// What the WLM is to be asked about if only it knows why the app has ended: it was attached to, or has ended badly and had no launcher.
+    /// The question for the WLM, if only it knows why the app ended: the app was attached to, or failed without a
+    /// launcher.
     pub(crate) fn needs_cause(&self) -> Option<EndedApp> {
         let badly = self.exit.as_ref().is_some_and(|exit| exit.code != 0);
         let asked = self.identity.attached || (badly && self.launcher == Launcher::None);
@@ -41,7 +42,7 @@ mod tests {
     use super::super::{Happening, Identity};
     use super::*;
 
-    /// An app of one rank, which runs.
+    /// A running app of one rank.
     fn running() -> State {
         let mut placement = PlacementBuilder::new();
         placement.push("a", None, "").unwrap();
@@ -64,7 +65,8 @@ mod tests {
         EndCause { kind: CauseKind::TimeLimit, message: "too long".to_owned() }
     }
 
-    /// An app of two ranks on two hosts that was attached to; they end so, if they are not lost with their host.
+    /// Checks an attached app of two ranks on two hosts. The ranks end with `ends`, unless they are lost with their
+    /// host.
     #[track_caller]
     fn check_asked(ends: [Option<ExitStatus>; 2], lost: &[&str], torn: bool) {
         let mut placement = PlacementBuilder::new();
@@ -118,7 +120,7 @@ mod tests {
         let end = shown(&state.handle(Happening::LauncherEnded(ExitStatus::Code(0), Some(limit()))));
         assert_eq!(end.len(), 1);
         assert!(end[0].get("cause").is_none(), "{end:?}");
-        // What was attached to has no launcher of ours: the cause is known later.
+        // An attached app has no launcher of ours: the cause becomes known later.
         let late = shown(&state.handle(Happening::EndedBy(limit())));
         assert_eq!(late[0]["event"], "ended_by");
         assert_eq!(state.exit().unwrap().cause, Some(limit()));

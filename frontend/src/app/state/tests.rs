@@ -60,7 +60,7 @@ fn held_when_the_last_rank_is_and_released_when_the_last_node_has() {
 fn a_failed_mpi_world_gives_the_app_its_code_and_is_told_once() {
     let mut state = state(false);
     let failed = |rank, code| Happening::MpiFailed(Rank(rank), code, "why".to_owned());
-    // Ranks that are not held may be quicker than the news of them.
+    // Ranks that are not held may fail before the report that they exist.
     assert_eq!(names(&state.handle(failed(1, 7))), ["mpi_failed"]);
     assert_eq!(names(&state.handle(there(0..3, false))), ["started"]);
     assert_eq!(names(&state.handle(failed(2, 137))), [""; 0]);
@@ -115,7 +115,7 @@ fn a_rank_that_ends_before_the_others_are_there_is_not_the_apps_end() {
         names(&state.handle(Happening::RankExited(Rank(2), ExitStatus::Code(0)))),
         ["started", "rank_exited"]
     );
-    // The report of a rank whose end is known already brings its pid and no new state.
+    // A report about a rank that has already ended brings its pid and no new state.
     drop(state.handle(there(2..3, false)));
     assert_eq!(
         names(&state.handle(Happening::RankExited(Rank(1), ExitStatus::Code(0)))),

@@ -1,4 +1,4 @@
-//! What rank 0 reads, on its way from the tool's descriptor.
+//! Carries standard input from the tool's descriptor to rank 0.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,11 +16,11 @@ use crate::overlay::Overlay;
 /// Most bytes in one piece.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Feeds a rank's standard input, as fast as the rank takes it. Without [`InputFeed::start`] it feeds nothing.
+/// Feeds a rank's standard input as fast as the rank reads. Does nothing before [`InputFeed::start`].
 #[derive(Debug)]
 pub(crate) struct InputFeed {
     window: Arc<Semaphore>,
-    /// Dropping it wakes the thread that reads and makes it end.
+    /// Dropping it wakes the reading thread and ends it.
     stop: Mutex<Option<OwnedFd>>,
 }
 
@@ -57,7 +57,7 @@ impl InputFeed {
         Ok(())
     }
 
-    /// The rank's node says a word of the flow.
+    /// Handles a message of the flow from the rank's node.
     pub(crate) fn hear(&self, word: &Word) {
         match word {
             Word::Credit(bytes) => self.window.add_permits(*bytes as usize),
@@ -73,7 +73,7 @@ impl InputFeed {
     }
 }
 
-/// Reads until the end of `from`, until nobody wants more, or until `stop` is closed on its other side.
+/// Reads until the end of `from`, until the receiver of `pieces` is gone, or until the other end of `stop` is closed.
 fn read_pieces(mut from: File, stop: &OwnedFd, pieces: &mpsc::Sender<Vec<u8>>) {
     loop {
         let mut fds =

@@ -1,7 +1,8 @@
-//! What a launcher is connected to, and what it writes.
+//! A launcher's standard streams, and the text that it writes.
 //!
-//! A launcher reads its standard input and writes its standard output where the tool said, with nobody between, wherever that is a descriptor. What
-//! it writes on standard error passes by here: the end of it is kept, because that is where launchers say why they failed.
+//! A launcher reads its standard input and writes its standard output directly at the tool's descriptors, if the tool
+//! gave descriptors. Its standard error passes through here: the last bytes are kept, because launchers write there why
+//! they failed.
 
 use std::fs::File;
 use std::io;
@@ -25,41 +26,41 @@ use crate::request::OutputTo;
 /// Most bytes in one piece.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Pieces that wait to be taken. When there are more the launcher waits.
+/// Pieces that wait to be taken. When the queue is full the launcher waits.
 const PIECES: usize = 8;
 
 /// How much of a launcher's standard error is kept.
 const WORDS_BYTES: usize = 4096;
 
-/// How long what a launcher that has ended has written is waited for: something of its own may hold its pipes open.
+/// How long to wait for the rest of an ended launcher's output. A child of the launcher may hold its pipes open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// What a launcher has said on standard error.
+/// What a launcher has written on standard error.
 #[derive(Debug, Clone)]
 pub(crate) struct Words {
     tail: Arc<Mutex<Vec<u8>>>,
-    /// Why the WLM has its ranks ended, by the most telling line.
+    /// Why the WLM had its ranks ended, from the most telling line.
     cause: Arc<Mutex<Option<EndCause>>>,
     /// The launcher's current wait. None: it does not wait.
     waits: watch::Receiver<Option<LauncherWait>>,
-    /// The job that it has submitted, as its first line about one tells.
+    /// The job that the launcher has submitted, from its first line about one.
     submitted: Arc<Mutex<Option<JobRef>>>,
-    /// Pipes that are open still.
+    /// Number of pipes still open.
     open: watch::Receiver<usize>,
 }
 
 impl Words {
-    /// The end of what it has said so far, without blanks around it.
+    /// The last part of what it has written so far, trimmed.
     pub(crate) fn so_far(&self) -> String {
         String::from_utf8_lossy(&lock(&self.tail)).trim().to_owned()
     }
 
-    /// Why the WLM has its ranks ended, if a line has said so.
+    /// Why the WLM had its ranks ended, if a line said so.
     pub(crate) fn cause(&self) -> Option<EndCause> {
         lock(&self.cause).clone()
     }
 
-    /// The launcher's current wait, as its lines tell. None: it does not wait.
+    /// The launcher's current wait, from its lines. None: it does not wait.
     pub(crate) fn waits(&self) -> watch::Receiver<Option<LauncherWait>> {
         self.waits.clone()
     }
@@ -69,7 +70,7 @@ impl Words {
         lock(&self.submitted).clone()
     }
 
-    /// Waits until what a launcher that has ended wrote is through: a moment at most.
+    /// Waits until the output of an ended launcher has been read: [`LAST_WORDS`] at most.
     pub(crate) async fn through(&mut self) {
         drop(tokio::time::timeout(LAST_WORDS, self.open.wait_for(|open| *open == 0)).await);
     }
@@ -80,19 +81,20 @@ impl Words {
 pub(crate) struct LauncherStdio {
     /// For the launcher.
     pub(crate) theirs: [OwnedFd; 3],
-    /// To be read on by the guard once this process has let go and is gone.
+    /// Pipes that the guard reads after the app was detached and this process is gone.
     pub(crate) pipes: Vec<OwnedFd>,
-    /// What comes through the pipes. To be read, or dropped.
+    /// The output from the pipes. Must be read or dropped.
     pub(crate) output: OutputStream,
-    /// The descriptor to which the pipes' standard error is to be written, if that was asked for.
+    /// The descriptor for the pipes' standard error, if requested.
     pub(crate) stderr: Option<OwnedFd>,
-    /// Whether the output is the tool's to take.
+    /// Whether the tool takes the output.
     pub(crate) wanted: bool,
-    /// The end of its standard error.
+    /// The last part of its standard error.
     pub(crate) words: Words,
 }
 
-/// Makes the pipes, and reads them from now on. `wlm` knows what the launcher's lines mean, `host` is the name of this machine.
+/// Makes the pipes and starts to read them. `wlm` knows what the launcher's lines mean, `host` is the name of this
+/// machine.
 ///
 /// # Errors
 /// No descriptors are left.
@@ -158,16 +160,16 @@ pub(crate) fn connect(
 struct Reader {
     pipe: Receiver,
     stub: Output,
-    /// None when nobody wants them any more.
+    /// None when the receiver is gone.
     pieces: Option<mpsc::Sender<Output>>,
     tail: Option<Arc<Mutex<Vec<u8>>>>,
     lines: Option<Lines>,
 }
 
-/// Looks at every line: of thousands of nodes, the one that says why may be far from the end.
+/// Examines every line: with thousands of nodes, the line with the reason may be far from the end.
 struct Lines {
     wlm: &'static dyn Wlm,
-    /// The beginning of a line that has not ended, no more of it than [`WORDS_BYTES`].
+    /// The beginning of an unfinished line, at most [`WORDS_BYTES`].
     begun: Vec<u8>,
     cause: Arc<Mutex<Option<EndCause>>>,
     submitted: Arc<Mutex<Option<JobRef>>>,
@@ -275,7 +277,7 @@ mod tests {
         drop(stdio.output);
         let [_, _, stderr] = stdio.theirs;
         let writing = tokio::task::spawn_blocking(move || {
-            // Much more than a pipe and all pieces hold.
+            // Much more than a pipe and all queued pieces hold.
             File::from(stderr).write_all(&vec![b'x'; 100 * PIECE_BYTES])
         });
         writing.await.unwrap().unwrap();

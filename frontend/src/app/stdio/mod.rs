@@ -1,7 +1,8 @@
-//! Standard input, output and error on their way between the tool and the nodes.
+//! Carries standard input, output and error between the tool and the nodes.
 //!
-//! Both ways are bounded by a window of bytes that are sent and not yet taken, so that a slow reader makes the writer wait, as on a pipe,
-//! and no memory grows. The tool's own descriptors may block for ever (a stopped terminal): they are touched on threads of their own.
+//! A window of bytes that are sent and not yet taken bounds each direction. So a slow reader makes the writer wait, as
+//! on a pipe, and memory does not grow. The tool's own descriptors may block for ever (a stopped terminal), so separate
+//! threads read and write them.
 
 mod input;
 pub(crate) mod launcher;

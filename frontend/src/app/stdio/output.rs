@@ -1,4 +1,4 @@
-//! What ranks and daemons write, on its way to where the tool wants it.
+//! Carries the output of ranks and daemons to where the tool wants it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::event::{Data, Output};
 use crate::lock::lock;
 use crate::overlay::Overlay;
 
-/// A piece of output and where its credit goes when it is taken.
+/// A piece of output, and where its credit goes when the tool has taken it.
 #[derive(Debug)]
 struct Piece {
     node: NodeId,
@@ -31,12 +31,12 @@ impl Piece {
     }
 }
 
-/// Where one group's output goes.
+/// The destination of one group's output.
 #[derive(Debug)]
 struct Sink {
-    /// Bounded by the window of each node, to which the overlay holds it.
+    /// Bounded by the window of each node, which the overlay enforces.
     to: mpsc::UnboundedSender<Piece>,
-    /// Nodes whose flow has not ended; the last one's end ends the sink.
+    /// Nodes whose flow has not ended. The end of the last one ends the sink.
     open: NodeSet,
 }
 
@@ -87,7 +87,7 @@ impl Outputs {
         stdout: OwnedFd,
         stderr: OwnedFd,
     ) -> io::Result<()> {
-        // Nothing else of ours: the thread must end when the app does, or its runtime.
+        // The thread holds only this: it must end when the app or its runtime does.
         let writers = Arc::clone(&self.writers);
         self.writers.send_modify(|n| *n += 1);
         let thread = std::thread::Builder::new().name("gantry-output".to_owned());
@@ -98,7 +98,7 @@ impl Outputs {
                     Stream::Stdout => &mut stdout,
                     Stream::Stderr => &mut stderr,
                 };
-                // A reader that is gone is no concern of the app's: the rest is dropped and the app goes on.
+                // The app does not depend on its reader: without one, the rest is dropped and the app continues.
                 drop(write_patiently(to, &output.data.0));
             }
             writers.send_modify(|n| *n -= 1);
@@ -109,8 +109,8 @@ impl Outputs {
         spawned.map(drop)
     }
 
-    /// A node says a word of a group's flow. Bytes go to the group's sink; without one the node is told to send no more. `origin` is asked for
-    /// where there is one.
+    /// Handles a node's message of a group's flow. Bytes go to the group's sink; without a sink the node is told to
+    /// stop sending. `origin` is called only if there is a sink.
     pub(crate) fn hear(
         &self,
         node: NodeId,
@@ -123,7 +123,7 @@ impl Outputs {
             Word::End => return self.lost_of(&NodeSet::from_range(node..=node), |known| known == group),
             Word::Open(_) | Word::Credit(_) | Word::Drain => return,
         };
-        // A label that means nothing does not come as far as this.
+        // The overlay has already refused labels without a meaning.
         let Some((source, stream)) = parse_output_label(group, label) else { return };
         let (rank, daemon) = match source {
             Source::Rank(rank) => (Some(rank), None),
@@ -142,7 +142,7 @@ impl Outputs {
         }
     }
 
-    /// Nothing more comes from these nodes.
+    /// Ends the flows of lost nodes.
     pub(crate) fn lost(&self, nodes: &NodeSet) {
         self.lost_of(nodes, |_| true);
     }
@@ -156,26 +156,26 @@ impl Outputs {
         });
     }
 
-    /// No output of that group comes, or nobody wants it.
+    /// Removes a group's sink: no output of the group follows, or it is not wanted.
     pub(crate) fn forget(&self, group: Option<DaemonId>) {
         lock(&self.sinks).remove(&group);
     }
 
-    /// No more output comes: sinks end when what they have is taken.
+    /// Ends all flows: each sink ends once its queued output is taken.
     pub(crate) fn close(&self) {
         lock(&self.sinks).clear();
     }
 
-    /// Waits until everything that came before [`Outputs::close`] is written.
+    /// Waits until everything that arrived before [`Outputs::close`] is written.
     pub(crate) async fn written(&self) {
-        // The sender lives in `self`: waiting cannot fail.
+        // `self` owns the sender, so waiting cannot fail.
         drop(self.writers.subscribe().wait_for(|n| *n == 0).await);
     }
 }
 
 /// Output of one daemon, or of all ranks, in the order in which each process wrote it.
 ///
-/// Taking a piece lets its writer go on; a stream that is kept and not read stops the writers.
+/// Taking a piece lets its writer continue. A stream that is not read stops the writers.
 #[derive(Debug)]
 pub struct OutputStream {
     from: Feed,
@@ -185,12 +185,13 @@ pub struct OutputStream {
 enum Feed {
     /// Agents send as much as they have credit for.
     Agents { from: mpsc::UnboundedReceiver<Piece>, overlay: Overlay, flow: FlowId },
-    /// A launcher's pipes are read as long as there is room.
+    /// A launcher's pipes are read while there is room.
     Launcher(mpsc::Receiver<Output>),
 }
 
 impl OutputStream {
-    /// The next piece; none when all writers have closed their output or are out of reach, or the app is gone. Waits for it; may be cancelled without loss.
+    /// The next piece. None: all writers have closed their output or are unreachable, or the app is gone. Cancel-safe:
+    /// no output is lost.
     pub async fn next(&mut self) -> Option<Output> {
         match &mut self.from {
             Feed::Agents { from, overlay, flow } => from.recv().await.map(|piece| piece.take(overlay, *flow)),
@@ -213,9 +214,9 @@ impl OutputStream {
 }
 
 impl Drop for OutputStream {
-    /// What is not taken any more must not stop its writers: they go on, and with their next bytes they are told that nobody reads.
+    /// Lets the writers continue without a reader. With their next bytes they learn that nothing reads them.
     fn drop(&mut self) {
-        // A launcher's reader sees by itself that nobody listens.
+        // A launcher's reader notices by itself that the receiver is gone.
         let Feed::Agents { from, overlay, flow } = &mut self.from else { return };
         from.close();
         while let Ok(piece) = from.try_recv() {
@@ -224,7 +225,7 @@ impl Drop for OutputStream {
     }
 }
 
-/// Writes all of `bytes`, waiting where the descriptor is one that does not wait by itself.
+/// Writes all of `bytes`. Waits where the descriptor is a non-blocking one.
 fn write_patiently(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {

@@ -1,4 +1,4 @@
-//! What waits for a rank, in its order: whole frames.
+//! The queue of a rank: whole frames, in order.
 
 use std::collections::VecDeque;
 
@@ -8,27 +8,27 @@ use gantry_types::id::NodeId;
 
 use crate::coallocation::state::SubjobId;
 
-/// What a mailbox takes before its senders are held back.
+/// When a mailbox holds this many bytes, its senders get no more credit.
 pub(super) const ROOM_BYTES: usize = 1024 * 1024;
 
 /// The most bytes for a rank in one order.
 const ORDER_BYTES: usize = 128 * 1024;
 
-/// A link, by its agent's count.
+/// A link, by its agent's number for it.
 pub(super) type LinkId = (NodeId, u32);
 
-/// A rank's place.
+/// A rank's mailbox.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     link: Option<LinkId>,
-    /// How much more the link takes.
+    /// The link's remaining credit.
     window: u32,
     queue: VecDeque<Vec<u8>>,
-    /// Bytes in there.
+    /// Bytes in the queue.
     queued: usize,
-    /// What came of senders, and counts as taken when there is room.
+    /// Bytes received from senders. They get the credit back when the mailbox has room.
     pub(super) owed: Vec<(SubjobId, LinkId, usize)>,
-    /// How many of the ranks that have ended it was told of.
+    /// How many entries of the list of ended ranks this rank has been told.
     pub(super) seen: usize,
 }
 
@@ -37,13 +37,14 @@ impl Mailbox {
         self.link
     }
 
-    /// A process of the rank has a link from now on. Gives what has waited for it.
+    /// A process of the rank has opened a link. Returns the frames that were queued before.
     pub(super) fn open(&mut self, link: LinkId) -> VecDeque<Vec<u8>> {
         (self.link, self.window, self.queued) = (Some(link), LINK_WINDOW_BYTES, 0);
         std::mem::take(&mut self.queue)
     }
 
-    /// That process has none any more. What has waited was for it: what comes for a later one is whole.
+    /// The process has closed its link. Queued frames were for that process, so they are dropped; a later process
+    /// starts with a whole frame.
     pub(super) fn close(&mut self) {
         (self.link, self.window, self.queued, self.seen) = (None, 0, 0, 0);
         self.queue.clear();
@@ -54,7 +55,7 @@ impl Mailbox {
         self.queue.push_back(frame);
     }
 
-    /// The rank takes so much more.
+    /// The rank grants this many more bytes.
     pub(super) fn widen(&mut self, bytes: u32) {
         self.window = self.window.saturating_add(bytes);
     }
@@ -63,7 +64,8 @@ impl Mailbox {
         self.queued >= ROOM_BYTES
     }
 
-    /// What may go to its link now. A frame is much smaller than what the rank's agent keeps back of its credit leaves.
+    /// The next data for the link, if the credit allows any. Every frame fits: it is much smaller than the credit that
+    /// the rank's agent leaves after what it keeps back.
     pub(super) fn next(&mut self) -> Option<(LinkId, Word)> {
         let link = self.link?;
         let window = usize::try_from(self.window).unwrap_or(ORDER_BYTES).min(ORDER_BYTES);

@@ -1,7 +1,8 @@
-//! The frontend's end of what ranks of a co-allocated job do together: their barrier, and the messages that it passes on between them.
+//! The frontend's side of what ranks of a co-allocated job do together: their barrier, and the messages between them.
 //!
-//! [`switchboard`] decides; here is who tells it what happens, and who carries out what it says. An [`Exchange`] is of one job, a [`Member`] of one app in it. An app that is
-//! part of no job is one by itself, so that a program that calls the barrier runs alone as well.
+//! [`switchboard`] decides. This module passes events to it and carries out its effects. An [`Exchange`] belongs to one
+//! job, a [`Member`] to one app in it. An app outside of any job is a job by itself, so a program that calls the
+//! barrier also runs alone.
 
 mod switchboard;
 mod mailbox;
@@ -24,10 +25,11 @@ use super::state::SubjobId;
 use crate::lock::lock;
 use crate::overlay::Overlay;
 
-/// How long the end of a rank is not told while something of what it has written is still to come: somebody else may hold its connection open.
+/// How long the report of a rank's end waits for the rest of the rank's data. Another process may hold its connection
+/// open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What the subjobs of one job exchange. Clones are the same one.
+/// The exchange between the subjobs of one job. Clones are the same exchange.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Exchange {
     shared: Arc<Shared>,
@@ -36,7 +38,7 @@ pub(super) struct Exchange {
 #[derive(Debug, Default)]
 struct Shared {
     inner: Mutex<Inner>,
-    /// Links have closed.
+    /// Changes when links have closed.
     closed: watch::Sender<u64>,
 }
 
@@ -48,7 +50,7 @@ struct Inner {
 }
 
 impl Exchange {
-    /// A subjob is asked for. Who looks after it hears how far its processes are.
+    /// Adds a subjob. Its task receives how far its processes are.
     pub(super) fn add(
         &self,
         id: SubjobId,
@@ -63,12 +65,12 @@ impl Exchange {
         (Member { exchange: self.clone(), id }, arrivals)
     }
 
-    /// The job is released, with these subjobs.
+    /// Releases the job, with these subjobs.
     pub(super) fn release(&self, members: Vec<SubjobId>) {
         self.act(|inner| inner.board.release(members));
     }
 
-    /// The subjob is to end: its processes at the barrier, and those that come to it, are told so.
+    /// Aborts a subjob. Its processes at the barrier, and those that come to it later, are told the reason.
     pub(super) fn abort(&self, id: SubjobId, why: &str) {
         self.act(|inner| inner.board.abort(id, why));
     }
@@ -76,7 +78,7 @@ impl Exchange {
     fn act<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = lock(&self.shared.inner);
         let done = act(&mut inner);
-        // Under the lock, so that what is said of a link is said in order. None of it waits.
+        // Under the lock, so that messages of a link keep their order. None of this waits.
         for effect in inner.board.take_effects() {
             match effect {
                 Effect::Say(id, (node, link), word) => {
@@ -91,7 +93,7 @@ impl Exchange {
                 }
                 Effect::Tell(id, arrival) => {
                     if let Some(task) = inner.tasks.get(&id) {
-                        // It is about to end.
+                        // The task is about to end.
                         drop(task.send(arrival));
                     }
                 }
@@ -109,7 +111,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Of an app that is a job by itself: its ranks pass their barrier at once.
+    /// For an app that is a job by itself: its ranks pass their barrier at once.
     pub(crate) fn alone() -> Self {
         let exchange = Exchange::default();
         let (member, _nobody_listens) = exchange.add(SubjobId(0), CommsType::BlockingJoin, false);
@@ -117,7 +119,7 @@ impl Member {
         member
     }
 
-    /// The app is there.
+    /// The app has started.
     pub(crate) fn start(&self, overlay: Overlay, placement: &Placement) {
         self.act(|inner, id| {
             inner.overlays.insert(id, overlay);
@@ -125,7 +127,7 @@ impl Member {
         });
     }
 
-    /// An agent says something of a rank's link.
+    /// Handles an agent's message about a rank's link.
     pub(crate) fn take(&self, node: NodeId, link: u32, word: Word) {
         let closed = word == Word::End;
         self.act(|inner, id| inner.board.take(id, (node, link), word));
@@ -134,7 +136,7 @@ impl Member {
         }
     }
 
-    /// Takes what a rank that has ended had written. None: all of it is here; else what waits until it is.
+    /// Reads what an ended rank had written. None: all of it is here. Else a future that waits for the rest.
     pub(crate) fn last_words(&self, rank: Rank) -> Option<impl Future<Output = ()> + Send + 'static> {
         let mut closed = self.exchange.shared.closed.subscribe();
         if !self.act(|inner, id| inner.board.drain(id, rank)) {
@@ -156,17 +158,17 @@ impl Member {
         self.act(|inner, id| inner.board.rank_ended(id, rank));
     }
 
-    /// The MPI world of the ranks cannot go on.
+    /// The MPI world of the ranks has failed.
     pub(crate) fn mpi_failed(&self, failure: MpiFailure) {
         self.act(|inner, id| {
             if let Some(task) = inner.tasks.get(&id) {
-                // It is about to end.
+                // The task is about to end.
                 drop(task.send(Arrival::MpiFailed(failure)));
             }
         });
     }
 
-    /// The app goes on, and nothing is heard of it here any more.
+    /// The app was detached: it continues, and sends no more reports.
     pub(crate) fn leave(&self) {
         self.act(|inner, id| inner.board.leave(id));
     }

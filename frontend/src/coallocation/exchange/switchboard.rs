@@ -1,8 +1,9 @@
-//! Who is linked, who has come to the barrier, and what goes where. Nothing in here waits or knows of processes: it is told what happens and says what is to
-//! be done.
+//! Decides which ranks are linked, which have reached the barrier, and where messages go. It is pure: it never waits,
+//! knows no processes, takes events and returns effects.
 //!
-//! Every rank has a *mailbox*, whether it has a link yet or not. What a rank sends goes into mailboxes at once; the credit for it is given back when the mailbox has room. So who
-//! does not take what is for it stops those that send to it, and a mailbox holds no more than [`ROOM_BYTES`](super::mailbox::ROOM_BYTES) and what senders may have on their way.
+//! Every rank has a *mailbox*, with or without a link. What a rank sends goes into mailboxes at once. Its credit is
+//! given back when the mailbox has room. So a rank that does not read stops its senders. A mailbox holds at most
+//! [`ROOM_BYTES`](super::mailbox::ROOM_BYTES) plus what senders may have in flight.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,54 +18,54 @@ use crate::coallocation::mpi_failure::MpiFailure;
 use crate::coallocation::request::CommsType;
 use crate::coallocation::state::SubjobId;
 
-/// What is to be done.
+/// What the caller has to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Say this of a link to the node's agent.
+    /// Send this message of a link to the node's agent.
     Say(SubjobId, LinkId, Word),
-    /// So many bytes that came on a link are taken.
+    /// This many bytes that arrived on a link are taken.
     Taken(SubjobId, LinkId, usize),
-    /// Tell who looks after the subjob.
+    /// Report to the task of the subjob.
     Tell(SubjobId, Arrival),
 }
 
 /// How far a subjob's processes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::coallocation) enum Arrival {
-    /// All have come to the barrier.
+    /// All have reached the barrier.
     CheckedIn,
-    /// All have passed it that have not ended.
+    /// All have passed it or ended.
     Passed,
-    /// One has ended that had not passed the barrier: the others can never do so together.
+    /// A rank ended before the barrier was released: the others can never pass it together with that rank.
     EndedBefore(Rank),
-    /// Their MPI world cannot go on.
+    /// Their MPI world has failed.
     MpiFailed(MpiFailure),
 }
 
-/// How a job begins for one subjob.
+/// The state of the barrier for one subjob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Gate {
-    /// Its ranks wait at the barrier.
+    /// Ranks wait at the barrier.
     Shut,
-    /// They pass.
+    /// Ranks pass the barrier.
     Open,
-    /// They are told that there is no job, and why.
+    /// Ranks are told that there is no job, and why.
     Aborted(String),
 }
 
-/// Something of a rank's link.
+/// The link of a rank.
 #[derive(Debug)]
 struct Link {
     rank: Rank,
     buffer: FrameBuffer,
 }
 
-/// What is known of a subjob.
+/// The state of a subjob.
 #[derive(Debug)]
 struct Part {
     comms: CommsType,
     gate: Gate,
-    /// How many ranks it has, once it is there.
+    /// Number of its ranks, once it has started.
     size: Option<u32>,
     over: bool,
     links: HashMap<LinkId, Link>,
@@ -74,28 +75,28 @@ struct Part {
     ended: BTreeSet<Rank>,
 }
 
-/// All of a job.
+/// The state of a whole job.
 #[derive(Debug, Default)]
 pub(super) struct Switchboard {
     parts: BTreeMap<SubjobId, Part>,
-    /// Those that exchange messages, in their order, once the job is released.
+    /// Subjobs that exchange messages, in their order, once the job is released.
     members: Option<Vec<SubjobId>>,
-    /// All of them are there.
+    /// All members have started.
     joined: bool,
     /// Ranks that have ended, in that order.
     ends: Vec<(SubjobId, Rank)>,
-    /// Who wants to hear of them.
+    /// Ranks that want to be told of ended ranks.
     watchers: BTreeSet<(SubjobId, Rank)>,
     effects: Vec<Effect>,
 }
 
 impl Switchboard {
-    /// What is to be done, in this order.
+    /// Takes the effects, to be carried out in this order.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// A subjob is asked for. One without a barrier has it open.
+    /// Adds a subjob. Without a barrier its gate is open from the beginning.
     pub(super) fn add(&mut self, id: SubjobId, comms: CommsType, barrier: bool) {
         let part = Part {
             comms,
@@ -111,7 +112,7 @@ impl Switchboard {
         self.parts.insert(id, part);
     }
 
-    /// Its app is there, with so many ranks.
+    /// Its app has started, with `size` ranks.
     pub(super) fn started(&mut self, id: SubjobId, size: u32) {
         if let Some(part) = self.parts.get_mut(&id) {
             part.size = Some(size);
@@ -119,7 +120,7 @@ impl Switchboard {
         self.join();
     }
 
-    /// The job is released: whoever takes part in it now is known, and all may run.
+    /// Releases the job: this fixes the members, and all ranks may run.
     pub(super) fn release(&mut self, members: Vec<SubjobId>) {
         let takes_part = |id: &SubjobId| {
             let part = self.parts.get(id);
@@ -142,7 +143,7 @@ impl Switchboard {
         }
     }
 
-    /// The subjob's app is over: nothing comes from it any more.
+    /// The subjob's app is over: it sends nothing more.
     pub(super) fn end(&mut self, id: SubjobId) {
         let Some(part) = self.parts.get_mut(&id).filter(|part| !part.over) else { return };
         part.over = true;
@@ -161,21 +162,21 @@ impl Switchboard {
         }
     }
 
-    /// The subjob's app goes on without us: nothing of it is known any more, and nobody is told that it has ended.
+    /// The subjob's app was detached. It sends no more reports, and other ranks are not told that it ended.
     pub(super) fn leave(&mut self, id: SubjobId) {
         if let Some(part) = self.parts.get_mut(&id) {
             part.over = true;
         }
     }
 
-    /// A rank has ended, and what it has written has come.
+    /// A rank has ended, and everything it had written has arrived.
     pub(super) fn rank_ended(&mut self, id: SubjobId, rank: Rank) {
         let Some(part) = self.parts.get_mut(&id) else { return };
         part.ended.insert(rank);
         if part.gate == Gate::Shut {
             self.effects.push(Effect::Tell(id, Arrival::EndedBefore(rank)));
         }
-        // Nobody takes what is for it.
+        // Give credit back to the senders: the rank reads its mailbox no more.
         let owed = part.mail.remove(&rank).map(|mail| mail.owed).unwrap_or_default();
         part.links.retain(|_, link| link.rank != rank);
         self.give(owed);
@@ -185,7 +186,8 @@ impl Switchboard {
         self.tell_watchers();
     }
 
-    /// Takes all that a rank has written, whether there is room or not: it has ended, so that is little. True: it has a link.
+    /// Has the agent send all that an ended rank has written, beyond its credit too: that is little. True: the rank has
+    /// a link.
     pub(super) fn drain(&mut self, id: SubjobId, rank: Rank) -> bool {
         let Some(link) = self.find_link(id, rank) else { return false };
         self.effects.push(Effect::Say(id, link, Word::Drain));
@@ -202,7 +204,7 @@ impl Switchboard {
         self.parts.get(&id)?.mail.get(&rank)?.link()
     }
 
-    /// An agent says something of a link.
+    /// Handles an agent's message about a link.
     pub(super) fn take(&mut self, id: SubjobId, link: LinkId, word: Word) {
         match word {
             Word::Open(rank) => self.open(id, link, rank),
@@ -215,7 +217,7 @@ impl Switchboard {
                 self.deliver(id, rank);
             }
             Word::End => self.close(id, link),
-            // Only we say so.
+            // Only the frontend sends this.
             Word::Drain => {}
         }
     }
@@ -230,7 +232,7 @@ impl Switchboard {
             let why = format!("rank {rank} has a link to its job already, in another process");
             return self.refuse(id, link, &Hear::Aborted(why));
         }
-        // What was left of a frame for a process before this one is for nobody: it begins with a whole one.
+        // Start with a new buffer: the rest of an earlier process's frame must not precede the first whole one.
         part.links.insert(link, Link { rank, buffer: FrameBuffer::new() });
         let waiting = mail.open(link);
         let gate = part.gate.clone();
@@ -287,14 +289,14 @@ impl Switchboard {
             return self.refuse(id, link, &Hear::Aborted(why.to_owned()));
         }
         let taken = (id, link, bytes.len());
-        // A mailbox that is full gives the room back when it has some again.
+        // A full mailbox gives the credit back when it has room again.
         match full.and_then(|(to, rank)| self.mailbox(to, rank)) {
             Some(mail) => mail.owed.push(taken),
             None => self.give(vec![taken]),
         }
     }
 
-    /// Returns whose mailbox is full by what was said.
+    /// Handles a rank's message. Returns the mailbox that this has filled, if any.
     fn hear(&mut self, id: SubjobId, rank: Rank, said: Say) -> Option<(SubjobId, Rank)> {
         let part = self.parts.get_mut(&id)?;
         match said {
@@ -358,7 +360,7 @@ impl Switchboard {
         self.check_passed(id);
     }
 
-    /// Once all that exchange messages are there or have ended, they are told of each other.
+    /// Once all members have started or ended, tells them of each other.
     fn join(&mut self) {
         let Some(members) = &mut self.members else { return };
         let parts = &self.parts;
@@ -375,7 +377,7 @@ impl Switchboard {
                 .flat_map(|(id, part)| part.links.values().map(|it| (*id, it.rank)))
                 .collect();
             links.into_iter().for_each(|(id, rank)| self.tell_structure(id, rank));
-            // Who has ended before concerns others only now.
+            // Ranks that ended earlier concern the other subjobs only from now on.
             self.parts.values_mut().flat_map(|part| part.mail.values_mut()).for_each(|mail| mail.seen = 0);
             self.tell_watchers();
         }
@@ -406,7 +408,7 @@ impl Switchboard {
         watchers.into_iter().for_each(|(id, rank)| self.tell_ends(id, rank));
     }
 
-    /// Tells who watches of the ranks that have ended since it was told, if there is one that concerns it.
+    /// Tells a watching rank which ranks have ended since it was last told, if one of them concerns it.
     fn tell_ends(&mut self, id: SubjobId, rank: Rank) {
         let members = self.members.as_deref().filter(|_| self.joined).unwrap_or_default();
         let member = position(members, id);
@@ -431,7 +433,7 @@ impl Switchboard {
         ranks.into_iter().for_each(|rank| self.tell(id, rank, what));
     }
 
-    /// Puts it into the rank's mailbox, and sends what may be sent.
+    /// Puts a message into the rank's mailbox, and sends what its credit allows.
     fn tell(&mut self, id: SubjobId, rank: Rank, what: &Hear) {
         let Some(part) = self.parts.get_mut(&id) else { return };
         let mut frame = Vec::new();

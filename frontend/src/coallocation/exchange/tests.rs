@@ -38,7 +38,7 @@ fn piece(to: u32, bytes: Vec<u8>) -> Say {
     Say::Piece(Piece { scope: Scope::Job, peer, message: 1, tag: "t".to_owned(), then, bytes: Blob(bytes) })
 }
 
-/// What a rank has been told since the last time, and how much room it has got back.
+/// What a rank has been told since the last call, and how much credit it has got back.
 fn heard(board: &mut Switchboard, whom: SubjobId) -> (Vec<Hear>, u32) {
     let (mut buffer, mut heard, mut credit) = (FrameBuffer::new(), Vec::new(), 0);
     for effect in board.take_effects() {
@@ -78,7 +78,7 @@ fn a_subjob_has_checked_in_when_all_its_ranks_have_each_once() {
     assert_eq!(arrivals(&mut board), []);
     let mut bytes = Vec::new();
     encode_onto(&Say::CheckIn, &mut bytes).unwrap();
-    // However the bytes are cut.
+    // The result must not depend on how the bytes are cut.
     for byte in bytes {
         assert_eq!(arrivals(&mut board), []);
         board.take(A, (NodeId(0), 6), Word::data(vec![byte]));
@@ -87,7 +87,7 @@ fn a_subjob_has_checked_in_when_all_its_ranks_have_each_once() {
     board.release(vec![A]);
     say(&mut board, A, &Say::Passed);
     assert_eq!(arrivals(&mut board), []);
-    // Who has ended will not say that it has passed.
+    // An ended rank will not report that it has passed.
     board.rank_ended(A, Rank(1));
     assert_eq!(arrivals(&mut board), [(A, Arrival::Passed)]);
 }
@@ -129,7 +129,7 @@ fn who_watches_is_told_once_of_all_that_have_ended() {
     board.rank_ended(A, Rank(2));
     board.release(vec![A, B]);
     let ended = |own, rank| Hear::RankEnded { own, peer: Peer { subjob: 0, rank: Rank(rank) } };
-    // Nobody has asked.
+    // No rank watches.
     assert_eq!(heard(&mut board, A).0.len(), 2);
     say(&mut board, A, &Say::Watch);
     assert_eq!(heard(&mut board, A).0, [ended(true, 2), Hear::Watched]);
@@ -200,7 +200,7 @@ fn a_mailbox_that_is_full_holds_back_its_senders_and_nobody_else() {
     board.release(vec![A, B]);
     board.take_effects();
     let (mut sent, mut credit) = (0, 0);
-    // Senders do not stop by themselves here: what counts is which credit they get.
+    // Senders in this test ignore their credit: what counts is how much they get.
     while credit == sent {
         // Two are more than a portion.
         (0..2).for_each(|_| say(&mut board, A, &piece(1, vec![1; 60_000])));
@@ -240,7 +240,7 @@ fn what_is_no_word_of_ours_ends_the_link_with_a_reason() {
     board.take(A, link(A), Word::data(vec![0xff; 8]));
     let effects = board.take_effects();
     assert!(matches!(effects.last(), Some(Effect::Say(A, _, Word::End))), "{effects:?}");
-    // What comes on it later is nobody's.
+    // What arrives on the link later belongs to no rank.
     say(&mut board, A, &Say::CheckIn);
     assert_eq!(board.take_effects(), []);
 }
@@ -259,7 +259,7 @@ fn messages_to_nobody_and_of_nobody_go_nowhere() {
     board.take(SubjobId(9), link(A), Word::data(vec![1]));
     board.take(A, (NodeId(7), 7), Word::data(vec![1]));
     assert_eq!(board.take_effects(), []);
-    // A second link of the same rank, and one of a rank that is none.
+    // A second link of the same rank, and a link of a rank that does not exist.
     for rank in [0, 1] {
         board.take(A, (NodeId(0), 6), Word::Open(Rank(rank)));
         assert!(matches!(board.take_effects().last(), Some(Effect::Say(A, (_, 6), Word::End))));

@@ -1,4 +1,4 @@
-//! The MPI world of a job's parts: who is in it, and what becomes of them when it cannot go on.
+//! The MPI world of a job's parts: its members, and what happens to them when it fails.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,11 @@ use crate::error::Result;
 use crate::lock::lock;
 
 impl Keeper {
-    /// The MPI world of that part cannot go on. Whether the others can, its start type says; `MPI_Abort` is for all.
+    /// Handles the failure of a part's MPI world. The part's start type decides whether the others continue;
+    /// `MPI_Abort` ends all.
     ///
-    /// A library that loses the way to a rank ends its own, and may be heard before the end of that rank is. Then that one is the reason.
+    /// A library that loses its connection to a rank ends its own ranks. Its report may arrive before that of the first
+    /// rank's end. Then the later report is the cause.
     pub(super) fn mpi_failed(&mut self, id: SubjobId, failure: MpiFailure) {
         let is_cause = match &self.failure {
             None => true,
@@ -38,7 +40,7 @@ impl Keeper {
         self.carry_out(acts);
     }
 
-    /// Notes why a part ends that has not ended.
+    /// Notes why a running part ends.
     fn explain(&self, id: SubjobId, why: &str, code: i32) {
         self.know(id, |(info, _)| {
             if !info.state.is_over() {
@@ -52,7 +54,7 @@ impl Keeper {
         seen.subjobs.get(&id).map_or_else(|| id.0.to_string(), |(info, _)| info.label.clone())
     }
 
-    /// The places in the job's MPI world of the parts that are to be released now.
+    /// Assigns places in the job's MPI world to the parts that are to be released now.
     pub(super) fn form_world(&self, acts: &[Act]) -> Result<BTreeMap<SubjobId, Box<world::Seat>>> {
         let released = |id: &SubjobId| acts.contains(&Act::Release(*id));
         let seen = lock(&self.board.seen);

@@ -31,7 +31,7 @@ impl RslError {
         &self.message
     }
 
-    /// The line, and below it a caret where the error is. Lines that are too long are cut around it.
+    /// The line, and below it a caret at the error. Long lines are cut around it.
     #[must_use]
     pub fn picture(&self) -> &str {
         &self.picture
@@ -42,7 +42,7 @@ fn draw(text: &str, position: Position) -> String {
     let line = text.split('\n').nth(position.line.saturating_sub(1) as usize).unwrap_or("");
     let column = position.column.saturating_sub(1) as usize;
     let start = column.saturating_sub(SHOWN / 2);
-    // A control character would move what is drawn.
+    // A control character would shift the caret.
     let shown: String =
         line.chars().skip(start).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("{}\n{}^", shown.trim_end(), " ".repeat(column - start))

@@ -1,11 +1,11 @@
-//! Words and signs of a specification.
+//! Splits a specification into tokens.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use super::{Operator, Position, RslError};
 
-/// What stands at a place.
+/// A token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     /// `+`, `&` or `|` in front of requests.
@@ -28,7 +28,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// For people.
+    /// The token's name in error messages.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Prefix(sign) => format!("'{sign}'"),
@@ -44,7 +44,7 @@ impl Token {
     }
 }
 
-/// A token, where it stands, and whether it touches the one before it.
+/// A token, its position, and whether it touches the one before it.
 #[derive(Debug, Clone)]
 pub(super) struct Placed {
     pub(super) token: Token,
@@ -118,7 +118,7 @@ impl<'a> Lexer<'a> {
         self.rest.next_if_eq(&wanted).inspect(|c| self.at.pass(*c)).is_some()
     }
 
-    /// To be called behind its `(`.
+    /// Skips a comment whose `(` has been read.
     fn skip_comment(&mut self, start: Position) -> Result<(), RslError> {
         self.take();
         loop {
@@ -170,7 +170,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-/// Whether `c` may stand in an unquoted literal; at its beginning a sign that is a prefix may not.
+/// Whether `c` may occur in an unquoted literal. A literal cannot begin with a prefix sign.
 pub(super) fn is_word(c: char) -> bool {
     !is_space(c)
         && !matches!(

@@ -1,22 +1,24 @@
-//! The Resource Specification Language, RSL 1.0, in which co-allocated jobs are asked for.
+//! The Resource Specification Language, RSL 1.0: the language of requests for co-allocated jobs.
 //!
 //! ```text
 //! +(&(resourceManagerContact=RM1)(count=3)(executable=solver))
 //!  (&(resourceManagerContact="RM2:2119")(count=2)(executable=$(HOME)/viewer)(environment=(LEVEL 3)))
 //! ```
 //!
-//! `+` is a multi-request, `&` a conjunction, `|` a disjunction; inside stand relations between an attribute and values. Reading never runs
-//! anything and is bounded: text of [`MOST_BYTES`], nested [`DEEPEST`] times.
+//! `+` is a multi-request, `&` a conjunction, `|` a disjunction. Inside are relations between an attribute and values.
+//! Reading never executes anything and is bounded: text of at most [`MOST_BYTES`], nested at most [`DEEPEST`] times.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
-//! | [`parse`] | text to [`Specification`] |
-//! | [`Specification`]'s `Display` | and back |
-//! | [`Specification::substitute`] | references like `$(HOME)` replaced by what `rsl_substitution` says |
+//! | [`parse`] | reads text as a [`Specification`] |
+//! | [`Specification`]'s `Display` | writes it as text |
+//! | [`Specification::substitute`] | replaces references like `$(HOME)` with their values from `rsl_substitution` |
 //!
-//! Source: the grammar of the Globus Toolkit's RSL. What it leaves open is answered as its own reader does, with four exceptions. That one refuses
-//! a reference's default where it would be used, takes a character without meaning for the end of the text, loses a quoted value that the text ends with, and
-//! reads a carriage return as part of a word. Here a default is used, the character is an error, nothing is lost, and a carriage return is white space.
+//! Source: the grammar of the Globus Toolkit's RSL. Where the grammar is ambiguous, this reader behaves like the
+//! toolkit's, with four exceptions. The toolkit's reader refuses a reference's default where it would be used; this one
+//! uses the default. It takes a meaningless character for the end of the text; here that is an error. It loses a quoted
+//! value at the end of the text; here nothing is lost. It reads a carriage return as part of a word; here it is white
+//! space.
 
 mod error;
 mod lexer;
@@ -34,7 +36,7 @@ pub use parser::parse;
 /// Longest text that is read, in bytes.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// How deep requests and sequences may stand in each other.
+/// Deepest nesting of requests and sequences.
 pub const DEEPEST: usize = 100;
 
 /// A specification: a boolean combination of specifications, or a relation.
@@ -51,7 +53,7 @@ pub enum Specification {
 }
 
 impl Specification {
-    /// Where its first attribute stands.
+    /// Position of its first attribute.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         match self {
@@ -63,16 +65,16 @@ impl Specification {
     }
 }
 
-/// An attribute and what is asked of it.
+/// An attribute and its requested values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relation {
     /// The attribute.
     pub attribute: Attribute,
-    /// How it is related to the values.
+    /// The relation to the values.
     pub operator: Operator,
     /// At least one.
     pub values: Vec<Value>,
-    /// Where the attribute stands.
+    /// Position of the attribute.
     pub at: Position,
 }
 
@@ -81,24 +83,24 @@ pub struct Relation {
 pub struct Attribute(String);
 
 impl Attribute {
-    /// An attribute as somebody wrote it.
+    /// Makes an attribute from any spelling.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// As it was written.
+    /// The original spelling.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The one form of all its spellings: lower case, without underscores.
+    /// The canonical form of all its spellings: lower case, without underscores.
     #[must_use]
     pub fn canonical(&self) -> String {
         canonical(&self.0).collect()
     }
 
-    /// Whether it is the attribute `name`, in whatever spelling.
+    /// Whether it is the attribute `name`, in any spelling.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
         canonical(&self.0).eq(canonical(name))
@@ -117,7 +119,7 @@ fn canonical(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase())
 }
 
-/// How an attribute is related to its values.
+/// The relation between an attribute and its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `=`
@@ -135,7 +137,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// As it is written.
+    /// The operator's sign.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -169,7 +171,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The text, if it is nothing but that: true of every value that is no sequence once references are replaced.
+    /// The text, if the value is only text. True of every value but a sequence, once references are replaced.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -182,13 +184,13 @@ impl Value {
 /// A reference to a name that `rsl_substitution` defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// The name, and perhaps a default. More can be written, and mean nothing.
+    /// The name, and optionally a default. Further parts are allowed and ignored.
     pub parts: Vec<Value>,
-    /// Where it stands.
+    /// Position of the reference.
     pub at: Position,
 }
 
-/// A place in a text. Where something stands is no part of what it is: all positions are equal to each other.
+/// A position in a text. All positions compare as equal, so they do not affect comparisons of specifications.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Position {
     /// From 1.

@@ -1,4 +1,4 @@
-//! Tokens to specifications: one function per rule of the grammar.
+//! Turns tokens into specifications: one function per rule of the grammar.
 
 use super::lexer::{Lexer, Placed, Token};
 use super::{Attribute, DEEPEST, MOST_BYTES, Position, Reference, Relation, RslError, Specification, Value};
@@ -6,7 +6,7 @@ use super::{Attribute, DEEPEST, MOST_BYTES, Position, Reference, Relation, RslEr
 /// Reads a specification.
 ///
 /// # Errors
-/// What was expected and what stands there instead, with line and column; text that is too long or nested too deep.
+/// What was expected and what was found, with line and column; text that is too long or nested too deep.
 pub fn parse(text: &str) -> Result<Specification, RslError> {
     if text.len() > MOST_BYTES {
         let message = format!("the specification has {} bytes; {MOST_BYTES} are allowed", text.len());
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         Ok(Value::Sequence(values))
     }
 
-    /// `simple (# simple)*`, where `#` may be left out between a reference and an unquoted literal or a reference that touch each other.
+    /// `simple (# simple)*`. The `#` is optional between a reference and an adjacent unquoted literal or reference.
     fn concatenation(&mut self, depth: usize) -> Result<Value, RslError> {
         let mut parts = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! Specifications as text, which [`parse`](super::parse) reads as the same again.
+//! Prints specifications as text that [`parse`](super::parse) reads back as the same.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -47,7 +47,7 @@ impl Display for Value {
 
 fn write_all(f: &mut Formatter<'_>, values: &[Value], between: &str) -> fmt::Result {
     values.iter().enumerate().try_for_each(|(n, value)| {
-        // Sequences need no space between them, and read better without.
+        // Sequences are readable without a space between them.
         let sequences = n > 0 && matches!((&values[n - 1], value), (Value::Sequence(_), Value::Sequence(_)));
         if n > 0 && !sequences {
             f.write_str(between)?;

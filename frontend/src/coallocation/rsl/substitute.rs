@@ -1,24 +1,24 @@
-//! References replaced by what they stand for.
+//! Replaces references with their values.
 
 use std::collections::BTreeMap;
 
 use super::{Position, Reference, Relation, RslError, Specification, Value};
 
-/// The attribute that gives names a meaning.
+/// The attribute that defines names.
 const SUBSTITUTION: &str = "rsl_substitution";
 
-/// Most bytes of all texts that come out: names can be doubled again and again.
+/// Most bytes of all resulting texts: names can be doubled again and again.
 const MOST_TEXT: usize = 16 << 20;
 
 impl Specification {
-    /// This specification with every reference replaced: what is left is literals and sequences. `text` is what it was read from, for
-    /// errors; `given` are names that have a meaning from outside, as the environment's.
+    /// Replaces every reference of this specification; the result has only literals and sequences. `text` is its
+    /// source, for errors. `given` are names that are defined outside of it, such as the environment's.
     ///
-    /// `rsl_substitution=(NAME value)(NAME value)` gives names a meaning for all that stands behind it in its request and in what is nested
-    /// there. It stays in its place. Of two meanings in one request the first holds.
+    /// `rsl_substitution=(NAME value)(NAME value)` defines names for everything after it in its request and nested
+    /// requests. The attribute stays in its place. If one request defines a name twice, the first value counts.
     ///
     /// # Errors
-    /// A name that has no meaning and no default; a name or a meaning that is no single text; texts that grow out of bounds.
+    /// A name has neither a value nor a default; a name or a value is not a single text; the texts become too long.
     pub fn substitute(&self, text: &str, given: &BTreeMap<String, String>) -> Result<Self, RslError> {
         let mut scopes = Scopes { text, given, scopes: vec![BTreeMap::new()], left: MOST_TEXT };
         scopes.specification(self)
@@ -28,7 +28,7 @@ impl Specification {
 struct Scopes<'a> {
     text: &'a str,
     given: &'a BTreeMap<String, String>,
-    /// The innermost last.
+    /// The innermost is last.
     scopes: Vec<BTreeMap<String, String>>,
     left: usize,
 }
@@ -83,7 +83,7 @@ impl Scopes<'_> {
         }
     }
 
-    /// The one text that `value` is; `at` is where it belongs to.
+    /// The text of a `value` that is a single text. `at` is its position for errors.
     fn simple(&mut self, value: &Value, at: Position) -> Result<String, RslError> {
         match value {
             Value::Literal(text) => Ok(text.clone()),

@@ -101,7 +101,7 @@ fn text_is_bounded() {
     for nested in ["(", "$("] {
         assert!(refused(&format!("&(a={}", nested.repeat(100_000))).contains("nested more than"));
     }
-    // Long is not deep.
+    // Long, but not deep.
     assert!(parse(&format!("&(a=b{})", "#c".repeat(100_000))).is_ok());
     assert!(refused(&"x".repeat(MOST_BYTES + 1)).contains("1048576 are allowed"));
 }

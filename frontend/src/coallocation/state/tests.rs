@@ -83,7 +83,7 @@ fn what_comes_up_too_late_is_told_to_go_again() {
     assert_eq!(state.take(A, News::Ended), [Act::TellJob(JobState::Over)]);
 }
 
-/// What may be done to a job, in any order. Numbers are taken modulo the subjobs there are.
+/// What may happen to a job, in any order. Numbers are taken modulo the number of subjobs.
 #[derive(Debug, Clone, Copy)]
 enum Move {
     Add(u8),
@@ -107,7 +107,7 @@ fn any_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// The obvious model: sets of who did what, from which every question is answered anew.
+/// A simple model: sets of subjobs per event. Every question is computed from them anew.
 #[derive(Debug, Default)]
 struct Model {
     strict: BTreeSet<u32>,
@@ -243,7 +243,7 @@ proptest! {
         }
         let barred: BTreeSet<u32> = model.let_go.difference(&model.free).copied().collect();
         prop_assert_eq!(let_go, barred);
-        // Whoever was to end and had not by itself was told.
+        // Every subjob that had to end, and did not by itself, was told to.
         for id in (0..model.added).filter(|id| model.asked_to_end(*id) && !model.ended.contains(id)) {
             prop_assert!(told_to_end.contains(&id), "{} was not told to end", id);
         }

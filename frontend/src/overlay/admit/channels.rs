@@ -1,4 +1,4 @@
-//! What daemons send on their channels, as far as nodes must keep to something there.
+//! Checks what daemons send on their channels against the rules for nodes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,13 +14,13 @@ use super::violation::{Admitted, Verdict, Violation};
 struct Operation {
     of: MemberSet,
     missing: MemberSet,
-    /// What may still come of each part that has begun.
+    /// Remaining credit of each part that has begun.
     parts: HashMap<(NodeId, u32), Receiver>,
-    /// How many parts each node has made of others.
+    /// How many merged parts each node has sent.
     made: HashMap<NodeId, u64>,
 }
 
-/// What is known of them.
+/// The operations of all channels.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     operations: BTreeMap<u64, Operation>,
@@ -67,7 +67,7 @@ impl Channels {
         }
     }
 
-    /// None: it is over.
+    /// Finds an operation. None: it is over.
     fn find_operation(&mut self, number: u64) -> Result<Option<&mut Operation>, Violation> {
         if number > self.last_operation {
             return Err(Violation::new(format!("contributed to operation {number}, which does not exist")));
@@ -77,7 +77,7 @@ impl Channels {
 }
 
 impl Operation {
-    /// A chunk of a part. The first one comes without credit; each part has a member at least.
+    /// Checks a chunk of a part. The first chunk needs no credit. Each part has at least one member.
     fn part(
         &mut self,
         node: NodeId,

@@ -1,4 +1,4 @@
-//! The flows of all nodes, as far as nodes must keep to their windows there. It stands between the two ends of each flow and sees what both say.
+//! Checks the flows of all nodes against their windows. It sees the messages of both ends of each flow.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use gantry_types::id::{NodeId, Rank};
 
 use super::violation::{Admitted, Verdict, Violation};
 
-/// Links that one node may have open beside one for each of its ranks: processes that a rank has started may have their own.
+/// Links that one node may have open beside one for each of its ranks: child processes of a rank may have their own.
 const MORE_LINKS: u64 = 4096;
 
 /// A flow of a node.
 #[derive(Debug)]
 struct Flow {
-    /// What the node may send.
+    /// The node's credit for sending.
     window: Receiver,
-    /// What of that was taken and is not given back yet.
+    /// Bytes that were taken and whose credit is not given back yet.
     owed: Owed,
-    /// What it was sent and has not taken.
+    /// Bytes sent to the node that it has not taken.
     sent: Outstanding,
-    /// It has said the last word.
+    /// The node has ended it.
     ended: bool,
 }
 
@@ -35,12 +35,12 @@ impl Flow {
     }
 }
 
-/// All that are known.
+/// All known flows.
 #[derive(Debug, Default)]
 pub(super) struct Flows(BTreeMap<(NodeId, FlowId), Flow>);
 
 impl Flows {
-    /// The node is about to be told a word of a flow.
+    /// A message of a flow is about to be sent to the node.
     pub(super) fn told(&mut self, node: NodeId, flow: FlowId, word: &Word) {
         let known = match flow {
             // Only a node opens a link.
@@ -56,18 +56,18 @@ impl Flows {
         }
     }
 
-    /// What a node sent was taken. Gives the credit that it is to be told of now, if any.
+    /// Bytes of the node were taken. Returns the credit to give to the node now, if any.
     pub(super) fn taken(&mut self, node: NodeId, flow: FlowId, bytes: usize) -> Option<u32> {
-        // A link may have closed meanwhile.
+        // The link may have closed meanwhile.
         self.0.get_mut(&(node, flow))?.owed.take(flow.cost_of(bytes))
     }
 
-    /// Whether a rank's node was told a word of its standard input.
+    /// Whether any standard input of this rank was sent to its node.
     pub(super) fn is_fed(&self, node: NodeId, rank: Rank) -> bool {
         self.0.contains_key(&(node, FlowId::Input(rank)))
     }
 
-    /// A node that has so many ranks says a word of a flow that it has.
+    /// Checks a node's message on one of its flows. `ranks` is the number of its ranks.
     pub(super) fn said(&mut self, node: NodeId, ranks: u64, flow: FlowId, word: &Word) -> Admitted {
         let key = (node, flow);
         if let (FlowId::Link(_), Word::Open(_)) = (flow, word) {

@@ -1,11 +1,12 @@
-//! What a node says, checked before it is believed.
+//! Checks every message of a node before the frontend uses it.
 //!
-//! [`Admission`] sees every order that goes down and every message that comes up, in the order in which the root sends and takes them. So it
-//! knows which ranks and daemons a node has, what it was asked for, and how much it may send. A node speaks only for itself and for nodes below it,
-//! and sends no more than its windows allow. What does not fit is a [`Violation`]: the root closes that node's link and declares it lost.
-//! What was true and no longer matters is [`Verdict::Old`], and is dropped.
+//! [`Admission`] sees every order that goes down and every message that comes up, in the order in which the root sends
+//! and receives them. So it knows which ranks and daemons a node has, which questions it was asked, and how much it may
+//! send. A node speaks only for itself and for nodes below it, and sends no more than its windows allow. A message
+//! against these rules is a [`Violation`]: the root closes that node's link and declares the node lost. A message that
+//! was true and no longer matters is [`Verdict::Old`], and is dropped.
 //!
-//! All nodes of an app share one secret. A node can claim to be a node below it, and be believed; it cannot speak for any other. Pure.
+//! All nodes of an app share one secret. So a node can impersonate a node below it, but no other. Pure.
 
 mod channels;
 mod flows;
@@ -33,11 +34,11 @@ struct Daemon {
     session: SessionId,
     on: NodeSet,
     ended: NodeSet,
-    /// Its output comes here.
+    /// Its output comes to the frontend.
     forwards: bool,
 }
 
-/// All that is known of what nodes may say.
+/// What is known about the nodes, to check their messages.
 #[derive(Debug)]
 pub(crate) struct Admission {
     tree: Tree,
@@ -56,7 +57,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Nodes without ranks, as far as is known.
+    /// Starts with nodes that have no known ranks.
     pub(super) fn new(tree: Tree, hosts: Vec<String>) -> Self {
         Self {
             tree,
@@ -72,7 +73,7 @@ impl Admission {
         }
     }
 
-    /// The ranks that agents have brought along, by node: they are there.
+    /// Adds the ranks that agents have brought, by node. These ranks exist already.
     pub(super) fn bring(&mut self, layout: Vec<RankSet>) {
         self.there = layout.iter().fold(RankSet::default(), |all, ranks| all.union(ranks));
         self.layout = layout;
@@ -106,12 +107,12 @@ impl Admission {
         }
     }
 
-    /// Something of a node's flow was taken. Gives the credit that the node is to be told of now, if any.
+    /// Bytes of a node's flow were taken. Returns the credit to give to the node now, if any.
     pub(super) fn taken(&mut self, node: NodeId, flow: FlowId, bytes: usize) -> Option<u32> {
         self.flows.taken(node, flow, bytes)
     }
 
-    /// A node answers an order that it was asked to answer.
+    /// Checks a node's answer to an order that it was asked to answer.
     pub(super) fn answered(&mut self, node: NodeId, answer: &Answer) -> Result<(), Violation> {
         let Answer::Ranks(reports) = answer else { return Ok(()) };
         let mut ranks = RankSet::default();
@@ -129,7 +130,7 @@ impl Admission {
         Ok(())
     }
 
-    /// A node says something unasked.
+    /// Checks an unasked message of a node.
     pub(super) fn noticed(&mut self, node: NodeId, notice: &Notice) -> Admitted {
         match notice {
             Notice::Alive | Notice::BulkStalled { .. } => Ok(Verdict::News),
@@ -192,7 +193,7 @@ impl Admission {
         Ok(Verdict::News)
     }
 
-    /// Whether a node has such a flow, and for whom it speaks there.
+    /// Checks that a node has such a flow, and may use it for its processes.
     fn check_flow(&mut self, node: NodeId, flow: FlowId, word: &Word) -> Result<(), Violation> {
         let wanted = match flow {
             FlowId::Output(group) => {
@@ -265,7 +266,7 @@ impl Admission {
     }
 }
 
-/// A node and all below it.
+/// A node and all nodes below it.
 pub(super) fn find_subtree(tree: Tree, node: NodeId) -> NodeSet {
     let mut nodes = NodeSet::default();
     for level in tree.subtree(node.0) {

@@ -1,4 +1,5 @@
-//! Four nodes: 0 and 1 are the frontend's children, 2 and 3 hang below 0. Each has two ranks: node 0 has 0 and 1, and so on.
+//! Four nodes: 0 and 1 are the frontend's children, 2 and 3 are children of 0. Each has two ranks: node 0 has 0 and 1,
+//! and so on.
 
 use std::num::NonZeroU32;
 
@@ -26,7 +27,7 @@ const DAEMON: DaemonId = DaemonId(7);
 struct Root(Admission);
 
 impl Root {
-    /// Ranks are ordered and there, a daemon runs on all nodes; all may send output.
+    /// Ranks are ordered and exist, and a daemon runs on all nodes. All may send output.
     fn new() -> Self {
         let tree = Tree::new(4, NonZeroU32::new(2).unwrap());
         let hosts = ["n0", "n1", "n2", "n3"].map(str::to_owned).to_vec();
@@ -92,7 +93,7 @@ fn flow(flow: FlowId, word: Word) -> Notice {
     Notice::Flow { flow, word }
 }
 
-/// Of no bytes: the end.
+/// Output. No bytes: the end.
 fn output(source: Source, bytes: usize) -> Notice {
     let label = output_label(source, Stream::Stdout);
     let data = Word::Data { label, bytes: Blob(vec![b'x'; bytes]) };
@@ -136,7 +137,7 @@ fn who_has_started_ranks_says_that_their_mpi_world_has_failed() {
     root.refused(0, failed(2, "x"), "reported the failed MPI world of rank 2, which runs on n1");
     assert!(root.say(0, failed(0, &"x".repeat(MAX_TEXT_BYTES + 1))).is_err());
     root.believed(0, failed(1, "x"));
-    // Ranks that a launcher has brought, or that were attached to, are not to be killed because a node says so.
+    // A node must not be able to have ranks killed that a launcher started, or that were attached to.
     let mut admission = Admission::new(Tree::new(1, NonZeroU32::MIN), vec!["n0".to_owned()]);
     admission.bring(vec![RankSet::first_n(2)]);
     let refused = admission.noticed(NodeId(0), &failed(1, "x")).unwrap_err();

@@ -1,13 +1,13 @@
-//! What a node may not say.
+//! What a node must not send.
 
 use std::fmt;
 
 use gantry_shared::wire::window::Overrun;
 
-/// The most bytes of a text in which a node says why something happened.
+/// Longest text in which a node gives a reason.
 pub(super) const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// What a node said that cannot be true, or must not be said. Fits after the node's name.
+/// Why a message of a node cannot be true, or is forbidden. The text fits after the node's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation(String);
 
@@ -22,22 +22,22 @@ impl Violation {
         Self(what.into())
     }
 
-    /// It sent more than its window allows.
+    /// The node sent more than its window allows.
     pub(super) fn overran(what: impl fmt::Display, overrun: Overrun) -> Self {
         Self(format!("overran its window for {what}: {overrun}"))
     }
 }
 
-/// What becomes of something that a node may say.
+/// What to do with an allowed message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is news.
+    /// Use it.
     News,
-    /// It no longer matters.
+    /// Drop it: it no longer matters.
     Old,
 }
 
-/// Whether something is admitted.
+/// The result of a check.
 pub(super) type Admitted = Result<Verdict, Violation>;
 
 /// Checks the length of a text that a node sent.

@@ -1,4 +1,4 @@
-//! Streams of bulk data, as agents see them.
+//! Streams of bulk data, from the agents' side.
 
 use gantry_link::bulk::{BulkKey, BulkOpener};
 use gantry_link::credit::WINDOW_CHUNKS;
@@ -45,7 +45,7 @@ fn sink(stream: u64) -> Order {
     Order::Sink { stream }
 }
 
-/// Endless bulk data for these nodes, sent beside the test.
+/// Sends endless bulk data to these nodes, concurrently with the test.
 fn send_endless(
     overlay: &Overlay,
     to: &str,
@@ -65,7 +65,7 @@ async fn bulk_data_waits_for_credit_and_orders_do_not() {
     let stream = peer.linked(0).await;
     peer.announced(stream).await;
     for _ in 0..3 {
-        // All that there is credit for has come, and nothing more does.
+        // Everything covered by credit has arrived, and nothing more does.
         while peer.owed < WINDOW_CHUNKS {
             match timeout(SOON, peer.reader.next()).await.unwrap().unwrap() {
                 Some(Incoming::Bulk(_)) => peer.owed += 1,
@@ -126,14 +126,14 @@ async fn a_stream_whose_deadline_passes_is_ended_and_names_who_has_not_answered(
         stream = peer.linked(node).await;
     }
     let request = peers[0].announced(stream).await;
-    // One that fails early is not the end.
+    // One node's early failure does not end the stream.
     peers[0].answer(request, 0, Err(Failure::new(Kind::NoAccess, "disk full"))).await;
     peers[1].announced(stream).await;
     for peer in &mut peers {
         peer.ended(stream).await;
     }
     assert!(matches!(sending.await.unwrap(), Err(Error::TimedOut { missing, .. }) if missing == ["b"]));
-    // Who does not even link: no stream, and an end to it.
+    // A node that does not even link: the frontend cancels the stream.
     let sending = send_endless(&overlay, "1", Duration::from_millis(500));
     let (_, stream, _) = peers[1].seats().await;
     peers[1].ended(stream).await;
@@ -206,7 +206,7 @@ async fn a_node_that_hangs_is_answered_for_and_the_others_get_all() {
     let [a, b, c] = &mut peers[..] else { panic!() };
     a.announced(stream).await;
     let (for_b, for_c) = (b.announced(stream).await, c.announced(stream).await);
-    // Only who feeds a node can say that it hangs.
+    // Only the node that feeds another one may report it as stalled.
     b.notice(1, Notice::BulkStalled { stream, fed: NodeId(2) }).await;
     loop {
         match timeout(SOON, b.reader.next()).await.unwrap().unwrap() {

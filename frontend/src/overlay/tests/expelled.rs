@@ -1,4 +1,4 @@
-//! Nodes that break the rules: their link is closed, and they are lost with what they said.
+//! Nodes that break the rules: the root closes their link and declares them lost.
 
 use super::*;
 
@@ -12,7 +12,7 @@ async fn refusal(peer: &mut Peer) -> String {
     }
 }
 
-/// A chain of three; the link of the first, over which the others speak.
+/// A chain of three nodes. The peer is the first one, over whose link the others speak.
 async fn chain() -> (Overlay, mpsc::UnboundedReceiver<OverlayEvent>, Peer) {
     let stage = Stage::new(&["a", "b", "c"], 1, SOON).await;
     let (mut a, mut b, mut c) = (stage.agent("a").await, stage.agent("b").await, stage.agent("c").await);
@@ -69,7 +69,7 @@ async fn a_node_further_down_that_lies_is_cut_off_by_its_parent_and_counts_no_mo
     let reason = why.replacen('c', "it", 1);
     assert_eq!((told.request, told.to), (None, nodes("1")));
     assert_eq!(told.order, Order::CutChild { child: NodeId(2), reason });
-    // What its parent still passes on, and tells of its end, is old.
+    // What its parent still forwards about it, including the report of its end, is old.
     a.notice(2, news()).await;
     a.notice(1, Notice::NodesLost { nodes: single(2), reason: "closed".to_owned() }).await;
     a.notice(1, news()).await;
@@ -97,7 +97,7 @@ async fn what_is_not_dealt_with_makes_only_its_own_link_wait() {
             flood.notice(0, news()).await;
         }
     });
-    // Nobody takes the events: as many as there is room for are there, and the other node is heard.
+    // The events are not read: the queue fills up, and the other node's answer still arrives.
     let asked = ask(&overlay, nodes("1"), SOON);
     let request = peers[0].order().await;
     peers[0].answer(request, 1, Ok(Answer::Done)).await;

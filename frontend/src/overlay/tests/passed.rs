@@ -1,4 +1,4 @@
-//! Agents that cannot be dialled: their link is passed on by whoever has brought them.
+//! Agents that cannot be dialled: the process that started them passes their stream to the frontend.
 
 use gantry_wlm::AgentLinks;
 use tokio::net::UnixStream;
@@ -30,7 +30,7 @@ async fn where_one_cannot_be_dialled_all_are_children_of_the_root() {
     assert_eq!(peers[2].hear::<Down>().await.order, Order::Release);
 }
 
-/// An agent that has said hello over a stream that was passed on.
+/// Connects an agent over a passed stream, and says hello.
 async fn passed(stage: &Stage, links: &AgentLinks, host: &str) -> Peer {
     let (ours, theirs) = UnixStream::pair().unwrap();
     links.pass(theirs);

@@ -1,4 +1,4 @@
-//! A rendezvous of 16,384 nodes in one process: what comes, and what goes to whom, counted in bytes.
+//! A rendezvous of 16,384 nodes in one process. Counts the bytes that arrive and that each node gets.
 
 use gantry_types::rendezvous::codec::check;
 use gantry_types::rendezvous::{Limits, Name};
@@ -6,11 +6,11 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::*;
 
-/// A rank on each of so many nodes, and what was sent to them.
+/// One rank on each of many nodes, and what was sent to them.
 struct Job {
     place: Place,
     outlet: Outlet,
-    // A weak one is kept where data goes.
+    // Keeps the channel open: the outlet has only a weak sender.
     _deliveries: UnboundedSender<Delivery>,
     sent: UnboundedReceiver<Delivery>,
 }
@@ -32,7 +32,7 @@ impl Job {
         self.place.wait(Key { of, want }, &self.outlet, NodeId(node));
     }
 
-    /// In pieces, where it has some.
+    /// Registers the item, in pieces if it has bytes.
     fn register(&mut self, member: u32) {
         let item = item_of(member);
         let all_here = self.place.put(member, item.len() as u64, u64::MAX).unwrap();
@@ -42,7 +42,7 @@ impl Job {
         }
     }
 
-    /// What was sent since this was last called: to how many nodes, what for, and the bytes or why there are none.
+    /// What was sent since the last call: the number of nodes, what it was for, and the bytes or the refusal.
     fn sent(&mut self) -> Vec<(u64, Want, Result<Vec<u8>, String>)> {
         let next = |delivery: Delivery| {
             let said = delivery.outcome.map(|content| content.to_blob().0).map_err(|why| why.to_string());
@@ -61,7 +61,7 @@ fn sixteen_thousand_nodes_get_their_neighbours_items_and_nothing_else_and_all_at
     (0..NODES).for_each(|node| job.wait(node, Want::Complete));
     (0..8).for_each(|node| job.wait(node * 100, Want::All));
     assert!(job.sent().is_empty());
-    // In an order that is not that of the ranks.
+    // Not in the order of the ranks.
     for at in 0..NODES {
         let member = at.wrapping_mul(40_503) % NODES;
         job.register(member);

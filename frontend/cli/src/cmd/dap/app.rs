@@ -1,4 +1,4 @@
-//! The app that is debugged: how it comes, what its daemons are told, and how it is left.
+//! The debugged app: its start, the orders to its daemons, and its end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,13 +22,13 @@ use super::lines::pass_on;
 use crate::args::Hosts;
 use crate::exit::Fault;
 
-/// How long the start, and each answer of the nodes, may take, where nothing is configured.
+/// The timeout for the start and for each answer of the nodes, unless one is configured.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long gdbs may take to let go of their ranks.
+/// The timeout for gdbs to detach from their ranks.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// The app.
+/// The debugged app.
 pub(super) struct Debugged {
     owner: Owner,
     hand: Hand,
@@ -37,13 +37,13 @@ pub(super) struct Debugged {
     timeout: Duration,
 }
 
-/// What a start gives.
+/// The result of a start.
 pub(super) struct Begun {
     pub(super) debugged: Debugged,
     pub(super) started: Started,
 }
 
-/// Launches or attaches, and gets daemons beside the ranks.
+/// Launches or attaches, and starts daemons beside the ranks.
 pub(super) async fn begin(
     start: Start,
     hosts: Hosts,
@@ -114,7 +114,7 @@ fn build_request(launch: Launch) -> Result<LaunchRequest, Fault> {
     Ok(request)
 }
 
-/// Gives daemons orders, one after the other.
+/// Gives orders to the daemons, one after the other.
 async fn obey(
     mut gdbs: Gdbs,
     mut orders: Receiver<(What, Duration)>,
@@ -123,7 +123,7 @@ async fn obey(
 ) {
     while let Some((what, patience)) = orders.recv().await {
         if what == What::Leave {
-            // One that does not answer is ended with its session.
+            // The end of the session ends a daemon that does not answer.
             drop(gdbs.order(what, patience).await);
             leave.send(()).await.unwrap_or_default();
             continue;
@@ -149,7 +149,7 @@ async fn tell_end(hand: Hand, inputs: UnboundedSender<Input>) {
     inputs.send(Input::Ended(ended)).unwrap_or_default();
 }
 
-/// Why something failed, and what can be done about it.
+/// The text of a fault: its cause and hint.
 pub(super) fn text_of(fault: &Fault) -> String {
     match fault.0.hint() {
         Some(hint) => format!("{}; hint: {hint}", fault.0.message()),
@@ -158,22 +158,22 @@ pub(super) fn text_of(fault: &Fault) -> String {
 }
 
 impl Debugged {
-    /// Has daemons carry out an order. What comes of it is an input.
+    /// Queues an order for the daemons. Its result is an input of the state machine.
     pub(super) async fn order(&self, what: What, patience: Duration) {
         self.orders.send((what, patience)).await.unwrap_or_default();
     }
 
-    /// An app, to act on it.
+    /// A handle to act on the app.
     pub(super) fn hand(&self) -> Hand {
         self.hand.clone()
     }
 
-    /// Lets go of the app. The ranks end, or are left as they were.
+    /// Detaches from the app. The ranks end, or stay as they were.
     pub(super) async fn end(mut self, terminate: bool) -> Result<(), Fault> {
         let is_over = self.hand.info().await.is_ok_and(|info| info.state == AppState::Ended);
         if !terminate && !is_over {
             self.order(What::Leave, LEAVING).await;
-            // Those that do not answer in time are ended with the session.
+            // The end of the session ends gdbs that do not answer in time.
             tokio::time::timeout(LEAVING + self.timeout, self.left.recv()).await.unwrap_or_default();
         }
         let info = self.hand.info().await;
@@ -189,7 +189,7 @@ impl Debugged {
     }
 }
 
-/// Lets all ranks go that are held, if any are.
+/// Releases all held ranks, if there are any.
 pub(super) async fn release(hand: Hand) -> Result<(), Fault> {
     match hand.info().await?.state {
         AppState::Held => hand.release().await,

@@ -1,4 +1,4 @@
-//! What ranks write, as lines with their ranks before them, some at a time.
+//! Collects the output of ranks as labelled lines and passes it on in batches.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::view::label::Labels;
 /// How long lines are collected before an editor gets them.
 const COLLECTING: Duration = Duration::from_millis(30);
 
-/// How much an editor gets at a time.
+/// The maximum size of a batch.
 const MAX_BYTES: usize = 32 << 10;
 
-/// Passes on what ranks write, until they have closed it. Where nobody takes it, ranks wait.
+/// Passes on the output of ranks until all of them have closed it. If the receiver is slow, the ranks wait.
 pub(super) async fn pass_on(mut from: OutputStream, to: Sender<Input>) {
     let mut labels = Labels::default();
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ fn take(labels: &mut Labels, output: &Output, out: &mut Vec<u8>, err: &mut Vec<u
     if output.stream == Stream::Stdout { out } else { err }.extend(lines);
 }
 
-/// None: nobody is there any more.
+/// Sends a batch. `None`: the receiver has gone.
 async fn give(to: &Sender<Input>, out: &mut Vec<u8>, err: &mut Vec<u8>) -> Option<()> {
     for (bytes, is_error) in [(out, false), (err, true)] {
         if bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! Connections to editors: one on standard input and output, or some by sockets of this machine.
+//! Connections to editors: one on standard input and output, or several by local sockets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use tokio::time::timeout;
 
 use super::relay::{Editor, PIECE_BYTES, Relay};
 
-/// How many messages wait for an editor at most.
+/// The maximum number of messages that wait for an editor.
 const MAX_WAITING: usize = 256;
 
-/// How long an editor may take for what it gets. Then it is taken for gone.
+/// The timeout for an editor to take a message. After that the editor counts as lost.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The most editors by sockets at a time.
+/// The maximum number of concurrent socket connections.
 const MAX_PEERS: usize = 64;
 
-/// All of them.
+/// All connections.
 pub(super) struct Peers {
     inputs: Sender<Input>,
     writers: BTreeMap<Client, Writer>,
@@ -31,7 +31,7 @@ pub(super) struct Peers {
     join: Sender<(Client, Writer)>,
 }
 
-/// What an editor gets. An empty message is the end.
+/// The queue of messages to an editor. An empty message closes the connection.
 struct Writer {
     to: Sender<Vec<u8>>,
     done: JoinHandle<()>,
@@ -43,14 +43,14 @@ impl Peers {
         Self { inputs, writers: BTreeMap::new(), joined, join }
     }
 
-    /// The editor that has started us.
+    /// Connects the editor that started this process.
     pub(super) fn begin_on_stdio(&self) {
         let join = self.join.clone();
         let inputs = self.inputs.clone();
         tokio::spawn(begin(Client(0), tokio::io::stdin(), tokio::io::stdout(), false, join, inputs));
     }
 
-    /// Takes all that come there.
+    /// Accepts all connections on the listener.
     pub(super) fn accept(&self, listener: TcpListener) {
         let (join, inputs) = (self.join.clone(), self.inputs.clone());
         tokio::spawn(async move {
@@ -68,7 +68,7 @@ impl Peers {
         });
     }
 
-    /// Sends an editor a message. One that does not take it is gone.
+    /// Sends a message to an editor. If the editor does not take it in time, its connection is dropped.
     pub(super) async fn send(&mut self, client: Client, message: Vec<u8>) {
         self.take_joined();
         let Some(writer) = self.writers.get(&client) else { return };
@@ -77,12 +77,12 @@ impl Peers {
         }
     }
 
-    /// Closes a connection when all was sent.
+    /// Closes a connection after all its messages are sent.
     pub(super) async fn close(&mut self, client: Client) {
         self.take_joined();
         if let Some(writer) = self.writers.remove(&client) {
             let end = async {
-                // One that is gone has closed itself.
+                // An editor that has left has closed its connection already.
                 writer.to.send(Vec::new()).await.unwrap_or_default();
                 writer.done.await.unwrap_or_default();
             };
@@ -97,7 +97,7 @@ impl Peers {
     }
 }
 
-/// Reads what an editor sends, until it is gone.
+/// Reads an editor's messages until it disconnects.
 async fn begin(
     client: Client,
     mut from: impl AsyncRead + Unpin,
@@ -108,7 +108,7 @@ async fn begin(
 ) {
     let (send, receive) = mpsc::channel(MAX_WAITING);
     let done = tokio::spawn(write(to, receive));
-    // The driver has it before the first message.
+    // The driver must know the connection before its first message.
     if join.send((client, Writer { to: send.clone(), done })).await.is_err() {
         return;
     }
@@ -120,7 +120,7 @@ async fn begin(
         let mut all = Vec::new();
         frames.push(&piece[..length], |frame| all.push(frame));
         for frame in all {
-            // A socket leads here already.
+            // A socket is connected to the adapter that owns the session, so nothing is forwarded.
             let editor = Editor { client, to: &send, inputs: &inputs };
             let frame = if by_socket { Some(frame) } else { relay.take(frame, &editor).await };
             let Some(frame) = frame else { continue };
@@ -129,7 +129,7 @@ async fn begin(
             }
         }
     }
-    // Without the driver there is nobody to be told.
+    // Without a driver the report has no receiver.
     inputs.send(Input::Left(client)).await.unwrap_or_default();
 }
 

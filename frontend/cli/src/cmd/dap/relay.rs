@@ -1,4 +1,5 @@
-//! An editor that opens a part of a session starts an adapter for it. That one passes everything on to the adapter that has the session.
+//! An editor starts a new adapter process for a partial session. That process forwards everything to the adapter that
+//! owns the session.
 
 use gantry_dap::adapter::Input;
 use gantry_dap::args::{Attach, Part};
@@ -8,30 +9,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Sender;
 
-/// How much is read at a time.
+/// The size of one read.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 
-/// An editor, as this process has it.
+/// The editor of this process.
 pub(super) struct Editor<'a> {
     pub(super) client: Client,
     pub(super) to: &'a Sender<Vec<u8>>,
     pub(super) inputs: &'a Sender<Input>,
 }
 
-/// What an editor has sent so far.
+/// The messages of an editor so far.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
-    /// Its first request, which the other adapter has to know, too.
+    /// The `initialize` request. The other adapter needs it, too.
     initialize: Option<Vec<u8>>,
     to: Option<tokio::net::tcp::OwnedWriteHalf>,
 }
 
 impl Relay {
-    /// Takes a message of the editor. Gives it back where it is for the adapter of this process.
+    /// Takes a message of the editor. Returns it if it is for the adapter of this process.
     pub(super) async fn take(&mut self, frame: Frame, editor: &Editor<'_>) -> Option<Frame> {
         let Frame::Body(body) = &frame else { return Some(frame) };
         if let Some(to) = &mut self.to {
-            // The reader sees that the other one is gone.
+            // The reader notices when the other adapter has gone.
             to.write_all(&build_frame(body)).await.unwrap_or_default();
             return None;
         }
@@ -47,7 +48,7 @@ impl Relay {
                 };
                 match self.begin(&part, body, editor).await {
                     Ok(()) => None,
-                    // The adapter here says that it has no such session.
+                    // The adapter of this process then reports that the session does not exist.
                     Err(_) => Some(frame),
                 }
             }
@@ -73,7 +74,7 @@ impl Relay {
                 frames.push(&piece[..length], |frame| all.push(frame));
                 for frame in all {
                     let Frame::Body(body) = frame else { continue };
-                    // The editor has its answer to that already.
+                    // The editor has the answer to this request already.
                     if answers_to_skip > 0 {
                         answers_to_skip -= 1;
                         continue;
@@ -83,7 +84,7 @@ impl Relay {
                     }
                 }
             }
-            // It is over here, too.
+            // The session has ended for this process, too.
             inputs.send(Input::Left(client)).await.unwrap_or_default();
         });
         Ok(())

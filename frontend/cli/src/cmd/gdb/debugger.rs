@@ -1,4 +1,4 @@
-//! Carries out commands: tells the daemons, waits for what comes of it, and shows it.
+//! Executes commands: gives orders to the daemons, waits for the answers, and prints them.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -25,28 +25,28 @@ use crate::exit::Fault;
 use crate::stack::daemons::Daemons;
 use crate::view::{self, Page};
 
-/// How long daemons wait for their ranks before they tell how far those are. They answer at once when all are done.
+/// How long daemons wait for their ranks before they report progress. They answer at once when all ranks are done.
 const STRIDE: Duration = Duration::from_millis(250);
 
-/// How long ranks may take to stand when they are stopped.
+/// The timeout for ranks to stop after an interrupt.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// How long gdbs may take to let go of their ranks.
+/// The timeout for gdbs to detach from their ranks.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// What has come of a line.
+/// The result of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Done {
     Well,
-    /// Some rank could not do it.
+    /// It failed for some rank.
     Badly,
-    /// It makes no sense.
+    /// The line is invalid.
     Refused(String),
-    /// Somebody wanted something else.
+    /// A signal interrupted the command.
     Interrupted(Interrupt),
 }
 
-/// The ranks, by what is typed.
+/// The debugger of all ranks.
 pub(super) struct Debugger {
     hand: Hand,
     gdbs: Gdbs,
@@ -81,7 +81,7 @@ impl Debugger {
         focused.map_err(|why| Fault::invalid(why.to_string(), "'gantry ps' shows the ranks"))
     }
 
-    /// Says that something cannot be done.
+    /// Prints an error.
     pub(super) fn complain(&self, why: &str) -> Result<(), Fault> {
         match self.json {
             true => say(&Page::json(&BTreeMap::from([("error", why)]))),
@@ -92,18 +92,19 @@ impl Debugger {
         }
     }
 
-    /// How all ranks stand.
+    /// Asks the daemons for the state of all ranks.
     pub(super) async fn look(&mut self) -> Result<(), Fault> {
         self.order(What::Wait { ranks: RankSet::new() }, Duration::ZERO).await.map(drop)
     }
 
-    /// Has all ranks let go, as they are to be left. The end of the daemons does the same, but nobody waits for that.
+    /// Detaches from all ranks and leaves them in the right state. The end of the daemons does the same, but without
+    /// waiting for it.
     pub(super) async fn leave(&mut self) {
-        // Who does not answer is ended with its session.
+        // The end of the session ends gdbs that do not answer.
         drop(self.order(What::Leave, LEAVING).await);
     }
 
-    /// Gives an order, and takes what all daemons say.
+    /// Sends an order and collects the answers of all daemons.
     async fn order(&mut self, what: What, patience: Duration) -> Result<Vec<(Answer, RankSet)>, Fault> {
         let Said { answers, news } = self.gdbs.order(what, patience).await?;
         news.iter().try_for_each(|why| self.complain(why))?;
@@ -111,7 +112,7 @@ impl Debugger {
         Ok(answers)
     }
 
-    /// Carries out a line.
+    /// Executes a line.
     pub(super) async fn carry_out(
         &mut self,
         text: &str,
@@ -126,10 +127,10 @@ impl Debugger {
             Input::Help | Input::Focus(_) | Input::Group(_) | Input::Ranks | Input::Quit | Input::Script(_)
         );
         match self.session.all_have_ended() {
-            // Their daemons end with them.
+            // The daemons end with their ranks.
             true if asks_nodes => return Ok(Done::Refused("all ranks have ended".to_owned())),
             true => {}
-            // Names of sets mean what is so now.
+            // Names of sets refer to the state at this moment.
             false => self.look().await?,
         }
         let meant = match self.session.meant(line.set.as_deref()) {
@@ -189,7 +190,8 @@ impl Debugger {
         self.show(show::standings(text, &self.session.standings(of), self.json))
     }
 
-    /// Has gdb carry out a command for some ranks, and waits until they are done with it, or until those that are not go on for long.
+    /// Runs a gdb command for some ranks. Waits until all of them are done, or until the others have been running for a
+    /// while.
     async fn command(
         &mut self,
         ranks: RankSet,
@@ -228,7 +230,7 @@ impl Debugger {
                     interrupted = interrupt;
                     break;
                 }
-                // Who asks twice has waited long enough.
+                // After the second Ctrl-C, do not wait any longer.
                 Some(Interrupt::Ask) if interrupted.is_some() => break,
                 Some(Interrupt::Ask) => {
                     interrupted = interrupt;
@@ -241,13 +243,13 @@ impl Debugger {
         Ok(Ok((round, interrupted)))
     }
 
-    /// Whether these ranks all go on: then nobody knows when they will stand.
+    /// Whether all these ranks run. Then it is unknown when they will stop.
     fn all_run(&self, ranks: &RankSet) -> bool {
         let running = self.session.sets().resolve("running").unwrap_or_default();
         ranks.difference(&running).is_empty()
     }
 
-    /// Once all ranks have gone on that were held, nothing holds the app any more.
+    /// Releases the app once all held ranks have continued.
     async fn release_if_due(&mut self) -> Result<(), Fault> {
         if self.is_released || !self.session.all_have_gone_on() {
             return Ok(());
@@ -259,7 +261,7 @@ impl Debugger {
         }
     }
 
-    /// Waits until ranks stand.
+    /// Waits until the ranks are stopped.
     async fn wait(
         &mut self,
         text: &str,

@@ -1,4 +1,4 @@
-//! What is typed at the prompt, with history and completion, on a thread of its own.
+//! Reads lines at the prompt, with history and completion, on a separate thread.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,7 +16,7 @@ use rustyline::validate::Validator;
 use rustyline::{Config, Context, Editor, Helper};
 use tokio::sync::mpsc;
 
-/// Commands of gdb that are completed; gdb itself takes every beginning that is enough.
+/// The gdb commands that are completed. gdb itself accepts every unambiguous abbreviation.
 const COMMANDS: [&str; 48] = [
     "advance",
     "backtrace",
@@ -68,21 +68,21 @@ const COMMANDS: [&str; 48] = [
     "x",
 ];
 
-/// What has come.
+/// The result of reading a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Typed {
     Line(String),
     /// Ctrl-C before Enter.
     Nothing,
-    /// Nobody types any more.
+    /// The end of the input.
     End,
 }
 
-/// Asks for lines.
+/// Reads lines from the user.
 pub(super) struct Prompt {
     ask: blocking::Sender<String>,
     typed: mpsc::Receiver<Typed>,
-    /// The terminal as it was.
+    /// The terminal settings at the start.
     before: Option<Termios>,
 }
 
@@ -100,7 +100,7 @@ impl Prompt {
             let mut last = String::new();
             while let Ok(prompt) = asked.recv() {
                 let typed = match editor.readline(&prompt) {
-                    // Enter alone repeats the command before, as in gdb.
+                    // An empty line repeats the last command, as in gdb.
                     Ok(line) if line.trim().is_empty() => Typed::Line(last.clone()),
                     Ok(line) => {
                         last = if repeats(&line) { line.clone() } else { String::new() };
@@ -119,11 +119,11 @@ impl Prompt {
 
     /// Shows the prompt.
     pub(super) fn ask(&self, prompt: String) {
-        // Without the thread nothing is typed any more, which is seen then.
+        // If the thread has ended, `typed` reports the end of the input.
         self.ask.send(prompt).unwrap_or_default();
     }
 
-    /// Waits for a line; may be cancelled without loss.
+    /// Waits for a line. Cancel-safe.
     pub(super) async fn typed(&mut self) -> Typed {
         self.typed.recv().await.unwrap_or(Typed::End)
     }
@@ -131,14 +131,14 @@ impl Prompt {
 
 impl Drop for Prompt {
     fn drop(&mut self) {
-        // Somebody may be asked still.
+        // The thread may still be reading a line with changed terminal settings.
         if let Some(before) = &self.before {
             tcsetattr(io::stdin(), SetArg::TCSANOW, before).unwrap_or_default();
         }
     }
 }
 
-/// Whether Enter alone does it once more.
+/// Whether an empty line repeats this command.
 fn repeats(line: &str) -> bool {
     let word = line.split_whitespace().next().unwrap_or_default();
     [
@@ -148,7 +148,7 @@ fn repeats(line: &str) -> bool {
     .contains(&word)
 }
 
-/// The words that are completed.
+/// The words for completion.
 struct Words;
 
 impl Completer for Words {
@@ -173,7 +173,7 @@ impl Validator for Words {}
 
 impl Helper for Words {}
 
-/// Where what is completed begins, and what it may be.
+/// The start of the word to complete, and the candidates.
 fn complete(line: &str) -> (usize, Vec<String>) {
     let of = |words: &mut dyn Iterator<Item = &str>, begun: &str| {
         let mut found: Vec<String> =

@@ -1,4 +1,4 @@
-//! Answers as people and programs get them.
+//! Formats answers for people and for programs.
 
 use gantry_debug::compare::Comparison;
 use gantry_debug::input::OWN;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::view::Page;
 
-/// What a program gets.
+/// The JSON output.
 #[derive(Serialize)]
 struct Object<'a, T> {
     command: &'a str,
@@ -23,7 +23,7 @@ fn object(command: &str, answer: &impl Serialize) -> Page {
     Page::json(&Object { command: command.trim(), answer })
 }
 
-/// What can be typed.
+/// The help page.
 pub(super) fn help() -> Page {
     let mut page = Page::default();
     page.add("Commands of gdb go to each rank of the current set. gantry adds:");
@@ -37,7 +37,7 @@ pub(super) fn help() -> Page {
     page
 }
 
-/// What ranks say together.
+/// The merged answers of the ranks.
 pub(super) fn outcome(command: &str, outcome: &Outcome, json: bool) -> Page {
     if json {
         return object(command, outcome);
@@ -54,7 +54,7 @@ pub(super) fn outcome(command: &str, outcome: &Outcome, json: bool) -> Page {
 }
 
 fn add_said(page: &mut Page, said: &Said) {
-    // Tabs are escaped on a page, and a line of source has one.
+    // A page escapes tabs, and source lines contain them.
     let text = said.text.replace('\t', "    ");
     let mut lines = text.lines().filter(|line| !line.is_empty());
     match (lines.next(), lines.next()) {
@@ -70,7 +70,7 @@ fn add_said(page: &mut Page, said: &Said) {
     }
 }
 
-/// How ranks stand.
+/// The state of the ranks.
 pub(super) fn standings(command: &str, standings: &[Standing], json: bool) -> Page {
     if json {
         return object(command, &json!({ "standings": standings }));
@@ -80,7 +80,7 @@ pub(super) fn standings(command: &str, standings: &[Standing], json: bool) -> Pa
     page
 }
 
-/// One set.
+/// A single set.
 pub(super) fn set(command: &str, ranks: &RankSet, json: bool) -> Page {
     match json {
         true => object(command, &json!({ "ranks": ranks.to_string() })),
@@ -100,7 +100,7 @@ pub(super) fn names(command: &str, sets: &Sets, json: bool) -> Page {
     page
 }
 
-/// All that a gdb was told and has said.
+/// All input and output of a gdb.
 pub(super) fn words(command: &str, words: &[u8], forgotten: u64, json: bool) -> Page {
     let text = String::from_utf8_lossy(words);
     if json {
@@ -114,7 +114,7 @@ pub(super) fn words(command: &str, words: &[u8], forgotten: u64, json: bool) -> 
     page
 }
 
-/// Two sets side by side.
+/// The comparison of two sets.
 pub(super) fn comparison(command: &str, found: &Comparison, outcome: &Outcome, json: bool) -> Page {
     if json {
         return object(command, found);

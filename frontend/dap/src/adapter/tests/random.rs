@@ -1,11 +1,11 @@
-//! Requests and answers by chance.
+//! Random requests and answers.
 
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
 
-/// Anything that an editor may ask, with arguments that may fit.
+/// Any request that an editor may send. Its arguments may fit.
 fn any_request() -> impl Strategy<Value = (&'static str, Value)> {
     let commands = prop::sample::select(vec![
         "threads",
@@ -39,7 +39,7 @@ fn any_request() -> impl Strategy<Value = (&'static str, Value)> {
         })
 }
 
-/// Anything that daemons may answer.
+/// Any answer that daemons may give.
 fn any_answer() -> impl Strategy<Value = (RankState, String)> {
     let states = prop::sample::select(vec![
         RankState::Held,
@@ -77,7 +77,7 @@ proptest! {
             while let Some(effect) = bed.effects.pop() {
                 match effect {
                     Effect::Order { what: What::Stand { .. }, .. } => {
-                        // Nothing new.
+                        // An answer without news.
                         bed.give(Input::Answered(Err("no news".to_owned())));
                     }
                     Effect::Order { .. } => {
