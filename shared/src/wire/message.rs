@@ -50,8 +50,7 @@ pub struct Ticket {
     pub wlm: String,
     /// Directory for session storage, if the user asked for one.
     pub stage_base: Option<OsString>,
-    /// Prefixes of variables that the agent takes from its own environment for all processes of its node. They override
-    /// the frontend's.
+    /// Prefixes of variables that processes get from the agent's own environment, not from the frontend's.
     pub node_variables: Vec<String>,
     /// Timeout for reaching the frontend or a parent.
     pub patience: Duration,
@@ -193,8 +192,7 @@ impl Up {
 /// An order for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// A word of one of the node's flows. Not answered. Agents on the way do not decode it, so it stays the first
-    /// variant.
+    /// A word of one of the node's flows. Not answered. First variant: agents on the way do not decode it.
     Flow {
         /// Which flow.
         flow: FlowId,
@@ -209,8 +207,7 @@ pub enum Order {
     SeekRanks(SeekRanks),
     /// The ranks are part of this MPI world. It gives held ranks their numbers.
     JoinWorld(JoinWorld),
-    /// Accept connections from the nodes of other apps for a while, to test the network. Answered by
-    /// [`Answer::Listens`].
+    /// Accept connections from other apps' nodes for a while, as a test. Answered by [`Answer::Listens`].
     Listen {
         /// How long.
         within: Duration,
@@ -256,9 +253,7 @@ pub enum Order {
         /// The manifest's needs of the node's C library, if there are any.
         libc: Option<LibcNeeds>,
     },
-    /// Unpack a bulk stream in a session: a tar archive of files that some nodes lack.
-    ///
-    /// A node leaves files that it has already as they are. When this is answered, either all of it is there or none.
+    /// Unpack a bulk stream in a session, all of it or none: a tar archive of files that some nodes lack.
     Receive {
         /// The session's number.
         session: SessionId,
@@ -268,8 +263,7 @@ pub enum Order {
         bytes: u64,
         /// Files in the archive; more are refused.
         files: u32,
-        /// Bytes that are copied from earlier files of the archive, because a file names one with the same content;
-        /// more are refused.
+        /// Largest number of bytes that are copied from earlier files of the archive with the same content.
         copied_bytes: u64,
         /// The stream is the archive compressed with zstd.
         compressed: bool,
@@ -299,8 +293,7 @@ pub enum Order {
         /// The bulk stream's number.
         stream: u64,
     },
-    /// A child of this node violates the protocol: close its link with that reason. For the overlay in the agent; not
-    /// answered.
+    /// A child of this node violates the protocol: close its link with that reason. Not answered.
     CutChild {
         /// The child.
         child: NodeId,
