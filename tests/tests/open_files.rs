@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gantry_tests::fault::agents;
 use gantry_tests::slurm::error_of;
 use gantry_tests::{Finished, World, binaries, within};
 
@@ -37,6 +38,27 @@ fn a_launch_without_descriptors_names_the_limit_and_the_remedy() {
         let error = error_of(&done);
         let hint = error["hint"].as_str().unwrap_or_default();
         assert!(hint.contains("32 open files at most"), "{error}");
+        world.finish();
+    });
+}
+
+/// If the table grew with the ranks, each growth would stop the agent for about 10 ms, as it has threads.
+#[test]
+fn an_agents_table_of_open_files_has_room_before_it_starts_ranks() {
+    within(LIMIT, || {
+        let world = World::new();
+        let done =
+            world.gantry(["launch", "--hold", "--background", "--", "-n", "1", "/bin/true"]).wait(LIMIT / 2);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let agents = agents(&world);
+        assert_eq!(agents.len(), 1);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", agents[0])).expect("an agent");
+        let room = status.lines().find_map(|line| line.strip_prefix("FDSize:")).expect("FDSize in proc(5)");
+        let hard =
+            nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).expect("a limit").1;
+        // The kernel rounds the size of the table up.
+        assert!(room.trim().parse::<u64>().expect("a number") >= hard.min(4096), "{status}");
+        assert_eq!(world.gantry(["kill", "--yes", &done.stdout[0]]).wait(LIMIT / 2).code(), 0);
         world.finish();
     });
 }

@@ -363,7 +363,7 @@ fn serve_brought() -> Result<(), Failure> {
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     heap::keep_freed();
-    // A failure is reported when the agent reads the limits again, to give them to the ranks.
+    // If this fails, a launch of many ranks reports that no more files may be open.
     drop(process::spawn::raise_open_files());
     process::spawn::make_room_for_open_files();
     // Only this thread takes signals, for ends of children and requests to end. Other threads would wake for nothing.

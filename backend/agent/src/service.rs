@@ -84,7 +84,7 @@ const LIMITS: Limits = Limits { connections: 256, patience: Duration::from_secs(
 pub(crate) struct Service {
     listener: UnixListener,
     view: watch::Receiver<View>,
-    /// Where channels lead. None: nowhere.
+    /// Carries the node's channels. `None`: it has none.
     up: Option<Uplink>,
     limits: Limits,
 }

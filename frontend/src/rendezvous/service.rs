@@ -276,7 +276,7 @@ impl Service {
         Ok((multijob, number))
     }
 
-    /// A rank registers nowhere new from now on.
+    /// From now on the rank can register in no rendezvous. Applies `change` to those in which it has a place.
     fn change_rooms(&self, rank: Rank, why: &str, change: fn(&mut Place, u32, &str) -> bool) {
         let mut rooms = lock(&self.rooms);
         rooms.ended.entry(rank.0).or_insert_with(|| why.to_owned());

@@ -13,7 +13,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::CpuSet;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -25,7 +24,7 @@ use super::sys::{self, Stage};
 
 /// How many open files the table has room for from the start. Each rank has seven in its agent. The table takes eight
 /// bytes a file.
-const ROOM_FOR_FILES: u64 = 4096;
+const ROOM_FOR_FILES: RawFd = 4096;
 
 /// A process to be started.
 #[derive(Debug)]
@@ -187,19 +186,20 @@ pub(crate) fn raise_open_files() -> io::Result<(u64, u64)> {
     Ok((soft, hard))
 }
 
-/// Makes room for many open files in the kernel's table of this process.
+/// Makes room for [`ROOM_FOR_FILES`] open files in the kernel's table of this process.
 ///
-/// The table of a process with threads grows only after an RCU grace period. Each such growth stops the agent for about
-/// 10 ms: at file 64, 128, 256 and so on (Linux: fs/file.c, `expand_fdtable`). With one thread it grows at once, and it
-/// never shrinks. So call this before the first thread starts.
+/// Call this before the first thread starts. Then the table grows at once. With more threads each growth waits for an
+/// RCU grace period of about 10 ms: at file 64, 128, 256 and so on (Linux: fs/file.c, `expand_fdtable`). The table never
+/// shrinks.
 pub(crate) fn make_room_for_open_files() {
-    let grown = getrlimit(Resource::RLIMIT_NOFILE).map_err(io::Error::from).and_then(|(soft, _)| {
-        let last = ROOM_FOR_FILES.min(soft).saturating_sub(1);
+    let grow = || {
+        let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        // The last number that the limit allows is `soft - 1`.
+        let below = RawFd::try_from(soft.saturating_sub(2)).unwrap_or(RawFd::MAX).min(ROOM_FOR_FILES - 2);
         let (reader, _writer) = io::pipe()?;
-        let high = fcntl(&reader, FcntlArg::F_DUPFD_CLOEXEC(i32::try_from(last).unwrap_or(i32::MAX)))?;
-        Ok(nix::unistd::close(high)?)
-    });
-    if let Err(error) = grown {
+        sys::duplicate_above(below, &reader.into())
+    };
+    if let Err(error) = grow() {
         tracing::debug!(%error, "the table of open files stays small");
     }
 }

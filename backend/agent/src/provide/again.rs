@@ -35,8 +35,8 @@ pub(super) enum Again<'a> {
     Copy(Copy<'a>),
 }
 
-/// Looks for the entry's content where the session is said to have it. `None`: it is not there, or not in a form that
-/// can be used.
+/// Looks for the entry's content in the session, under the name in `known`. `None`: it is not there, or not in a usable
+/// form.
 pub(super) fn find_again<'a>(
     root: &'a OwnedFd,
     entry: &Entry,

@@ -85,7 +85,7 @@ fn a_binary_that_may_not_be_executed_is_missing() {
     assert_eq!(node.provide(&[entry(Place::Root, "tool", &tool, "x")]).unwrap(), [0; 0]);
 }
 
-/// An entry that the session is said to have, and that is nowhere on the node.
+/// An entry whose content the session should have under the name `old`. Its source does not exist on the node.
 fn known(new: (Place, &str), old: (Place, &str), executable: bool, content: &str) -> Entry {
     let known = Known { place: old.0, name: old.1.into(), executable, modified: 1_000_000_000 };
     Entry { known: Some(known), ..entry(new.0, new.1, Path::new("/gone"), content) }

@@ -100,12 +100,14 @@ fn read_until_over(shared: &Shared, send: &mpsc::Sender<Typed>) {
         }
         let read = read_one();
         shared.change(|state| state.is_reading = false);
-        match read {
-            // Waits while the queue is full: a pasted line is longer than the queue.
-            Ok(Some(typed)) if send.blocking_send(typed).is_err() => return,
-            Ok(None) if send.is_closed() => return,
-            Ok(_) => {}
+        let has_receiver = match read {
+            // Waits while the queue is full: a pasted line may be longer than the queue.
+            Ok(Some(typed)) => send.blocking_send(typed).is_ok(),
+            Ok(None) => !send.is_closed(),
             Err(_) => return,
+        };
+        if !has_receiver {
+            return;
         }
     }
 }

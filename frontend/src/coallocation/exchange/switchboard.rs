@@ -49,7 +49,7 @@ enum Gate {
     Shut,
     /// Ranks pass the barrier.
     Open,
-    /// Ranks are told that there is no job, and why.
+    /// There is no job. Ranks get this reason.
     Aborted(String),
 }
 

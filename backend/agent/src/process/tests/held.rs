@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::process::hold::Hold;
-use crate::process::spawn::{Forked, Gate, ProcessSpec, make_room_for_open_files, raise_open_files};
+use crate::process::spawn::{Forked, Gate, ProcessSpec, raise_open_files};
 use crate::process::test_support::*;
 use crate::process::trace::{self, EndWatch};
 use crate::process::{ExitStatus, Pinned, procfs, signal, sys};
@@ -355,18 +355,6 @@ fn a_32_bit_program_is_held_where_the_kernel_runs_such() {
         }
     }
     assert_no_child();
-}
-
-#[test]
-fn the_table_of_open_files_has_room_before_the_files_are_open() {
-    let _turn = turn();
-    let (soft, hard) = raise_open_files().unwrap();
-    make_room_for_open_files();
-    nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, soft, hard).unwrap();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let room: u64 =
-        status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap().trim().parse().unwrap();
-    assert!(room >= hard.min(4096), "{room}");
 }
 
 #[test]

@@ -52,13 +52,13 @@ struct Asked {
     stacks: mpsc::Receiver<()>,
 }
 
-fn asks() -> (Asks, Asked) {
-    let (loads, asked_loads) = mpsc::channel(1);
-    let (stacks, asked_stacks) = mpsc::channel(1);
-    (Asks { loads, stacks }, Asked { loads: asked_loads, stacks: asked_stacks })
-}
-
 impl Asks {
+    fn new() -> (Self, Asked) {
+        let (loads, asked_loads) = mpsc::channel(1);
+        let (stacks, asked_stacks) = mpsc::channel(1);
+        (Self { loads, stacks }, Asked { loads: asked_loads, stacks: asked_stacks })
+    }
+
     fn ask(&self, ask: Ask) {
         let queue = match ask {
             Ask::Loads => &self.loads,
@@ -69,7 +69,7 @@ impl Asks {
 }
 
 impl Asked {
-    /// Waits for a request. None: nothing can ask any more.
+    /// Waits for a request. `None`: all [`Asks`] are dropped.
     async fn next(&mut self) -> Option<Ask> {
         tokio::select! {
             Some(()) = self.stacks.recv() => Some(Ask::Stacks),
@@ -123,7 +123,7 @@ pub(super) async fn stay(
         Ok(opened) => opened,
         Err(error) => return (Some(looking), Err(Fault::io("cannot use the terminal", &error))),
     };
-    let (asks, asked) = asks();
+    let (asks, asked) = Asks::new();
     let (news, told) = mpsc::channel(16);
     let (stop, stopped) = oneshot::channel();
     let worker = tokio::spawn(work(looking, orders, asked, news.clone(), stopped));
@@ -368,4 +368,21 @@ fn describe(target: &str, info: &AppInfo) -> String {
     programs.dedup();
     programs.truncate(3);
     format!("gantry top {target}: app {} by {}{job}: {}", info.app, info.wlm, programs.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_of_one_kind_never_takes_the_place_of_the_other() {
+        let (asks, mut asked) = Asks::new();
+        (0..9).for_each(|_| asks.ask(Ask::Loads));
+        asks.ask(Ask::Stacks);
+        let mut both = [asked.next().await, asked.next().await];
+        both.sort_by_key(|ask| *ask == Some(Ask::Stacks));
+        assert_eq!(both, [Some(Ask::Loads), Some(Ask::Stacks)]);
+        drop(asks);
+        assert_eq!(asked.next().await, None);
+    }
 }
