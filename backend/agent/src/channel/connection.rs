@@ -12,6 +12,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
 
+use super::LAST_BYTES;
 use crate::overlay::Uplink;
 
 /// The longest frame is a message. The rest is room for the fields around it.
@@ -31,13 +32,24 @@ pub(crate) async fn attend(stream: UnixStream, rest: FrameBuffer, daemon: Daemon
         Ok(from) => from,
         Err(why) => return refuse(&mut writer, why).await,
     };
-    let why = tokio::select! {
-        why = read(reader, rest, daemon, &up) => why,
-        why = write(&mut writer, from) => why,
-    };
+    let why = carry(reader, &mut writer, rest, from, |said| up.channel(|hub| hub.hear(daemon, said))).await;
     up.channel(|hub| hub.closed(daemon));
     if let Some(why) = why {
         refuse(&mut writer, why).await;
+    }
+}
+
+/// Passes the daemon's messages to `hear` and writes those of `from`, until either end closes.
+async fn carry(
+    reader: OwnedReadHalf,
+    writer: &mut OwnedWriteHalf,
+    rest: FrameBuffer,
+    from: mpsc::UnboundedReceiver<ToDaemon>,
+    hear: impl FnMut(FromDaemon) -> Result<(), Failure>,
+) -> Option<Failure> {
+    tokio::select! {
+        why = read(reader, rest, hear) => why,
+        () = write(writer, from) => None,
     }
 }
 
@@ -52,8 +64,7 @@ async fn refuse(writer: &mut OwnedWriteHalf, why: Failure) {
 async fn read(
     mut reader: OwnedReadHalf,
     mut buffer: FrameBuffer,
-    daemon: DaemonId,
-    up: &Uplink,
+    mut hear: impl FnMut(FromDaemon) -> Result<(), Failure>,
 ) -> Option<Failure> {
     let garbage = |why: String| Failure::new(Kind::Protocol, format!("read a daemon's message: {why}"));
     let mut chunk = vec![0; READ_BYTES];
@@ -68,7 +79,7 @@ async fn read(
                 Ok(said) => said,
                 Err(error) => return Some(garbage(error.to_string())),
             };
-            if let Err(why) = up.channel(|hub| hub.hear(daemon, said)) {
+            if let Err(why) = hear(said) {
                 return Some(why);
             }
         }
@@ -86,13 +97,47 @@ async fn read(
     }
 }
 
-/// Writes the messages for the daemon until the hub ends their queue.
-async fn write(writer: &mut OwnedWriteHalf, mut from: mpsc::UnboundedReceiver<ToDaemon>) -> Option<Failure> {
+/// Writes the messages for the daemon until the hub ends their queue, or the daemon no longer reads.
+///
+/// A daemon that has ended reads nothing, but its last messages may still be in the socket. So this leaves the reader
+/// some time to take them.
+async fn write(writer: &mut OwnedWriteHalf, mut from: mpsc::UnboundedReceiver<ToDaemon>) {
     while let Some(what) = from.recv().await {
         match encode(&what) {
-            Ok(frame) => writer.write_all(&frame).await.ok()?,
+            Ok(frame) if writer.write_all(&frame).await.is_err() => {
+                tokio::time::sleep(LAST_BYTES).await;
+                break;
+            }
+            Ok(_) => {}
             Err(error) => tracing::warn!(%error, "a message for a daemon was not written"),
         }
     }
-    None
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::wire::message::Blob;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_daemons_last_messages_are_read_although_it_reads_nothing_more() {
+        // The runtime polls reader and writer in random order.
+        for _ in 0..64 {
+            let (ours, mut daemons) = UnixStream::pair().unwrap();
+            let said = FromDaemon::Message { tag: 1, bytes: Blob(b"that was all".to_vec()) };
+            daemons.write_all(&encode(&said).unwrap()).await.unwrap();
+            drop(daemons);
+            let (queue, from) = mpsc::unbounded_channel();
+            queue.send(ToDaemon::Refused(Failure::new(Kind::Gone, "unread"))).unwrap();
+            let (reader, mut writer) = ours.into_split();
+            let mut heard = Vec::new();
+            let hear = |said| {
+                heard.push(said);
+                Ok(())
+            };
+            assert_eq!(carry(reader, &mut writer, FrameBuffer::new(), from, hear).await, None);
+            assert_eq!(heard.len(), 1);
+        }
+    }
 }
