@@ -105,6 +105,7 @@ fn a_tcp_socket_of_a_left_process_is_in_the_report() {
     let mut command = world.command(programs::get("loop_forever"));
     command.stdin(std::os::fd::OwnedFd::from(listener));
     let mut child = command.spawn().expect("a child");
+    proc::eventually(SOON, "it is seen", || world.processes().contains(&child.id().cast_signed()));
     let message = failure_of(world);
     assert!(message.contains(&format!("0100007F:{port:04X}")), "{message}");
     child.wait().expect("the killed child");
