@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_shared::wire::mpi::MpiEnd;
 use gantry_types::id::Rank;
 use gantry_types::launch::{JobType, Wanted};
 use gantry_wlm::host::Machine;
@@ -31,6 +32,10 @@ use crate::staging::{Resolver, ResolverConfig, symbols};
 
 /// How long an app may take to clean up after its end: its daemons' grace period and a margin.
 const CLEAN_UP: Duration = Duration::from_secs(30);
+
+/// How long the cause of a part's MPI failure may take to be reported by another part. MPI libraries abort as soon as
+/// they lose the connection to a dead rank.
+const CAUSE_TIME: Duration = Duration::from_millis(300);
 
 /// A subjob that is ready to launch: everything that can be checked without its manager has been checked.
 #[derive(Debug)]
@@ -305,13 +310,23 @@ async fn attend(
                 Some(Arrival::EndedBefore(rank)) if point == Some(BarrierPoint::Runtime) && !released => {
                     break Err(end_early(&app, rank, report).await);
                 }
-                Some(Arrival::MpiFailed(failure)) if in_world => report(Told::MpiFailed(failure)),
+                Some(Arrival::MpiFailed(failure)) if in_world => {
+                    // It may be a consequence of a rank's death in another part, whose report is on its way.
+                    if failure.end != MpiEnd::Killed {
+                        tokio::time::sleep(CAUSE_TIME).await;
+                    }
+                    report(Told::MpiFailed(failure));
+                }
                 Some(_) => {}
                 // The app is over, or about to be.
                 None => break app.wait().await.map(|exit| tell_exit(exit, in_world, report)),
             },
             exit = app.wait() => {
-                tell_exit(exit?, in_world, report);
+                let exit = exit?;
+                if in_world && exit.code != 0 {
+                    tell_cause(&mut inputs.arrivals, report).await;
+                }
+                tell_exit(exit, in_world, report);
                 break Ok(());
             }
             order = inputs.orders.recv() => match order {
@@ -348,6 +363,23 @@ async fn attend(
     };
     // Remaining ranks end with the app.
     app.close(CLEAN_UP).await.and(outcome).map(|()| Leaving::Over)
+}
+
+/// Reports why the MPI world has failed, if an agent says so within [`CAUSE_TIME`]. An agent reports a rank's end at
+/// once, and its meaning for the world only after it has read the rank's last messages.
+async fn tell_cause(arrivals: &mut mpsc::UnboundedReceiver<Arrival>, report: &impl Fn(Told)) {
+    let failure = async {
+        loop {
+            match arrivals.recv().await {
+                Some(Arrival::MpiFailed(failure)) => return Some(failure),
+                Some(_) => {}
+                None => return None,
+            }
+        }
+    };
+    if let Ok(Some(failure)) = tokio::time::timeout(CAUSE_TIME, failure).await {
+        report(Told::MpiFailed(failure));
+    }
 }
 
 /// Reports how the ranks have ended. If it is unknown how some ended, their MPI world has failed.
