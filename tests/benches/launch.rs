@@ -22,9 +22,8 @@ use gantry_tests::measured::{Measurement, machine};
 use gantry_tests::{binaries, proc};
 use gantry_types::id::Pid;
 use gantry_types::output::DaemonOutput;
-use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -77,18 +76,22 @@ async fn main() -> gantry_frontend::Result<()> {
 struct Bench {
     frontend: Frontend,
     fifo: PathBuf,
+    /// Tells a [`PlainRelease`] to begin.
+    go: PathBuf,
 }
 
 impl Bench {
     fn new(folder: &Path) -> Self {
-        let fifo = folder.join("fifo");
-        nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).expect("a FIFO");
+        let [fifo, go] = ["fifo", "go"].map(|name| folder.join(name));
+        for path in [&fifo, &go] {
+            nix::unistd::mkfifo(path, Mode::S_IRWXU).expect("a FIFO");
+        }
         let config = Config {
             stage_base: Some(folder.to_path_buf()),
             runtime_dir: Some(folder.join("runtime")),
             ..Config::default()
         };
-        Self { frontend: Frontend::new(config), fifo }
+        Self { frontend: Frontend::new(config), fifo, go }
     }
 
     async fn held(&self, ranks: usize, program: &[&str]) -> gantry_frontend::Result<App> {
@@ -211,29 +214,34 @@ impl Bench {
     }
 
     /// From the call of release on; against SIGCONT sent in a loop to ranks that are held alike.
+    ///
+    /// A daemon sends those signals, because the kernel may divide the processors among sessions (sched(7), autogroups).
+    /// A process of another session has half of them for itself. The agent competes with the ranks of its session.
     async fn release(&self, ranks: usize, rounds: usize) -> gantry_frontend::Result<()> {
         let (mut answered, mut seen, mut ended) = (Row::default(), Row::default(), Row::default());
         for plain in (0..rounds).flat_map(|_| [false, true]) {
             let app = self.held(ranks, &["/bin/sleep", "600"]).await?;
-            let pids = pids(&app);
+            let pids = pids_of(&app);
             // It looks meanwhile: the return of the call would wait behind 512 ranks that want a processor.
             let watched = pids.clone();
+            let mut way = if plain { Some(self.plain_release(&app, &pids).await?) } else { None };
             let watcher = std::thread::spawn(move || until_none_stopped(&watched));
             let start = Instant::now();
-            let_go(&app, &pids, plain).await?;
+            let_go(&app, way.as_mut()).await?;
             answered.push(plain, start.elapsed());
             let running = watcher.join().expect("the watcher");
             seen.push(plain, running.saturating_duration_since(start));
             app.close(DEADLINE).await?;
 
             let app = self.held(ranks, &[TRUE]).await?;
+            let mut way = if plain { Some(self.plain_release(&app, &pids_of(&app)).await?) } else { None };
             let start = Instant::now();
-            let_go(&app, &self::pids(&app), plain).await?;
+            let_go(&app, way.as_mut()).await?;
             app.wait().await?;
             ended.push(plain, start.elapsed());
             app.close(DEADLINE).await?;
         }
-        let way = "SIGCONT in a loop";
+        let way = "SIGCONT in a loop, by a process of the same session";
         ended.keep("release-end", &format!("release of {ranks} ranks, until all have run to their end"), way);
         seen.keep("release-seen", &format!("release of {ranks} sleepers, until none is stopped"), way);
         ended.print(&format!("release of {ranks} held ranks, until all have run to their end ({TRUE})"), way);
@@ -241,17 +249,39 @@ impl Bench {
         answered.print("- of it: until the call returns", way);
         Ok(())
     }
-}
 
-async fn let_go(app: &App, pids: &[i32], plain: bool) -> gantry_frontend::Result<()> {
-    if plain {
-        pids.iter().for_each(|pid| proc::send(*pid, Signal::SIGCONT));
-        return Ok(());
+    /// Starts the daemon, and waits until it waits.
+    async fn plain_release(&self, app: &App, pids: &[i32]) -> gantry_frontend::Result<PlainRelease> {
+        let mut options = pipe::OpenOptions::new();
+        let go = options.read_write(true).open_sender(&self.go).expect("the FIFO");
+        let mut done = options.open_receiver(&self.fifo).expect("the FIFO");
+        let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+        let (pids, done_path, go_path) = (pids.join(" "), self.fifo.display(), self.go.display());
+        let script =
+            format!("echo > {done_path}; read go < {go_path}; kill -CONT {pids}; echo > {done_path}");
+        let session = app.session(DEADLINE).await?;
+        session.manifest().exec_daemon(DaemonRequest::new("/bin/sh").args(["-c", &script]), DEADLINE).await?;
+        done.read_exact(&mut [0]).await.expect("a byte");
+        Ok(PlainRelease { _session: session, go, done })
     }
-    app.release(DEADLINE).await
 }
 
-fn pids(app: &App) -> Vec<i32> {
+/// A daemon that sends SIGCONT to all ranks when it is told.
+struct PlainRelease {
+    /// Its daemon lives as long as this.
+    _session: Session,
+    go: pipe::Sender,
+    done: pipe::Receiver,
+}
+
+async fn let_go(app: &App, plain: Option<&mut PlainRelease>) -> gantry_frontend::Result<()> {
+    let Some(plain) = plain else { return app.release(DEADLINE).await };
+    plain.go.write_all(b"\n").await.expect("the daemon reads");
+    plain.done.read_exact(&mut [0]).await.expect("a byte");
+    Ok(())
+}
+
+fn pids_of(app: &App) -> Vec<i32> {
     app.placement().iter().map(|rank| rank.pid.map_or(0, Pid::get)).collect()
 }
 

@@ -26,9 +26,10 @@ use crate::process::adopted::{AdoptError, Adopted, adopt};
 use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::renumber::change_variables;
+use crate::process::signal::{self, HeldRank};
 use crate::process::spawn::ProcessSpec;
 use crate::process::strays::Marker;
-use crate::process::{self, Pinned, SERVED, cores, signal};
+use crate::process::{self, Pinned, SERVED, cores};
 
 /// The agent's ends of the pipes of a process that is about to start.
 #[derive(Debug, Default)]
@@ -47,6 +48,12 @@ struct Known {
     adopted: Option<std::rc::Rc<Adopted>>,
     /// Whether another process may have its pid already.
     reaped: bool,
+}
+
+impl Known {
+    fn to_release(&self) -> HeldRank {
+        HeldRank { process: self.process, own: self.adopted.is_none() && !self.reaped }
+    }
 }
 
 /// The ranks of this node.
@@ -228,8 +235,8 @@ impl Ranks {
         let mut first_error = None;
         let mut held: Vec<_> =
             self.known.iter_mut().filter(|(_, known)| known.state == RankState::Held).collect();
-        let processes: Vec<Pinned> = held.iter().map(|(_, known)| known.process).collect();
-        for ((rank, known), released) in held.iter_mut().zip(signal::release(&processes)) {
+        let ranks: Vec<_> = held.iter().map(|(_, known)| known.to_release()).collect();
+        for ((rank, known), released) in held.iter_mut().zip(signal::release(&ranks)) {
             match released {
                 Ok(how) => {
                     tracing::debug!(%rank, ?how, "released");

@@ -19,14 +19,23 @@ pub(crate) enum Released {
     Gone,
 }
 
+/// A rank to release.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldRank {
+    /// Its process.
+    pub(crate) process: Pinned,
+    /// Whether it is a child that the calling thread collects, and has not collected. Nobody else can get its pid.
+    pub(crate) own: bool,
+}
+
 /// Releases held ranks, except those that are traced. Returns the result for each, in their order.
 ///
 /// A debugger that attaches in the same instant sees the SIGCONT like any other signal of its tracee.
 ///
-/// All ranks are checked before the first goes on. Released ranks compete for the processor, so checks beside them
-/// would take many times as long.
-pub(crate) fn release(processes: &[Pinned]) -> Vec<io::Result<Released>> {
-    let ready: Vec<_> = processes.iter().map(|process| prepare_release(*process)).collect();
+/// All ranks are checked before the first goes on. Released ranks compete with this thread for the processor, so
+/// checks beside them would take many times as long.
+pub(crate) fn release(ranks: &[HeldRank]) -> Vec<io::Result<Released>> {
+    let ready: Vec<_> = ranks.iter().map(|rank| prepare_release(*rank)).collect();
     let go = |ready| match ready {
         Ready::Held(target) => {
             Ok(if target.send(libc::SIGCONT)? { Released::Continued } else { Released::Gone })
@@ -42,16 +51,24 @@ enum Ready {
     Not(Released),
 }
 
-fn prepare_release(process: Pinned) -> io::Result<Ready> {
-    match procfs::read_status(process.pid) {
-        Ok(status) if status.tracer != 0 && process.is_there() => {
-            return Ok(Ready::Not(Released::LeftToDebugger(status.tracer)));
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ready::Not(Released::Gone)),
+fn prepare_release(rank: HeldRank) -> io::Result<Ready> {
+    let pid = rank.process.pid;
+    let target = if rank.own { Some(Target { pid, pidfd: None }) } else { Target::open(pid) };
+    let Some(target) = target else { return Ok(Ready::Not(Released::Gone)) };
+    let stat = match procfs::read_stat(pid) {
+        Ok(stat) if stat.start_time == rank.process.start_time => stat,
+        Ok(_) => return Ok(Ready::Not(Released::Gone)),
+        Err(error) if is_gone(&error) => return Ok(Ready::Not(Released::Gone)),
         Err(error) => return Err(error),
-    }
-    Ok(Target::find(process)?.map_or(Ready::Not(Released::Gone), Ready::Held))
+    };
+    // A process that is stopped and traced has state 't'. To read the tracer takes longer than all the rest.
+    let tracer =
+        if stat.state == 'T' { 0 } else { procfs::read_status(pid).map_or(0, |status| status.tracer) };
+    Ok(if tracer == 0 { Ready::Held(target) } else { Ready::Not(Released::LeftToDebugger(tracer)) })
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// A process that existed when it was looked up, and the pidfd to reach it.
@@ -63,15 +80,18 @@ pub(super) struct Target {
 
 impl Target {
     /// `None` if it no longer exists.
-    pub(super) fn find(process: Pinned) -> io::Result<Option<Self>> {
-        let pidfd = match sys::pidfd_open(process.pid) {
-            Ok(pidfd) => Some(pidfd),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+    pub(super) fn find(process: Pinned) -> Option<Self> {
+        Self::open(process.pid).filter(|_| process.is_there())
+    }
+
+    /// Whoever has this pid now. Read the start time after this call, so that both mean the same process.
+    fn open(pid: i32) -> Option<Self> {
+        match sys::pidfd_open(pid) {
+            Ok(pidfd) => Some(Self { pid, pidfd: Some(pidfd) }),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
             // Kernels before 5.3, seccomp filters that do not know the call, no descriptor left.
-            Err(_) => None,
-        };
-        // The pidfd was opened before the start time was read, so both mean the same process.
-        Ok(process.is_there().then_some(Self { pid: process.pid, pidfd }))
+            Err(_) => Some(Self { pid, pidfd: None }),
+        }
     }
 
     /// False if it was collected meanwhile.
@@ -96,7 +116,7 @@ impl Target {
 /// # Errors
 /// When the process belongs to another user, or there is no such signal.
 pub(crate) fn send(process: Pinned, signal: i32) -> io::Result<bool> {
-    Target::find(process)?.map_or(Ok(false), |target| target.send(signal))
+    Target::find(process).map_or(Ok(false), |target| target.send(signal))
 }
 
 /// Sends `signal` to every process of the group that `leader` leads; false if the group is empty.

@@ -190,7 +190,7 @@ fn stop_all(
         }
         for process in fresh {
             // A process that has ended meanwhile needs no stop.
-            if let Ok(Some(target)) = Target::find(process) {
+            if let Some(target) = Target::find(process) {
                 drop(target.send(libc::SIGSTOP));
                 caught.insert(process.pid, target);
             }

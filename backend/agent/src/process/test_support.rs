@@ -8,8 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::batch::Batch;
 use super::hold::{Hold, StartFailure, StartedRank, start_alone, start_ranks};
+use super::signal::{self, HeldRank};
 use super::spawn::ProcessSpec;
-use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
+use super::{ExitStatus, Pinned, parse_end, procfs, sys};
 
 /// Tests that fork run one at a time. A child of another test would keep a newly written program open (ETXTBSY), and
 /// would look like a leak.
@@ -77,7 +78,7 @@ pub(super) fn wait_end(pid: i32) -> ExitStatus {
 }
 
 pub(super) fn release(process: Pinned) -> signal::Released {
-    signal::release(&[process]).remove(0).unwrap()
+    signal::release(&[HeldRank { process, own: true }]).remove(0).unwrap()
 }
 
 pub(super) fn release_and_wait(rank: &StartedRank) -> ExitStatus {
