@@ -38,7 +38,7 @@ fn a_job_is_attached_to_by_every_form_of_its_id() {
     on_flux(2, |cluster| {
         let id = begin(cluster, "800");
         let plain = id.replace('ƒ', "f");
-        let forms = ["dec", "hex", "dothex", "f58"]
+        let forms = ["dec", "hex", "dothex", "kvs", "f58"]
             .map(|form| cluster.said("flux", ["job", "id", &format!("--to={form}"), &id]));
         for form in forms.iter().map(|form| form.trim()).chain([plain.as_str()]) {
             assert_eq!(attach(cluster, form, 4), plain, "{form}");
@@ -89,6 +89,20 @@ fn a_batch_job_is_attached_to_when_a_job_runs_inside_of_it() {
         assert_eq!(attach(cluster, &inner, 4), inner);
         cancel_all(cluster);
         drop(fs::remove_dir_all(&folder));
+    });
+}
+
+#[test]
+fn within_an_allocation_gantry_launches_on_its_nodes() {
+    on_flux(2, |cluster| {
+        let gantry = gantry_tests::binaries().gantry.display().to_string();
+        // That folder is on the login node only.
+        let launch =
+            ["env", "-u", "GANTRY_RUNTIME_DIR", &gantry, "launch", "--", "-N2", "-n4", "/bin/echo", "here"];
+        let done = cluster.run("flux", [&["alloc", "-N2"][..], &launch].concat(), &[]).wait(4 * SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert_eq!(done.stdout.iter().filter(|line| line.trim() == "here").count(), 4, "{done:?}");
+        assert!(becomes_true(2 * SOON, || jobs(cluster).is_empty()), "{}", jobs(cluster));
     });
 }
 

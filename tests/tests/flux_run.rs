@@ -22,7 +22,7 @@ fn stop_queue(cluster: &Cluster, verb: &str) {
 fn a_held_job_has_the_programs_name_and_its_ranks_are_where_flux_says() {
     on_flux(2, |cluster| {
         let (mut run, app) =
-            cluster.held(&["--", "run", "-N2", "-n4", "-o", "cpu-affinity=off", "/bin/echo", "here"]);
+            cluster.held(&["--", "submit", "-N2", "-n4", "-o", "cpu-affinity=off", "/bin/echo", "here"]);
         cluster.assert_held("/bin/echo here", 4);
         assert_eq!(states(cluster), "echo RUN\n");
         let job = last_job(cluster);
@@ -143,7 +143,8 @@ fn what_flux_refuses_is_told_in_its_words() {
         check(&["-n100000", "true"], "invalid", "unsatisfiable request");
         check(&["-q", "nowhere", "true"], "invalid", "is not a valid queue");
         check(&["-n1", "/no/such/program"], "not-found", "/no/such/program");
-        check(&["submit", "-n1", "true"], "invalid", "not by 'flux submit'");
+        check(&["alloc", "-n1", "true"], "invalid", "not by 'flux alloc'");
+        check(&["-o", "stop-tasks-in-exec", "-n1", "true"], "invalid", "would stop gantry's agents");
     });
 }
 

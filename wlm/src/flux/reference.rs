@@ -1,4 +1,5 @@
-//! Names of jobs: ids in every form that Flux has, and paths of ids that lead into instances.
+//! Names of jobs: ids in the forms that Flux prints, and paths of ids that lead into instances. Flux can also write
+//! an id in words and in emoji.
 
 use std::fmt;
 use std::str::FromStr;

@@ -26,8 +26,7 @@ use crate::seam::{Capabilities, Evidence, Wlm};
 const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Other verbs of Flux that start something, and the suggested replacement.
-const OTHER_VERBS: [(&str, &str); 4] = [
-    ("submit", "leave out 'submit': gantry waits for the ranks, as 'flux run' does with the same options"),
+const OTHER_VERBS: [(&str, &str); 3] = [
     ("bulksubmit", "leave out 'bulksubmit', and launch the jobs one by one"),
     ("batch", "submit scripts with 'gantry submit'"),
     ("alloc", "run 'flux alloc', and launch inside of it"),
@@ -130,21 +129,44 @@ fn check_agent(launch: &Launch) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what makes Flux stop the job's processes for a debugger. Those are the agents, which would wait for ever.
+///
+/// Source: flux-shell(1), `stop-tasks-in-exec`; flux-run(1), `--debug-emulate`.
+fn refuse_stops(given: &[&Given]) -> Result<()> {
+    let stops = |given: &&&Given| {
+        let is_stop = |value: &OsString| {
+            value.to_str().is_some_and(|text| text.split('=').next() == Some("stop-tasks-in-exec"))
+        };
+        given.name == "debug-emulate" || (given.name == "setopt" && given.values.iter().any(is_stop))
+    };
+    if given.iter().any(|given| stops(&given)) {
+        return Err(Error::invalid_with(
+            "'flux run' is told to stop the ranks for a debugger, and would stop gantry's agents",
+            "leave '--debug-emulate' and '-o stop-tasks-in-exec' out: 'gantry launch --hold' holds the ranks",
+        ));
+    }
+    Ok(())
+}
+
 /// Plans the user's `flux run` with the agent in place of the program. The job is named after the program, as without
-/// gantry.
+/// gantry. `flux submit` has the same options and would not wait for the ranks, so it becomes `flux run`.
 fn plan_run(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
-    let first = launch.args.first().and_then(|word| word.to_str());
+    let mut args: Vec<OsString> = launch.args.clone();
+    let first = args.first().and_then(|word| word.to_str());
     if let Some((verb, hint)) = OTHER_VERBS.iter().find(|(verb, _)| first == Some(verb)) {
         return Err(Error::invalid_with(
             format!("gantry launches by 'flux run', and not by 'flux {verb}'"),
             *hint,
         ));
     }
-    let parts = locate(&FLUX_RUN, &launch.args, &host.environment())?;
+    if first == Some("submit") {
+        args[0] = "run".into();
+    }
+    let parts = locate(&FLUX_RUN, &args, &host.environment())?;
     let given: Vec<&Given> = parts.iter().flat_map(|part| &part.given).collect();
     let first_part = parts.first().ok_or_else(|| Error::invalid("nothing to launch: no part"))?;
-    let mut args: Vec<OsString> = launch.args.clone();
-    if let Some(option) = build_name(&given, &launch.args[first_part.program]) {
+    refuse_stops(&given)?;
+    if let Some(option) = build_name(&given, &args[first_part.program]) {
         args.insert(first_part.options.start, option);
     }
     plan_launcher(name, &Launch { args, ..launch.clone() }, host)
@@ -185,7 +207,8 @@ mod tests {
     fn one_flux_run_brings_ranks_and_agents() {
         let expected = format!("flux run --job-name=app -N2 -n 4 {OURS} --verbose {HOLD} ./app -n");
         assert_eq!(plan(args("-N2 -n 4 ./app -n")), Ok(expected.clone()));
-        assert_eq!(plan(args("run -N2 -n 4 ./app -n")), Ok(expected));
+        assert_eq!(plan(args("run -N2 -n 4 ./app -n")), Ok(expected.clone()));
+        assert_eq!(plan(args("submit -N2 -n 4 ./app -n")), Ok(expected));
         let own = format!("flux run --job-name=mine -v --env=-* -- {OURS} {HOLD} app");
         let own = own.replace(&format!(" -- {OURS}"), &format!(" {OURS} --"));
         assert_eq!(plan(args("--job-name=mine -v --env=-* -- app")), Ok(own));
@@ -200,9 +223,15 @@ mod tests {
     #[test]
     fn what_cannot_be_planned() {
         assert_eq!(
-            plan(args("submit -n4 a")).unwrap_err(),
-            "gantry launches by 'flux run', and not by 'flux submit'"
+            plan(args("bulksubmit -n4 a")).unwrap_err(),
+            "gantry launches by 'flux run', and not by 'flux bulksubmit'"
         );
+        let only_of_submit = plan(args("submit --watch -n4 a")).unwrap_err();
+        assert!(only_of_submit.contains("option '--watch' of flux run is unknown"), "{only_of_submit}");
+        for stop in ["--debug-emulate", "-o stop-tasks-in-exec", "-ostop-tasks-in-exec=1"] {
+            let stopped = plan(args(&format!("run {stop} -n4 a"))).unwrap_err();
+            assert!(stopped.contains("would stop gantry's agents"), "{stop}: {stopped}");
+        }
         let held = Launch { hold_method: HoldMethod::Mpir, ..args("-n4 a") };
         assert_eq!(plan(held).unwrap_err(), "'flux run' holds its ranks for its own tools only");
         let sent = Launch { send_agent: SendAgent::Always, ..args("-n4 a") };
