@@ -5,7 +5,7 @@ use std::fs;
 use gantry_tests::flux::{app_of, jobs, last_job, on_flux};
 use gantry_tests::slurm::{Cluster, error_of};
 use gantry_tests::submit::{attached_and_left, submit, write_script};
-use gantry_tests::testbed::program;
+use gantry_tests::testbed::{HOME, program};
 use gantry_tests::{SOON, becomes_true, proc};
 use nix::sys::signal::Signal;
 
@@ -96,9 +96,9 @@ fn a_batch_job_is_attached_to_when_a_job_runs_inside_of_it() {
 fn within_an_allocation_gantry_launches_on_its_nodes() {
     on_flux(2, |cluster| {
         let gantry = gantry_tests::binaries().gantry.display().to_string();
-        // That folder is on the login node only.
-        let launch =
-            ["env", "-u", "GANTRY_RUNTIME_DIR", &gantry, "launch", "--", "-N2", "-n4", "/bin/echo", "here"];
+        // The one in the environment is on the login node only.
+        let runtime = format!("GANTRY_RUNTIME_DIR={HOME}/gantry-runtime");
+        let launch = ["env", &runtime, &gantry, "launch", "--", "-N2", "-n4", "/bin/echo", "here"];
         let done = cluster.run("flux", [&["alloc", "-N2"][..], &launch].concat(), &[]).wait(4 * SOON);
         assert_eq!(done.code(), 0, "{done:?}");
         assert_eq!(done.stdout.iter().filter(|line| line.trim() == "here").count(), 4, "{done:?}");

@@ -39,7 +39,7 @@ use std::process::Command;
 use std::time::Duration;
 
 pub use command::Result;
-pub use config::Config;
+pub use config::{Config, HOME};
 pub use machine::{Machine, Process, program};
 pub use shared::{Shared, shared, shared_with_others, turn_of, usable};
 
