@@ -208,6 +208,14 @@ impl Model {
         self.chosen_row().filter(|_| self.table == Table::Ranks).map(|row| &self.figures.ranks[row])
     }
 
+    /// The rank that a debugger is opened on: the one at the cursor of the table, or the first of the line of the tree.
+    pub(crate) fn rank_to_debug(&self) -> Option<Rank> {
+        match self.focus {
+            Focus::Table => self.rank_at_cursor().map(|rank| rank.rank),
+            Focus::Tree => self.at_cursor().first(),
+        }
+    }
+
     fn node_at_cursor(&self) -> Option<&NodeFigures> {
         self.chosen_row().filter(|_| self.table == Table::Nodes).map(|row| &self.figures.nodes[row])
     }
