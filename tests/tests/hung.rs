@@ -1,5 +1,5 @@
-//! A corpus of programs that hang, each for another reason, with the line of `gantry why`. Programs that can continue
-//! are then resumed, and have their result.
+//! A corpus of programs that hang, each for another reason, with the line of `gantry why`, without and with all
+//! threads. Programs that can continue are then resumed, and have their result.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -303,15 +303,21 @@ fn check(hung: &'static Hung, program: Program) {
         let until = Instant::now() + PATIENCE;
         loop {
             let why = world.gantry(["why", &target]).wait(SOON);
-            assert_eq!(why.code(), 0, "{why:?}");
+            // Threads beside the first one may be told too, after the ranks.
+            let all = world.gantry(["why", "--threads", &target]).wait(SOON);
+            assert_eq!((why.code(), all.code()), (0, 0), "{why:?} {all:?}");
+            let fits_all = |lines: &[String]| lines.iter().zip(&says).all(|(line, says)| fits(line, says));
             if why.stdout.len() == says.len()
-                && why.stdout.iter().zip(&says).all(|(line, says)| fits(line, says))
+                && all.stdout.len() >= says.len()
+                && fits_all(&why.stdout)
+                && fits_all(&all.stdout)
             {
                 break;
             }
             if Instant::now() > until {
-                let tree = world.gantry(["stack", "--full", &target]).wait(SOON);
-                panic!("not {says:#?}\nbut {:#?}\n{}", why.stdout, tree.stdout.join("\n"));
+                let tree = world.gantry(["stack", "--full", "--threads", &target]).wait(SOON);
+                let tree = tree.stdout.join("\n");
+                panic!("not {says:#?}\nbut {:#?}\nwith threads {:#?}\n{tree}", why.stdout, all.stdout);
             }
         }
         let ranks = program.processes(&world);

@@ -131,6 +131,61 @@ fn processes_are_named_by_their_numbers_and_programs_get_the_classes() {
 }
 
 #[test]
+fn threads_are_shown_by_name_and_the_odd_one_is_told() {
+    in_a_world(|world| {
+        let program = programs::get("named_threads");
+        let app = launched(world, &["-n", "3"], &program, &["200"]);
+        let tree = stack_until(world, &["--threads", &app], |lines| {
+            has(lines, &["(thread reader)", "[0-2]"])
+                && has(lines, &["take_the_lock", "pthread_mutex_lock", "[1]"])
+                && has(lines, &["pause", "[0,2]"])
+        });
+        assert_eq!(tree[0], "3 ranks in 4 classes", "{tree:?}");
+        assert!(
+            has(&tree, &["main (named_threads.c:", "lead (named_threads.c:", "sleep", "[0-2]"]),
+            "{tree:?}"
+        );
+        assert!(
+            has(&tree, &["(thread reader)", "read_parts (named_threads.c:", "read", "[0-2]"]),
+            "{tree:?}"
+        );
+        assert!(has(&tree, &["(thread writer)", "[0-2]"]), "{tree:?}");
+        let done = gantry(world, &["stack", "--threads", "--json", &app]);
+        let report: Value = serde_json::from_str(&done.stdout[0]).unwrap();
+        assert_eq!((&report["threads"], &report["ranks"]), (&true.into(), &"0-2".into()));
+        let classes = report["classes"].as_array().unwrap();
+        let places: Vec<String> = classes
+            .iter()
+            .map(|class| {
+                let frames = class["frames"].as_array().unwrap().iter();
+                let names: Vec<&str> = frames.map(|it| it["function"].as_str().unwrap()).collect();
+                let state = class["states"][0].as_str().unwrap_or("first");
+                format!("{state}: {} {}", names.join(">"), class["ranks"].as_str().unwrap())
+            })
+            .collect();
+        for expected in [
+            "first: main>lead>sleep 0-2",
+            "thread reader: read_parts>read 0-2",
+            "thread writer: write_parts>take_the_lock>pthread_mutex_lock 1",
+            "thread writer: write_parts>pause 0,2",
+        ] {
+            assert!(places.iter().any(|place| place == expected), "{places:?}");
+        }
+        // Only the first threads.
+        assert_eq!(gantry(world, &["stack", &app]).stdout[0], "3 ranks in 1 class");
+        let why = gantry(world, &["why", "--threads", &app]);
+        assert!(has(&why.stdout[..1], &["all 3 ranks wait in sleep called at named_threads.c:"]), "{why:?}");
+        let odd = [
+            "thread `writer` of rank 1 waits in pthread_mutex_lock called at named_threads.c:",
+            " while 2 others wait in pause called at named_threads.c:",
+        ];
+        assert!(why.stdout.len() == 2 && has(&why.stdout, &odd), "{why:?}");
+        assert_eq!(gantry(world, &["why", &app]).stdout.len(), 1);
+        kill(world, &app);
+    });
+}
+
+#[test]
 fn static_and_stripped_programs_without_frame_pointers_are_read() {
     in_a_world(|world| {
         for link in [Link::Static, Link::NoPie] {

@@ -75,7 +75,7 @@ pub(crate) struct Stack {
 /// Say which ranks are at another place than the others: "rank 37 on n012 is in `solve` (heat.c:141) while 63 others wait in MPI_Allreduce".
 ///
 /// Each rank is read several times, until two looks that follow each other are the same. A rank that moves is at the place that all of its samples have in
-/// common. Functions of MPI and of the system that wait for others are known.
+/// common. Functions of MPI and of the system that wait for others are known. With --threads, the threads of one name are compared too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

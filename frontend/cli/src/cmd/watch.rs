@@ -15,7 +15,7 @@ use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::Findings;
 use crate::stack::stillness::Stillness;
-use crate::stack::why::{Explanation, build_groups, explain};
+use crate::stack::why::{Explanation, Groups, explain};
 use crate::view::{self, Page};
 
 /// How long to wait for the news that the job has ended, after a look at it has failed.
@@ -126,7 +126,7 @@ async fn act(
     found: &Findings,
     json: bool,
 ) -> Result<(), Fault> {
-    let explanation = explain(found, &build_groups(&found.classes), true);
+    let explanation = explain(found, &Groups::new(&found.classes), true);
     let report = News::Stalled { seconds: time.as_secs(), explanation: &explanation };
     tell(&report, json)?;
     if let Some(command) = &args.watch.run {

@@ -11,7 +11,7 @@ use super::{END, say};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::Findings;
-use crate::stack::why::{Explanation, Group, build_groups, explain};
+use crate::stack::why::{Explanation, Groups, explain};
 use crate::view::{self, Page};
 
 /// Samples per look: enough to see which ranks move.
@@ -49,19 +49,18 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
 /// The final findings.
 struct Settled {
     found: Findings,
-    groups: Vec<Group>,
+    groups: Groups,
     stable: bool,
 }
 
 /// Looks until two consecutive looks agree.
 async fn settle(looking: &mut Looking, orders: &Orders) -> Result<Settled, Fault> {
     let mut found = looking.findings(orders, false).await?;
-    let mut groups = build_groups(&found.classes);
+    let mut groups = Groups::new(&found.classes);
     for _ in 1..MOST_LOOKS {
         looking.again(orders).await?;
         found = looking.findings(orders, false).await?;
-        let before = std::mem::replace(&mut groups, build_groups(&found.classes));
-        if Group::are_alike(&before, &groups) {
+        if groups.replace(Groups::new(&found.classes)) {
             return Ok(Settled { found, groups, stable: true });
         }
     }

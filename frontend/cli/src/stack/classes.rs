@@ -29,6 +29,13 @@ pub(crate) struct Class {
     pub(crate) ranks: RankSet,
 }
 
+impl Class {
+    /// The name of the thread, if it is not the first one of its rank.
+    pub(crate) fn thread(&self) -> Option<&str> {
+        self.steps.first().and_then(Step::thread_name)
+    }
+}
+
 /// The classes of a tree of call paths. Without `full`, a path begins at `main` and ends at the first function that waits for others.
 pub(crate) fn build_classes(tree: &PrefixTree, resolver: &Resolver, samples: u32, full: bool) -> Vec<Class> {
     let mut classes: BTreeMap<Vec<Key>, (Vec<Step>, RankSet)> = BTreeMap::new();
@@ -77,7 +84,7 @@ pub(super) fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
         Frame::Mark(Mark::Held) => vec![Step::mark("held")],
         Frame::Mark(Mark::Stopped) => vec![Step::mark("stopped by a signal")],
         Frame::Mark(Mark::Ended) => vec![Step::mark(ENDED)],
-        Frame::Mark(Mark::Thread(name)) => vec![Step::mark(format!("thread {name}"))],
+        Frame::Mark(Mark::Thread(name)) => vec![Step::thread(name)],
         Frame::Mark(Mark::Unreadable(why)) => vec![Step::mark(format!("not read: {why}"))],
         Frame::Unknown => vec![Step { name: "??".to_owned(), ..Step::default() }],
         Frame::Script(call) => {

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+/// The mark of a thread begins with this, before its name.
+const THREAD: &str = "thread ";
+
 /// One function of a call path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Step {
@@ -34,6 +37,16 @@ pub(crate) struct Key {
 impl Step {
     pub(super) fn mark(name: impl Into<String>) -> Self {
         Self { name: name.into(), is_mark: true, ..Self::default() }
+    }
+
+    /// The mark of a thread beside the first one.
+    pub(super) fn thread(name: &str) -> Self {
+        Self::mark(format!("{THREAD}{name}"))
+    }
+
+    /// The name of the thread, if this is its mark.
+    pub(super) fn thread_name(&self) -> Option<&str> {
+        self.name.strip_prefix(THREAD).filter(|_| self.is_mark)
     }
 
     /// The key. An innermost function has one key for all its lines.

@@ -2,6 +2,8 @@
 //!
 //! The place of a rank is the common part of all its samples; a rank that computes moves below it. Ranks at one place
 //! form a group. The largest group is the reference for the others.
+//!
+//! The place of a rank is that of its first thread. Other threads are compared among those of the same name.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +21,19 @@ const MOST_RANKS: usize = 60;
 
 /// Ranks at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Group {
+struct Group {
     /// The functions that all of them are in, outermost first.
     steps: Vec<Step>,
     ranks: RankSet,
+}
+
+/// The groups of one look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// By the first thread, the smallest first.
+    ranks: Vec<Group>,
+    /// By the other threads, under their names.
+    threads: BTreeMap<String, Vec<Group>>,
 }
 
 /// The object of `--json`.
@@ -31,6 +42,15 @@ pub(crate) struct Explanation {
     /// Whether the last two looks were the same.
     pub(crate) stable: bool,
     pub(crate) sentences: Vec<String>,
+    groups: Vec<GroupReport>,
+    /// The threads beside the first one that are not at the same place in all ranks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    threads: Vec<ThreadReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct ThreadReport {
+    thread: String,
     groups: Vec<GroupReport>,
 }
 
@@ -53,20 +73,46 @@ struct GroupReport {
     line: Option<u32>,
 }
 
-/// The groups, the smallest first.
-pub(crate) fn build_groups(classes: &[Class]) -> Vec<Group> {
-    // The classes of each rank's samples. Ranks with the same classes are in one group.
-    let mut classes_of: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
-    for (at, class) in classes.iter().enumerate() {
-        class.ranks.iter().for_each(|rank| classes_of.entry(rank).or_default().push(at));
+impl Groups {
+    pub(crate) fn new(classes: &[Class]) -> Self {
+        let mut first = Vec::new();
+        let mut others: BTreeMap<&str, Vec<(&[Step], &RankSet)>> = BTreeMap::new();
+        for class in classes {
+            match class.thread() {
+                None => first.push((class.steps.as_slice(), &class.ranks)),
+                Some(name) => others.entry(name).or_default().push((&class.steps[1..], &class.ranks)),
+            }
+        }
+        let threads = others.into_iter().map(|(name, paths)| (name.to_owned(), build_groups(&paths)));
+        Self { ranks: build_groups(&first), threads: threads.collect() }
+    }
+
+    /// Takes the next look. Returns whether the same ranks are at the same places, at any line of these. Threads
+    /// beside the first one may move: those that have are left out.
+    pub(crate) fn replace(&mut self, mut next: Self) -> bool {
+        next.threads.retain(|name, groups| {
+            self.threads.get(name).is_some_and(|before| Group::are_alike(before, groups))
+        });
+        let alike = Group::are_alike(&self.ranks, &next.ranks);
+        *self = next;
+        alike
+    }
+}
+
+/// The groups of paths, the smallest first.
+fn build_groups(paths: &[(&[Step], &RankSet)]) -> Vec<Group> {
+    // The paths of each rank's samples. Ranks with the same paths are in one group.
+    let mut paths_of: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
+    for (at, (_, ranks)) in paths.iter().enumerate() {
+        ranks.iter().for_each(|rank| paths_of.entry(rank).or_default().push(at));
     }
     let mut alike: BTreeMap<Vec<usize>, RankSet> = BTreeMap::new();
-    for (rank, of) in classes_of {
+    for (rank, of) in paths_of {
         alike.entry(of).or_default().insert(rank);
     }
     let mut groups: BTreeMap<Vec<Key>, Group> = BTreeMap::new();
     for (of, ranks) in alike {
-        let steps = in_common(of.iter().map(|at| classes[*at].steps.as_slice()));
+        let steps = in_common(of.iter().map(|at| paths[*at].0));
         let last = steps.len().saturating_sub(1);
         let key = steps.iter().enumerate().map(|(at, step)| step.key(at == last)).collect();
         let group =
@@ -103,33 +149,48 @@ fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
 }
 
 /// Builds the sentences.
-pub(crate) fn explain(found: &Findings, groups: &[Group], stable: bool) -> Explanation {
+pub(crate) fn explain(found: &Findings, groups: &Groups, stable: bool) -> Explanation {
     let mut sentences = Vec::new();
-    match groups.split_last() {
+    match groups.ranks.split_last() {
         None => sentences.push("no rank was seen".to_owned()),
         Some((all, [])) => {
             let count = all.ranks.len();
             let who = if count == 1 { "the only rank".to_owned() } else { format!("all {count} ranks") };
             sentences.push(format!("{who} {}: no rank is at another place", all.does(count > 1)));
         }
-        Some((most, odd)) => {
-            for (at, group) in odd.iter().enumerate() {
-                let count = most.ranks.len();
-                let others = if count == 1 { "rank" } else { "others" };
-                let others = match (at, count) {
-                    (0, 1) => format!(" while {others} {} {}", most.ranks, most.does(false)),
-                    (0, _) => format!(" while {count} {others} {}", most.does(true)),
-                    _ => String::new(),
-                };
-                sentences.push(format!("{} {}{others}", group.who(found), group.does(group.ranks.len() > 1)));
-            }
+        Some((most, odd)) => sentences.extend(tell_odd(found, most, odd, "", "rank")),
+    }
+    let differ = groups.threads.iter().filter(|(_, groups)| groups.len() > 1);
+    for (name, groups) in differ.clone() {
+        if let Some((most, odd)) = groups.split_last() {
+            sentences.extend(tell_odd(found, most, odd, &format!("thread `{name}` of "), "that of rank"));
         }
     }
     let unseen = found.unseen();
     if !unseen.is_empty() {
         sentences.push(format!("not seen: {}", ranks_text(&unseen, MOST_RANKS)));
     }
-    Explanation { stable, sentences, groups: groups.iter().map(|group| group.report(found)).collect() }
+    let report = |groups: &[Group]| groups.iter().map(|group| group.report(found)).collect::<Vec<_>>();
+    let threads =
+        differ.map(|(name, groups)| ThreadReport { thread: name.clone(), groups: report(groups) }).collect();
+    Explanation { stable, sentences, groups: report(&groups.ranks), threads }
+}
+
+/// A sentence for each odd group. The first one also tells where most ranks are. `whose` stands before the odd ranks,
+/// `noun` before the number of the other rank, if it is one.
+fn tell_odd(found: &Findings, most: &Group, odd: &[Group], whose: &str, noun: &str) -> Vec<String> {
+    let count = most.ranks.len();
+    let others = match count {
+        1 => format!(" while {noun} {} {}", most.ranks, most.does(false)),
+        _ => format!(" while {count} others {}", most.does(true)),
+    };
+    let sentences = odd.iter().enumerate().map(|(at, group)| {
+        let others = if at == 0 { others.as_str() } else { "" };
+        // A thread of each of these ranks: the sentence is about one thread by name.
+        let is_many = whose.is_empty() && group.ranks.len() > 1;
+        format!("{whose}{} {}{others}", group.who(found), group.does(is_many))
+    });
+    sentences.collect()
 }
 
 impl Explanation {
@@ -141,7 +202,7 @@ impl Explanation {
 
 impl Group {
     /// Whether the same ranks are at the same places, at any line of these.
-    pub(crate) fn are_alike(these: &[Self], those: &[Self]) -> bool {
+    fn are_alike(these: &[Self], those: &[Self]) -> bool {
         let key = |group: &Self| group.steps.iter().map(|step| step.key(true)).collect::<Vec<_>>();
         let alike = |(one, other): (&Self, &Self)| one.ranks == other.ranks && key(one) == key(other);
         these.len() == those.len() && these.iter().zip(those).all(alike)
@@ -238,7 +299,7 @@ mod tests {
     fn said(classes: Vec<Class>, hosts: &[(u32, &str)]) -> Vec<String> {
         let hosts = hosts.iter().map(|(rank, host)| (Rank(*rank), (*host).to_owned())).collect();
         let found = Findings { samples: 1, hosts, classes, ..Findings::default() };
-        explain(&found, &build_groups(&found.classes), true).sentences
+        explain(&found, &Groups::new(&found.classes), true).sentences
     }
 
     #[test]
@@ -285,5 +346,68 @@ mod tests {
             "ranks 5-6 have ended",
         ];
         assert_eq!(said(classes, &[]), expected);
+    }
+    /// A path of a thread beside the first one.
+    fn of_thread(name: &str, steps: &[(&str, u32)], ranks: &str) -> Class {
+        let mut class = class(steps, ranks);
+        class.steps.insert(0, Step::thread(name));
+        class
+    }
+
+    #[test]
+    fn threads_beside_the_first_one_do_not_hide_the_odd_rank() {
+        let classes = || {
+            vec![
+                class(&[("main", 120), ("solve", 141)], "3"),
+                of_thread("helper", &[("help", 20), ("poll", 0)], "0-4"),
+                class(&[("main", 121), ("MPI_Allreduce", 0)], "0-2,4"),
+            ]
+        };
+        let expected =
+            "rank 3 is in `solve` (heat.c:141) while 4 others wait in MPI_Allreduce called at heat.c:121";
+        assert_eq!(said(classes(), &[]), [expected]);
+        let found = Findings { samples: 1, classes: classes(), ..Findings::default() };
+        let explanation = explain(&found, &Groups::new(&found.classes), true);
+        assert_eq!((explanation.odd_ranks(), explanation.threads.len()), (Some("3"), 0));
+    }
+
+    #[test]
+    fn a_thread_at_another_place_than_those_of_its_name_is_told() {
+        let classes = || {
+            vec![
+                class(&[("main", 9), ("MPI_Barrier", 0)], "0-3"),
+                of_thread("writer", &[("write_parts", 30), ("pthread_mutex_lock", 0)], "1"),
+                of_thread("writer", &[("write_parts", 31), ("fsync", 0)], "0,2-3"),
+                of_thread("reader", &[("read_parts", 40), ("read", 0)], "0-3"),
+                // Two of this name in rank 2.
+                of_thread("mate", &[("work", 50)], "2"),
+                of_thread("mate", &[("help", 51), ("poll", 0)], "2,3"),
+            ]
+        };
+        let expected = [
+            "all 4 ranks wait in MPI_Barrier called at heat.c:9: no rank is at another place",
+            "thread `mate` of rank 2 is at no common place while that of rank 3 waits in poll called at heat.c:51",
+            "thread `writer` of rank 1 waits in pthread_mutex_lock called at heat.c:30 while 3 others wait in fsync called at heat.c:31",
+        ];
+        assert_eq!(said(classes(), &[]), expected);
+        let found = Findings { samples: 1, classes: classes(), ..Findings::default() };
+        let explanation = explain(&found, &Groups::new(&found.classes), true);
+        let json = serde_json::to_value(&explanation).unwrap();
+        assert_eq!(json["threads"][1]["thread"], "writer");
+        assert_eq!(json["threads"][1]["groups"][0]["waits_in"], "pthread_mutex_lock");
+    }
+
+    #[test]
+    fn a_thread_that_moves_from_look_to_look_is_not_told() {
+        let look = |line, place| {
+            Groups::new(&[
+                class(&[("main", 9), ("MPI_Barrier", 0)], "0-1"),
+                of_thread("worker", &[("work", line), (place, 0)], "1"),
+                of_thread("worker", &[("rest", 7), ("poll", 0)], "0"),
+            ])
+        };
+        let mut groups = look(30, "sin");
+        assert!(groups.replace(look(30, "sin")) && groups.threads.len() == 1);
+        assert!(groups.replace(look(31, "cos")) && groups.threads.is_empty());
     }
 }
