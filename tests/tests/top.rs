@@ -231,6 +231,32 @@ fn a_held_app_is_released_by_the_key_that_lets_go() {
 }
 
 #[test]
+fn the_tree_is_read_again_without_a_key_unless_that_is_switched_off() {
+    in_a_world(|world| {
+        let (app, _) = launched(world, &["--hold"], 2);
+        let mut live = at_terminal(world, &[&app]);
+        let mut quiet = at_terminal(world, &["--stacks", "0", &app]);
+        for top in [&mut live, &mut quiet] {
+            top.wait_text("2 ranks in 1 class", SOON);
+            assert!(top.text().contains("(held)"), "{}", top.text());
+        }
+        assert_eq!(world.gantry(["release", &app]).wait(SOON).code(), 0);
+        live.wait_for("the ranks' functions", SOON, |text| {
+            text.contains("odd_path") && text.contains("even_path") && !text.contains("(held)")
+        });
+        let text = quiet.text();
+        assert!(text.contains("(held)") && !text.contains("odd_path"), "{text}");
+        quiet.type_text("r");
+        quiet.wait_for("the ranks' functions", SOON, |text| text.contains("odd_path"));
+        for top in [&mut live, &mut quiet] {
+            top.type_text("q");
+            assert_eq!(top.wait(SOON).code(), Some(0));
+        }
+        kill(world, &app);
+    });
+}
+
+#[test]
 fn without_a_terminal_all_is_printed_once() {
     in_a_world(|world| {
         let program = programs::get("loop_forever");

@@ -463,6 +463,14 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A number of seconds that may be 0.
+fn parse_pause(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds >= 0.0 => Ok(Duration::from_secs_f64(seconds.min(MAX_SECONDS))),
+        _ => Err("not a number of seconds".to_owned()),
+    }
+}
+
 /// A time with its unit: seconds, minutes or hours.
 fn parse_span(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {

@@ -8,7 +8,7 @@ use clap::Args;
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 
-use super::{Hosts, parse_seconds, parse_span};
+use super::{Hosts, parse_pause, parse_seconds, parse_span};
 
 /// Show where all ranks are, as one tree of their call paths. The odd rank comes first.
 ///
@@ -115,6 +115,8 @@ Examples:
       A step of a job. 1234 is the newest step of that job.
   gantry top --stacks 10 3kx9
       An app of 'gantry ps'; the call paths are read each ten seconds, and when you press r.
+  gantry top --stacks 0 4711
+      The call paths are read at the beginning, and then only when you press r.
   gantry top --once --ranks 0-63 1234
       A table of what these ranks do, and their call paths.
   gantry top --json 4711
@@ -127,9 +129,9 @@ pub(crate) struct Top {
     /// How often the figures are fresh.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub(crate) every: Duration,
-    /// How often the call paths are read. Default: at the beginning, and when you press r.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) stacks: Option<Duration>,
+    /// The time from one look at the call paths to the next. 0: only at the beginning, and when you press r.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_pause)]
+    pub(crate) stacks: Duration,
     /// Print all of it once, also on a terminal.
     #[arg(long)]
     pub(crate) once: bool,

@@ -282,7 +282,7 @@ mod tests {
         model.take_key(Key::Enter);
         model.take_key(Key::Escape);
         assert_eq!(shown(&model), "0-7");
-        // New paths may have the same line at another place, or not at all.
+        // New paths may have the same line at another place, with another text, or not at all.
         model.take_key(Key::Enter);
         let classes = vec![
             class(&[("main", 9), ("begin", 30)], "0"),
@@ -291,10 +291,19 @@ mod tests {
         ];
         model.take_found(Findings { samples: 1, classes, ..Findings::default() });
         assert_eq!((shown(&model).as_str(), model.tree_cursor.at), ("3", 2));
+        let classes = vec![
+            class(&[("main", 9), ("solve", 44)], "3"),
+            class(&[("main", 9), ("MPI_Wait", 0)], "0-2,4-7"),
+        ];
+        model.take_found(Findings { samples: 1, classes, ..Findings::default() });
+        assert_eq!((shown(&model).as_str(), model.tree_cursor.at), ("3", 1));
+        // Paths come without a key: a capital must not act on more ranks than the user sees.
         model.take_found(Findings::default());
-        assert_eq!((shown(&model).as_str(), model.tree.len()), ("0-7", 0));
+        assert_eq!((shown(&model).as_str(), model.tree.len()), ("3", 0));
         assert_eq!(typed(&mut model, "h"), None);
         assert_eq!(model.message, "no rank is chosen");
+        model.take_key(Key::Escape);
+        assert_eq!(shown(&model), "0-7");
     }
 
     #[test]

@@ -151,15 +151,21 @@ impl Model {
         }
     }
 
-    /// Takes new call paths. The cursor and the chosen class stay if their lines still exist.
+    /// Takes new call paths. They come at any time, so keys must still act on the same ranks: the cursor stays at its
+    /// line, else at a line with the same ranks, else at its place. The chosen class stays until the user takes it away.
     pub(crate) fn take_found(&mut self, found: Findings) {
-        let before = self.tree.get(self.tree_cursor.at).map(|line| line.text.clone());
+        let before = self.tree.get(self.tree_cursor.at).cloned();
         self.tree = tree_lines(&found);
         self.found = Some(found);
         self.is_looking = false;
-        let same = self.tree.iter().position(|line| Some(&line.text) == before.as_ref());
-        self.tree_cursor.at = same.unwrap_or_default();
-        self.class = self.class.take().filter(|class| self.tree.iter().any(|line| line.ranks == *class));
+        let same = before.and_then(|before| {
+            let line = |is_same: &dyn Fn(&TreeLine) -> bool| self.tree.iter().position(is_same);
+            line(&|it| it.text == before.text).or_else(|| line(&|it| it.ranks == before.ranks))
+        });
+        match same {
+            Some(at) => self.tree_cursor.at = at,
+            None => self.tree_cursor.step(0, self.tree.len()),
+        }
         self.arrange();
     }
 

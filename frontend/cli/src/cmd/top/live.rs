@@ -32,6 +32,9 @@ use crate::top::model::{Action, Model};
 /// The timeout for pending work when the user leaves.
 const LEAVING: Duration = Duration::from_secs(2);
 
+/// The time to the next look, where the call paths are read for a key only.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
 /// A request to the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
@@ -214,12 +217,9 @@ impl Live {
     ) -> Outcome {
         let mut ticks = interval(args.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let often = args.stacks.unwrap_or(Duration::MAX / 4);
-        let far = Instant::now()
-            .checked_add(often)
-            .unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
-        let mut looks = interval_at(far, often.min(Duration::from_secs(1 << 30)));
-        looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let pause = if args.stacks.is_zero() { NEVER } else { args.stacks.min(NEVER) };
+        let mut looks = interval_at(Instant::now() + pause, pause);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = Box::pin(self.hand.clone().end());
         let mut has_ended = false;
         self.canvas.changed();
@@ -231,6 +231,10 @@ impl Live {
                     None => return Err(gone("the terminal")),
                 },
                 Some(news) = told.recv() => {
+                    // The ranks are left alone for the whole time between two looks.
+                    if matches!(news, News::Found(_)) {
+                        looks.reset();
+                    }
                     self.take(news, has_ended);
                     None
                 }
@@ -238,7 +242,10 @@ impl Live {
                     self.ask(Ask::Loads, has_ended);
                     None
                 }
-                _ = looks.tick() => Some(Action::Look),
+                _ = looks.tick() => {
+                    self.ask(Ask::Stacks, has_ended);
+                    None
+                }
                 ended = &mut end, if !has_ended => {
                     has_ended = true;
                     ended?;
