@@ -58,6 +58,16 @@ fn is_stopped(pid: i32) -> bool {
     proc::state(pid) == Some('T')
 }
 
+/// The column DAEMONS of the table of nodes: the word that ends where its heading does, behind the column of marks.
+fn daemons(text: &str) -> Vec<String> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("NODE"));
+    let heading = lines.next().and_then(|head| Some(head.find("DAEMONS")? + "DAEMONS".len() + 1));
+    let end = heading.expect("the heading");
+    let rows = lines.take_while(|line| !line.starts_with("call paths"));
+    let cells = rows.filter_map(|row| row.get(..end)?.split_whitespace().last().map(str::to_owned));
+    cells.collect()
+}
+
 /// The output after the last frame.
 #[track_caller]
 fn assert_is_back(terminal: &Terminal) {
@@ -143,6 +153,13 @@ fn signals_pages_nodes_and_ranks_are_asked_for_by_name() {
         top.wait_for("both nodes", SOON, |text| {
             text.contains("DAEMONS") && [".0 ", ".1 "].iter().all(|node| text.contains(node))
         });
+        // The daemon that reads the figures is one; each further tool brings its own.
+        top.wait_for("a daemon on each node", SOON, |text| daemons(text) == ["1", "1"]);
+        let mut watch = world.gantry(["why", "--watch=1h", &app]);
+        top.wait_for("the daemons of another tool", SOON, |text| daemons(text) == ["2", "2"]);
+        watch.signal(Signal::SIGINT);
+        assert_eq!(watch.wait(SOON).code(), 0);
+        top.wait_for("the daemons that are left", SOON, |text| daemons(text) == ["1", "1"]);
         top.type_text("?");
         top.wait_text("leave; ranks that are held stay held", SOON);
         top.type_text("?");

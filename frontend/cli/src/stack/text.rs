@@ -119,8 +119,8 @@ mod tests {
     use gantry_types::filter::PrefixTree;
     use gantry_types::id::Rank;
 
-    use super::super::classes::build_classes;
     use super::super::classes::tests::{class, step};
+    use super::super::classes::{Class, build_classes};
     use super::super::resolve::Resolver;
     use super::*;
 
@@ -149,6 +149,34 @@ mod tests {
             expected.add(line);
         }
         assert_eq!(build_page(&found, false), expected);
+    }
+
+    #[test]
+    fn a_class_of_several_samples_has_its_share_of_them() {
+        // Four samples of each of four ranks. Rank 3 moves: it was in `solve` three times, and in `save` once.
+        let sampled = |steps, numbers: &str| {
+            let numbers: RankSet = numbers.parse().unwrap();
+            let ranks = gantry_stack::orders::ranks_of(&numbers, 4);
+            Class { numbers, ranks, ..class(steps, "0") }
+        };
+        let found = Findings {
+            samples: 4,
+            classes: vec![
+                sampled(&[("main", 9), ("solve", 40)], "12-14"),
+                sampled(&[("main", 9), ("save", 50)], "15"),
+                sampled(&[("main", 9), ("MPI_Wait", 0)], "0-11"),
+            ],
+            ..Findings::default()
+        };
+        let lines: Vec<String> = tree_lines(&found).into_iter().map(|line| line.text).collect();
+        let expected = [
+            "main (heat.c:9) [0-3] 100%",
+            "├─ solve (heat.c:40) [3] 75%",
+            "├─ save (heat.c:50) [3] 25%",
+            "└─ MPI_Wait (heat) [0-2] 100%",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(title(&found), "4 ranks in 3 classes, 4 samples");
     }
 
     #[test]
