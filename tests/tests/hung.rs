@@ -25,6 +25,11 @@ const FOLDER: &str = "hung";
 /// As distributions make programs: without frame pointers.
 const C: Maker = Maker::of("cc", &["-O2", "-fomit-frame-pointer"]);
 const CPP: Maker = Maker::of("c++", &["-O2", "-fomit-frame-pointer"]);
+macro_rules! cpp20 {
+    ($which:literal, $debug:literal) => {
+        Maker::of("c++", &["-std=c++20", "-O2", "-fomit-frame-pointer", $which, $debug])
+    };
+}
 const OPENMP: Maker = Maker::of("cc", &["-O2", "-fopenmp"]);
 const STATIC: Maker = Maker::of("cc", &["-O2", "-fomit-frame-pointer", "-static"]);
 const MUSL: Maker = Maker::of("musl-gcc", &["-O2", "-fomit-frame-pointer", "-static"]);
@@ -141,6 +146,28 @@ corpus! {
     ]);
     a_thread_that_does_not_end: freed("join.cpp", CPP, &[
         "rank 1 waits in std::thread::join called at {join.cpp:odd} while 2 others wait in sigsuspend called at {hung.h:others}",
+    ]);
+    a_latch_to_which_one_does_not_come: freed("cpp20.cpp", cpp20!("-DLATCH", "-g"), &[
+        "rank 1 waits in std::latch::arrive_and_wait called at {cpp20.cpp:latch} while 2 others wait in sigsuspend called at {hung.h:others}",
+    ]);
+    a_barrier_of_cpp_to_which_one_does_not_come: freed("cpp20.cpp", cpp20!("-DBARRIER", "-g"), &[
+        "rank 1 waits in std::barrier::arrive_and_wait called at {cpp20.cpp:barrier} while 2 others wait in sigsuspend called at {hung.h:others}",
+    ]);
+    a_semaphore_of_cpp_that_nobody_releases: freed("cpp20.cpp", cpp20!("-DSEMAPHORE", "-g"), &[
+        "rank 1 waits in std::counting_semaphore::acquire called at {cpp20.cpp:semaphore} while 2 others wait in sigsuspend called at {hung.h:others}",
+    ]);
+    a_value_that_nobody_changes: freed("cpp20.cpp", cpp20!("-DVALUE", "-g"), &[
+        "rank 1 waits in std::atomic::wait called at {cpp20.cpp:value} while 2 others wait in sigsuspend called at {hung.h:others}",
+    ]);
+    a_jthread_that_does_not_end: freed("cpp20.cpp", cpp20!("-DTHREAD", "-g"), &[
+        "rank 1 waits in std::jthread::join called at {cpp20.cpp:thread} while 2 others wait in sigsuspend called at {hung.h:others}",
+    ]);
+    // Without debug information, the class is known from template arguments.
+    a_latch_of_a_program_without_debug_information: freed("cpp20.cpp", cpp20!("-DLATCH", "-g0"), &[
+        "rank 1 waits in std::latch::wait called by `meet` while 2 others wait in sigsuspend called by `wait_for_the_others`",
+    ]);
+    a_semaphore_of_a_program_without_debug_information: freed("cpp20.cpp", cpp20!("-DSEMAPHORE", "-g0"), &[
+        "rank 1 waits in std::counting_semaphore::acquire called by `meet` while 2 others wait in sigsuspend called by `wait_for_the_others`",
     ]);
     a_lock_of_rust: freed("mutex.rs", RUST, &[
         "rank 1 waits in std::sync::Mutex::lock called at {mutex.rs:odd} while 2 others wait in std::thread::sleep called at {mutex.rs:others}",

@@ -2,29 +2,49 @@
 
 /// Functions of systems and libraries that wait, beside those of MPI. Their callees are not shown: they do not help
 /// the reader.
-const WAITING: [&str; 61] = [
+const WAITING: [&str; 87] = [
     "PySemaphore_Wait",
     "PyThread_acquire_lock_timed",
     "accept",
     "accept4",
     "clock_nanosleep",
     "connect",
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cuStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "cudaStreamSynchronize",
     "epoll_pwait",
+    "epoll_pwait2",
     "epoll_wait",
     "fcntl",
+    "fdatasync",
+    "fi_cq_sread",
+    "fi_cq_sreadfrom",
     "flock",
     "fsync",
     "futex_wait",
     "getaddrinfo",
+    "hipDeviceSynchronize",
+    "hipEventSynchronize",
+    "hipStreamSynchronize",
+    "io_uring_enter",
+    "io_uring_submit_and_wait",
+    "io_uring_wait_cqe",
+    "io_uring_wait_cqes",
     "lockf",
     "mq_receive",
     "msgrcv",
     "nanosleep",
     "omp_set_lock",
+    "omp_set_nest_lock",
     "pause",
     "poll",
     "ppoll",
     "pread",
+    "preadv",
+    "preadv2",
     "pselect",
     "pthread_barrier_wait",
     "pthread_clockjoin_ex",
@@ -38,10 +58,14 @@ const WAITING: [&str; 61] = [
     "pthread_rwlock_wrlock",
     "pthread_spin_lock",
     "pthread_timedjoin_np",
+    "pwrite",
+    "pwritev",
+    "pwritev2",
     "read",
     "readv",
     "recv",
     "recvfrom",
+    "recvmmsg",
     "recvmsg",
     "sched_yield",
     "select",
@@ -51,6 +75,7 @@ const WAITING: [&str; 61] = [
     "semop",
     "semtimedop",
     "send",
+    "sendmmsg",
     "sendmsg",
     "sendto",
     "sigsuspend",
@@ -59,6 +84,7 @@ const WAITING: [&str; 61] = [
     "sigwaitinfo",
     "sleep",
     "take_gil",
+    "ucp_worker_wait",
     "usleep",
     "waitid",
     "waitpid",
@@ -71,17 +97,32 @@ const FAMILIES: [&str; 8] =
     ["MPI_", "MPIX_", "shmem_", "nccl", "rccl", "gaspi_", "GOMP_barrier", "kmpc_barrier"];
 
 /// Functions of the standard libraries of C++ and Rust that wait, as programs name them.
-const STANDARD: [&str; 31] = [
+const STANDARD: [&str; 46] = [
+    "std::atomic::wait",
+    "std::atomic_flag::wait",
+    "std::barrier::arrive_and_wait",
+    "std::barrier::wait",
     "std::condition_variable::wait",
     "std::condition_variable::wait_for",
     "std::condition_variable::wait_until",
     "std::condition_variable_any::wait",
+    "std::counting_semaphore::acquire",
+    "std::counting_semaphore::try_acquire_for",
+    "std::counting_semaphore::try_acquire_until",
     "std::future::get",
     "std::future::wait",
+    "std::future::wait_for",
+    "std::future::wait_until",
+    "std::jthread::join",
+    "std::latch::arrive_and_wait",
+    "std::latch::wait",
     "std::mutex::lock",
     "std::recursive_mutex::lock",
     "std::recursive_timed_mutex::lock",
     "std::shared_future::get",
+    "std::shared_future::wait",
+    "std::shared_future::wait_for",
+    "std::shared_future::wait_until",
     "std::shared_mutex::lock",
     "std::shared_mutex::lock_shared",
     "std::sync::Barrier::wait",
@@ -104,6 +145,18 @@ const STANDARD: [&str; 31] = [
     "std::thread::sleep",
     "std::timed_mutex::lock",
 ];
+
+/// Classes and functions of libraries of C++ behind those that programs name.
+const INNER: [(&str, &str); 5] = [
+    ("std::__1::", "std::"),
+    ("std::__atomic_base::", "std::atomic::"),
+    ("std::__atomic_semaphore::_M_acquire", "std::counting_semaphore::acquire"),
+    ("std::__basic_future::", "std::future::"),
+    ("std::__tree_barrier::", "std::barrier::"),
+];
+
+/// The functions of libstdc++ that wait for a value. The function of C++20 that calls one is in its template arguments.
+const VALUE: &str = "std::__atomic_wait_address";
 
 /// Runtimes of OpenMP, by the beginning of their files' names.
 const TEAMS: [&str; 3] = ["libgomp", "libiomp5", "libomp"];
@@ -175,8 +228,11 @@ pub(crate) fn waiting_name(function: &str) -> Option<String> {
     let plain = plain.split_once('.').map_or(plain, |(stem, _part)| stem);
     let plain = plain.strip_suffix("64").or(plain.strip_suffix("_cancel")).unwrap_or(plain);
     let plain = match plain.strip_suffix("_slow").unwrap_or(plain) {
-        // Programs call the same function by another name.
+        // Programs call the same functions by other names.
         "wait4" => "waitpid",
+        "preadv64v2" => "preadv2",
+        "pwritev64v2" => "pwritev2",
+        "sys_io_uring_enter" => "io_uring_enter",
         plain => plain,
     };
     let known = WAITING.contains(&plain) || FAMILIES.iter().any(|family| plain.starts_with(family));
@@ -188,7 +244,17 @@ fn standard_name(function: &str) -> Option<String> {
     if !function.contains("std::") {
         return None;
     }
-    let plain = without_types(function);
+    if let Some((_, arguments)) = function.strip_prefix(VALUE).and_then(|rest| rest.split_once('<')) {
+        let callers = arguments.split(", ").filter_map(|argument| argument.split_once('('));
+        let named = callers.filter_map(|(caller, _)| standard_name(caller)).next();
+        return Some(named.unwrap_or_else(|| "std::atomic::wait".to_owned()));
+    }
+    let mut plain = without_types(function);
+    for (inner, outer) in INNER {
+        if let Some(rest) = plain.strip_prefix(inner) {
+            plain = format!("{outer}{rest}");
+        }
+    }
     let plain = plain.as_str();
     let is_known = |name: &str| STANDARD.binary_search(&name).is_ok();
     if is_known(plain) {
@@ -291,6 +357,41 @@ mod tests {
         check("__kmpc_barrier", Some("kmpc_barrier"));
         check("std::future<int>::get", Some("std::future::get"));
         check("std::condition_variable::wait", Some("std::condition_variable::wait"));
+        check("std::__1::condition_variable::wait", Some("std::condition_variable::wait"));
+        check("std::jthread::join", Some("std::jthread::join"));
+        check("std::latch::arrive_and_wait", Some("std::latch::arrive_and_wait"));
+        check(
+            "std::barrier<std::__empty_completion>::arrive_and_wait",
+            Some("std::barrier::arrive_and_wait"),
+        );
+        check("std::__tree_barrier<std::__empty_completion>::wait", Some("std::barrier::wait"));
+        check("std::counting_semaphore<(long)4>::acquire", Some("std::counting_semaphore::acquire"));
+        check("std::__atomic_semaphore::_M_acquire", Some("std::counting_semaphore::acquire"));
+        check("std::__basic_future<int>::wait", Some("std::future::wait"));
+        check("std::__atomic_base<int>::wait", Some("std::atomic::wait"));
+        check("std::atomic<bool>::wait", Some("std::atomic::wait"));
+        check("std::atomic_flag::wait", Some("std::atomic_flag::wait"));
+        for (suffix, arguments, expected) in [
+            ("", "int, std::latch::wait() const", "std::latch::wait"),
+            ("_bare", "std::__atomic_semaphore::_M_acquire()", "std::counting_semaphore::acquire"),
+            (
+                "",
+                "std::__barrier_phase_t, std::__tree_barrier<std::__empty_completion>::wait(std::__barrier_phase_t&&) const",
+                "std::barrier::wait",
+            ),
+            ("_v", "int, heat::Queue::take() const", "std::atomic::wait"),
+        ] {
+            let function = format!("std::__atomic_wait_address{suffix}<{arguments}::{{lambda()#1}}>");
+            assert_eq!(waiting_name(&function).as_deref(), Some(expected), "{function}");
+        }
+        check("std::barrier<std::__empty_completion>::arrive", None);
+        check("std::atomic<int>::notify_all", None);
+        check("cudaStreamSynchronize", Some("cudaStreamSynchronize"));
+        check("cudaStreamQuery", None);
+        check("__libc_pwrite64", Some("pwrite"));
+        check("preadv64v2", Some("preadv2"));
+        check("__GI_epoll_pwait2", Some("epoll_pwait2"));
+        check("__sys_io_uring_enter", Some("io_uring_enter"));
         check("std::sync::poison::mutex::Mutex<T>::lock", Some("std::sync::Mutex::lock"));
         check("<std::sync::poison::mutex::Mutex<i32>>::lock", Some("std::sync::Mutex::lock"));
         check("std::sync::mpsc::Receiver<T>::recv", Some("std::sync::mpsc::Receiver::recv"));
