@@ -1,18 +1,22 @@
-//! `gantry why --watch` beside programs that are healthy: how often it raises an alarm, which is to be never.
+//! `gantry why --watch` beside programs that are healthy: how often it raises an alarm, which is to be never. An alarm
+//! fails the bench.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench watch           # 100 runs
 //! cargo bench -p gantry-tests --bench watch -- 20     # so many
 //! ```
 //!
-//! A third of the runs each: MPI ranks that are nearly always in an MPI_Allreduce, ranks that sleep for a second again and again, ranks that write and read a
-//! little between breaks. All are looked at five times a second, and an alarm comes after one and a half seconds of standstill. Four runs go on at a time.
+//! A fifth of the runs each: MPI ranks that are nearly always in an MPI_Allreduce, ranks that sleep for a second again and again, ranks that write and read a
+//! little between breaks, ranks that compute, and a program of Python that computes with short breaks. All are looked at five times a second, and an alarm
+//! comes after one and a half seconds of standstill. Four runs go on at a time.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gantry_tests::{World, eventually, programs, tool};
+use gantry_tests::{Run, World, eventually, programs, tool};
 
 const LONG: Duration = Duration::from_secs(120);
 const AT_A_TIME: usize = 4;
@@ -20,11 +24,20 @@ const AT_A_TIME: usize = 4;
 /// How long each program goes on.
 const SECONDS: u32 = 8;
 
-fn main() {
+/// The exit code of an alarm.
+const STALLED: i32 = 75;
+
+/// The programs. Those that are not here are left out.
+struct Programs {
+    steps: PathBuf,
+    /// The launcher and its program.
+    mpi: Result<(PathBuf, PathBuf), String>,
+    python: Result<PathBuf, String>,
+}
+
+fn main() -> ExitCode {
     let count = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(100);
-    let mpi = programs::get_mpi("mpi_steps", "mpicc.mpich")
-        .and_then(|program| Ok((program, tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra"))?)));
-    let steps = programs::get("steps");
+    let programs = Programs::find();
     let (next, alarms, runs) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
@@ -34,40 +47,62 @@ fn main() {
                     if run >= count {
                         return;
                     }
-                    let world = World::new();
-                    let seconds = SECONDS.to_string();
-                    let turns = (SECONDS * 10).to_string();
-                    let steps = steps.to_str().expect("a path");
-                    let mut program = match (run % 3, &mpi) {
-                        (0, Ok((program, mpiexec))) => {
-                            world.start(mpiexec, ["-n", "3", program.to_str().expect("a path"), &seconds])
-                        }
-                        (1, _) | (0, Err(_)) => world.start(steps.as_ref(), ["sleep", &seconds]),
-                        _ => world.start(steps.as_ref(), ["files", &turns]),
-                    };
-                    eventually(LONG, "it has begun", || {
-                        program.stdout().iter().any(|line| line.contains("begun"))
-                    });
-                    let words =
-                        ["why", "--watch=1.5s", "--every", "0.2", "--exit", &program.pid().to_string()];
-                    let done = world.gantry(words).wait(LONG);
-                    match done.code() {
-                        0 => {}
-                        75 => {
-                            alarms.fetch_add(1, Ordering::SeqCst);
-                            println!("run {run}: {done:?}");
-                        }
-                        code => panic!("run {run} ended with {code}: {done:?}"),
+                    if has_alarm(run, &programs) {
+                        alarms.fetch_add(1, Ordering::SeqCst);
                     }
                     runs.fetch_add(1, Ordering::SeqCst);
-                    program.wait(LONG);
-                    world.finish();
                 }
             });
         }
     });
-    if let Err(why) = &mpi {
-        println!("without MPI: {why}");
+    for why in [programs.mpi.err(), programs.python.err()].into_iter().flatten() {
+        println!("without some programs: {why}");
     }
-    println!("{} alarms in {} healthy runs", alarms.into_inner(), runs.into_inner());
+    let alarms = alarms.into_inner();
+    println!("{alarms} alarms in {} healthy runs", runs.into_inner());
+    if alarms == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Watches a program until it ends.
+fn has_alarm(run: usize, programs: &Programs) -> bool {
+    let world = World::new();
+    let mut program = programs.start(run, &world);
+    eventually(LONG, "it has begun", || program.stdout().iter().any(|line| line.contains("begun")));
+    let words = ["why", "--watch=1.5s", "--every", "0.2", "--exit", &program.pid().to_string()];
+    let done = world.gantry(words).wait(LONG);
+    match done.code() {
+        0 => {}
+        STALLED => println!("run {run}: {done:?}"),
+        code => panic!("run {run} ended with {code}: {done:?}"),
+    }
+    program.wait(LONG);
+    world.finish();
+    done.code() == STALLED
+}
+
+impl Programs {
+    fn find() -> Self {
+        let mpi = tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra"));
+        let mpi = mpi.and_then(|mpiexec| Ok((mpiexec, programs::get_mpi("mpi_steps", "mpicc.mpich")?)));
+        let python = std::fs::canonicalize("/usr/bin/python3").map_err(|error| format!("python3: {error}"));
+        Self { steps: programs::get("steps"), mpi, python }
+    }
+
+    fn start(&self, run: usize, world: &World) -> Run {
+        let seconds = SECONDS.to_string();
+        match (run % 5, &self.mpi, &self.python) {
+            (0, Ok((mpiexec, program)), _) => world.start(mpiexec, ["-n", "3", text(program), &seconds]),
+            (1, _, Ok(python)) => {
+                world.start(python, [text(&programs::sources().join("steps.py")), seconds.as_str()])
+            }
+            (2, ..) => world.start(&self.steps, ["files", &(SECONDS * 10).to_string()]),
+            // Some eight seconds on a machine of today.
+            (3, ..) => world.start(&self.steps, ["work", &(SECONDS * 40).to_string()]),
+            _ => world.start(&self.steps, ["sleep", &seconds]),
+        }
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path")
 }
