@@ -124,6 +124,16 @@ pub enum Event {
         /// The reason.
         message: String,
     },
+    /// Something about the ranks' MPI world that its user should know: a call that gantry does not serve, or a library
+    /// that does not speak PMI. The app goes on. Comes once for each subject.
+    MpiNote {
+        /// The app.
+        app: AppId,
+        /// The first rank that it was noticed of.
+        rank: Rank,
+        /// The note, with the remedy.
+        message: String,
+    },
     /// Nodes can no longer be reached.
     NodesLost {
         /// The app.

@@ -15,4 +15,5 @@ pub mod search;
 pub mod secret;
 pub mod rendezvous;
 pub mod cti;
+pub mod foreign_mpi;
 pub mod wire;

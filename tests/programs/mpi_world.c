@@ -5,10 +5,15 @@
  *   say              each prints the variables of its launcher: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS
  *   abort RANK CODE  that rank ends all by MPI_Abort, the others wait for it
  *   leave RANK CODE  that rank ends without MPI_Finalize, the others wait for it
+ *   kill RANK SIGNAL that rank gets a signal, the others wait for it
  *   spawn            rank 0 asks for one process more, and prints the result
+ *   names            rank 0 publishes a name and looks it up, and prints the results
+ *   shared           each prints "rank R shares memory with N"
+ *   exit CODE STEP   MPI_Finalize, and the exit code CODE + rank * STEP
  *   finalize         MPI_Finalize
  */
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,13 +39,37 @@ static void wait_for(int rank, int other)
         MPI_Recv(&byte, 1, MPI_CHAR, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static const char *result(int failed)
+{
+    return failed == MPI_SUCCESS ? "done" : "refused";
+}
+
 static void spawn(void)
 {
     MPI_Comm others;
     int code = 0;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int failed = MPI_Comm_spawn("/bin/true", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &others, &code);
-    printf("spawn %s\n", failed == MPI_SUCCESS ? "done" : "refused");
+    printf("spawn %s\n", result(failed));
+}
+
+static void names(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "a port";
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    printf("publish %s\n", result(MPI_Publish_name("a name", MPI_INFO_NULL, port)));
+    printf("lookup %s\n", result(MPI_Lookup_name("a name", MPI_INFO_NULL, port)));
+}
+
+static void shared(int rank)
+{
+    MPI_Comm near;
+    int size;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near);
+    MPI_Comm_size(near, &size);
+    MPI_Comm_free(&near);
+    printf("rank %d shares memory with %d\n", rank, size);
 }
 
 int main(int argc, char **argv)
@@ -73,9 +102,23 @@ int main(int argc, char **argv)
             if (rank == who)
                 _exit(code);
             wait_for(rank, who);
+        } else if (strcmp(argv[at], "kill") == 0 && at + 2 < argc) {
+            int who = atoi(argv[++at]), number = atoi(argv[++at]);
+            if (rank == who)
+                raise(number);
+            wait_for(rank, who);
         } else if (strcmp(argv[at], "spawn") == 0) {
             if (rank == 0)
                 spawn();
+        } else if (strcmp(argv[at], "names") == 0) {
+            if (rank == 0)
+                names();
+        } else if (strcmp(argv[at], "shared") == 0) {
+            shared(rank);
+        } else if (strcmp(argv[at], "exit") == 0 && at + 2 < argc) {
+            int code = atoi(argv[++at]), step = atoi(argv[++at]);
+            MPI_Finalize();
+            return code + rank * step;
         } else if (strcmp(argv[at], "finalize") == 0) {
             MPI_Finalize();
             return 0;

@@ -254,11 +254,96 @@ fn further_processes_are_refused_and_the_world_goes_on() {
     in_a_world(move |world| {
         let done = launch(world, &["-n", "2", &program, "spawn", "sum"]);
         let expected = [sums(2), vec!["spawn refused".to_owned()]].concat();
-        let said: Vec<String> = lines_of(&done)
-            .into_iter()
-            .filter(|line| line.starts_with("rank") || line.starts_with("spawn"))
-            .collect();
-        assert_eq!((done.code(), sorted(said)), (0, expected), "{done:?}");
+        assert_eq!((done.code(), sorted(results(&done))), (0, expected), "{done:?}");
+    });
+}
+
+/// The lines of a rank, without what its library says.
+fn results(done: &Finished) -> Vec<String> {
+    let is_ours = |line: &String| {
+        ["rank ", "spawn ", "publish ", "lookup "].iter().any(|begin| line.starts_with(begin))
+    };
+    lines_of(done).into_iter().filter(is_ours).collect()
+}
+
+/// The notes about the MPI world, each with its rank.
+fn notes(done: &Finished) -> Vec<(i64, String)> {
+    let events = done.events();
+    let notes = events.iter().filter(|event| event["event"] == "mpi_note");
+    let show = |event: &Value| Some((event["rank"].as_i64()?, event["message"].as_str().map(str::to_owned)?));
+    notes.map(|event| show(event).expect("a note")).collect()
+}
+
+/// MPICH 4.0 of Debian refuses MPI_Comm_spawn itself, also under its own launcher.
+#[test]
+fn who_asks_for_further_processes_or_names_is_told_which_launcher_to_use() {
+    let mpich = require!(MPICH_5.install());
+    let program = require!(mpich.program("mpi_world"));
+    in_a_world(move |world| {
+        let done = launch(world, &["-n", "2", &program, "names", "spawn", "spawn", "finalize"]);
+        let expected = ["lookup refused", "publish refused", "spawn refused", "spawn refused"];
+        assert_eq!(
+            (done.code(), sorted(results(&done))),
+            (0, expected.map(str::to_owned).to_vec()),
+            "{done:?}"
+        );
+        let told = [
+            "rank 0 asks for a published name, and gantry does not keep names",
+            "rank 0 asks for MPI_Comm_spawn, and gantry does not start further processes",
+        ];
+        let remedy = "use the library's launcher, --launcher mpiexec";
+        assert_eq!(notes(&done), told.map(|it| (0, format!("{it}: {remedy}"))), "once each: {done:?}");
+        // For people.
+        let done = world.gantry(["launch", "-n", "1", &program, "spawn", "finalize"]).wait(2 * SOON);
+        let said = done.stderr.join("\n");
+        assert!(said.contains(&format!("gantry: {}: {remedy}", told[1])), "{said}");
+    });
+}
+
+/// Debian's Python, whose `mpi4py` loads Open MPI. The name of the program does not show it.
+fn find_python_with_open_mpi() -> Result<&'static str, String> {
+    let packages = std::fs::read_dir("/usr/lib/python3/dist-packages/mpi4py");
+    packages.map(|_| "/usr/bin/python3").map_err(|_| "python3-mpi4py is not installed".to_owned())
+}
+
+#[test]
+fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
+    let python = require!(find_python_with_open_mpi());
+    in_a_world(move |world| {
+        let script = "import mpi4py.MPI as M; print(f'world of {M.COMM_WORLD.size}', flush=True); import time; time.sleep(0.5)";
+        let temporary = format!("TMPDIR={}", world.work_dir().display());
+        let check = |args: &[&str], told: usize| {
+            let launch = ["launch", "--json", "--env", &temporary, "--"];
+            let done = world.gantry(launch.iter().chain(args)).wait(2 * SOON);
+            let notes = notes(&done);
+            assert_eq!((done.code(), notes.len()), (0, told), "{done:?}");
+            for (rank, note) in notes {
+                assert!(rank == 0 && note.contains("has loaded Open MPI (libmpi.so.40"), "{note}");
+                assert!(note.contains("name its launcher: --launcher mpirun"), "{note}");
+            }
+            done
+        };
+        let done = check(&["-n", "2", python, "-c", script], 1);
+        assert_eq!(lines_of(&done), ["world of 1"; 2], "{done:?}");
+        // Behind a wrapper, and on several nodes.
+        check(&["-N", "2", "-n", "2", "sh", "-c", &format!("{python} -c \"{script}\"; true")], 1);
+        // One rank is a world anyway. What a launcher below has started is served by it.
+        check(&["-n", "1", python, "-c", script], 0);
+        if tool("mpirun.openmpi").is_ok() {
+            let below = format!(
+                "mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 {python} -c \"{script}\"; true"
+            );
+            let done = check(&["-n", "2", "sh", "-c", &below], 0);
+            assert_eq!(text_of(&done).matches("world of 2").count(), 4, "{done:?}");
+        }
+        // Held ranks load it after their release.
+        let args = ["launch", "--hold", "--json", "--env", &temporary, "--", "-n", "2", python, "-c", script];
+        let mut run = world.gantry(args);
+        let held = run.next_event("held", SOON);
+        let app = held["app"].as_str().expect("an id");
+        assert_eq!(world.gantry(["release", app]).wait(SOON).code(), 0);
+        run.next_event("mpi_note", SOON);
+        assert_eq!(run.wait(SOON).code(), 0);
     });
 }
 

@@ -195,6 +195,12 @@ impl Ranks {
         self.known.keys().copied().collect()
     }
 
+    /// The pids of ranks that have not ended.
+    pub(crate) fn pids(&self) -> Vec<(Rank, i32)> {
+        let alive = self.of_pid.iter().filter(|(pid, _)| self.of_pid(**pid).is_some());
+        alive.map(|(pid, rank)| (*rank, *pid)).collect()
+    }
+
     /// Adopted ranks, to wait for.
     pub(crate) fn adopted(&self) -> impl Iterator<Item = (Rank, std::rc::Rc<Adopted>)> {
         self.known.iter().filter_map(|(rank, known)| Some((*rank, known.adopted.clone()?)))

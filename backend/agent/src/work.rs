@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::unpack::Limits;
 use gantry_shared::wire::message::{Answer, Consumer, FlowId, Notice, Order, Ticket, Word};
+use gantry_shared::wire::mpi::MpiNote;
 use gantry_shared::wire::mpi::MpiRanks;
 use gantry_types::error::Failure;
 use gantry_types::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
@@ -88,6 +89,8 @@ pub(crate) enum Event {
     Rendezvous(rendezvous::Request),
     /// The ranks' MPI world has failed.
     MpiFailed(pmi::Failed),
+    /// The user should know this about the MPI world.
+    MpiNote(MpiNote),
     /// A rank of a launcher asks for an MPI server, at this socket.
     MpiRank(Rank, OwnedFd),
     /// A signal asks the agent to end.
@@ -325,6 +328,7 @@ impl Agent {
             }
             Event::Rendezvous(request) => self.rendezvous.ask(request),
             Event::MpiFailed(failed) => self.mpi_failed(failed),
+            Event::MpiNote(note) => self.up.notice(Notice::MpiNote(note)),
             Event::MpiRank(rank, socket) => self.serve_mpi_rank(rank, socket),
             Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
         }
@@ -355,7 +359,11 @@ impl Agent {
                 }));
                 return;
             }
-            Order::Release => self.ranks.release().map(|()| Answer::Done),
+            Order::Release => {
+                let released = self.ranks.release();
+                self.look_at_mpi();
+                released.map(|()| Answer::Done)
+            }
             Order::Signal { signal: Signal::KILL, ranks } => return self.kill_ranks(request, ranks.as_ref()),
             Order::Signal { signal: Signal::STOP, ranks } => return self.stop_ranks(request, ranks.as_ref()),
             Order::Signal { signal, ranks } => {

@@ -420,6 +420,7 @@ impl Core {
                 // The first failure counts; the exit codes that SIGKILL causes do not.
                 self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
             }
+            Notice::MpiNote(note) => self.happened(Happening::MpiNote(note)),
             // The overlay handles these itself.
             Notice::ChildJoined { .. }
             | Notice::NodesLost { .. }

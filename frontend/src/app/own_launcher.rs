@@ -2,22 +2,15 @@
 //!
 //! Programs whose libraries speak PMI are not concerned: they find each other through gantry's agents.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use gantry_shared::foreign_mpi::{ForeignMpi, find_foreign_mpi};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, Result};
 use crate::staging::{Resolver, ResolverConfig};
-
-/// Per MPI library: the prefix of a library name that no other MPI has, the prefix of its MPI library, its vendor, and
-/// the remedy.
-const LIBRARIES: [(&[u8], &[u8], &str, &str); 2] = [
-    (b"libopen-pal.so", b"libmpi.so", "Open MPI", "name its launcher: --launcher mpirun"),
-    (b"libmpi_cray.so", b"libmpi_cray.so", "Cray MPI", "name the launcher of your site by --launcher"),
-];
 
 /// Number of ranks, their program, and the directory in which they start.
 pub(super) type Called = (u64, OsString, PathBuf);
@@ -55,10 +48,10 @@ impl Check {
 /// # Errors
 /// [`Error::Invalid`]: its library needs a launcher of its own.
 pub(crate) fn refuse_foreign(program: &OsString, cwd: &Path) -> Result<()> {
-    let Some((library, whose, _)) = find_library(program, cwd) else { return Ok(()) };
+    let Some((library, ForeignMpi { vendor, .. })) = find_library(program, cwd) else { return Ok(()) };
     Err(Error::Invalid {
         message: format!(
-            "{} is a program of {whose} ({library}), which does not speak PMI: it cannot be part of the job's MPI world",
+            "{} is a program of {vendor} ({library}), which does not speak PMI: it cannot be part of the job's MPI world",
             program.to_string_lossy()
         ),
         hint: Some(
@@ -70,27 +63,24 @@ pub(crate) fn refuse_foreign(program: &OsString, cwd: &Path) -> Result<()> {
 
 /// Why that program is not started.
 fn refuse((_, program, cwd): &Called, ranks: u64) -> Option<Error> {
-    let (library, whose, remedy) = find_library(program, cwd)?;
+    let (library, ForeignMpi { vendor, remedy, .. }) = find_library(program, cwd)?;
     let program = program.to_string_lossy();
     Some(Error::Invalid {
         message: format!(
-            "{program} is a program of {whose} ({library}) and needs its launcher: each of the {ranks} ranks would be a world of its own"
+            "{program} is a program of {vendor} ({library}) and needs its launcher: each of the {ranks} ranks would be a world of its own"
         ),
-        hint: Some(remedy.to_owned()),
+        hint: Some((*remedy).to_owned()),
     })
 }
 
-/// Finds the MPI library of [`LIBRARIES`] that a program needs, directly or through another library. Returns it with
-/// its vendor and the remedy.
-fn find_library(program: &OsString, cwd: &Path) -> Option<(String, &'static str, &'static str)> {
+/// Finds the library of a foreign MPI that a program needs, directly or through another library.
+fn find_library(program: &OsString, cwd: &Path) -> Option<(String, &'static ForeignMpi)> {
     let resolver = Resolver::new(ResolverConfig::of_process());
     let path = cwd.join(resolver.find_program(Path::new(program)));
     let closure = resolver.closure(&path).ok()?;
     let needed = closure.needed.iter().map(|it| &it.name);
-    let names: Vec<_> = needed.chain(closure.missing.iter().map(|it| &it.name)).collect();
-    let find = |begin: &[u8]| names.iter().find(|name| name.as_bytes().starts_with(begin));
-    LIBRARIES.iter().find_map(|(mark, library, whose, remedy)| {
-        let found = find(mark).and(find(library))?;
-        Some((found.to_string_lossy().into_owned(), *whose, *remedy))
-    })
+    let names: Vec<&OsStr> =
+        needed.chain(closure.missing.iter().map(|it| &it.name)).map(OsString::as_os_str).collect();
+    let (found, whose) = find_foreign_mpi(&names)?;
+    Some((found.to_string_lossy().into_owned(), whose))
 }

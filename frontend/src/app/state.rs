@@ -5,10 +5,11 @@
 
 mod cause;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gantry_shared::wire::channel::Member;
 use gantry_shared::wire::message::RankReport;
+use gantry_shared::wire::mpi::{MpiNote, MpiSubject};
 use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 use gantry_types::placement::Placement;
 use gantry_types::rank_set::NodeSet;
@@ -65,6 +66,8 @@ pub(crate) enum Happening {
     EndedBy(EndCause),
     /// The ranks' MPI world has failed, and they are killed. The app's exit code follows from the reason.
     MpiFailed(Rank, i32, String),
+    /// The user should know this about the ranks' MPI world.
+    MpiNote(MpiNote),
 }
 
 /// The state of the launcher.
@@ -115,6 +118,8 @@ pub(crate) struct State {
     cause: Option<EndCause>,
     /// The exit code after a failure of the MPI world.
     failed: Option<i32>,
+    /// Subjects of notes about the MPI world. Many ranks may cause the same note.
+    noted: BTreeSet<MpiSubject>,
     exit: Option<Exit>,
 }
 
@@ -138,6 +143,7 @@ impl State {
             launcher: Launcher::None,
             cause: None,
             failed: None,
+            noted: BTreeSet::new(),
             exit: None,
         }
     }
@@ -236,6 +242,12 @@ impl State {
                 events.push(event);
             }
             Happening::MpiFailed(..) => {}
+            Happening::MpiNote(note) if self.noted.insert(note.subject) => {
+                let event = Event::MpiNote { app: self.identity.app, rank: note.rank, message: note.text };
+                self.findings.push(event.clone());
+                events.push(event);
+            }
+            Happening::MpiNote(_) => {}
         }
         if !self.announced && !self.ranks.contains(&RankState::Starting) {
             self.announced = true;

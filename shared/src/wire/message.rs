@@ -1,8 +1,7 @@
 //! Orders of the frontend, answers of agents, and notices that agents send on their own.
 //!
-//! These types are the whole protocol of the overlay. They are separate from the public API, so that either side can
-//! change its API without changing the wire. A change of these types must raise [`PROTOCOL_VERSION`], which peers
-//! exchange before anything else.
+//! These types are the whole protocol of the overlay, apart from the public API, which can change without them. A
+//! change of these types must raise [`PROTOCOL_VERSION`], which peers exchange before anything else.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -25,13 +24,13 @@ pub use super::blob::Blob;
 use super::channel::{ChannelNotice, ChannelOrder};
 pub use super::flow::{FlowId, OUTPUT_WINDOW_BYTES, Source, Word};
 use super::frame;
-use super::mpi::{JoinWorld, MpiEnd};
+use super::mpi::{JoinWorld, MpiEnd, MpiNote};
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// The version of all messages on a link.
-pub const PROTOCOL_VERSION: u16 = 12;
+pub const PROTOCOL_VERSION: u16 = 13;
 
 /// An agent's ticket: one frame on its standard input, read before anything else. It is never in argv.
 #[derive(Debug, Serialize, Deserialize)]
@@ -572,6 +571,8 @@ pub enum Notice {
         /// The kind of its end.
         end: MpiEnd,
     },
+    /// Something about the ranks' MPI world that its user should know.
+    MpiNote(MpiNote),
 }
 
 #[cfg(test)]

@@ -31,6 +31,28 @@ pub enum MpiEnd {
     Left,
 }
 
+/// What a note about an MPI world is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum MpiSubject {
+    /// A rank has asked for further processes, which gantry does not start.
+    Spawn,
+    /// A rank has asked for a published name, or to publish one. gantry keeps none.
+    Names,
+    /// A rank uses a library that does not speak PMI.
+    Foreign,
+}
+
+/// Something about an MPI world that its user should know. The world goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiNote {
+    /// The rank that it is about.
+    pub rank: Rank,
+    /// What it is about. The frontend passes on the first note about each subject.
+    pub subject: MpiSubject,
+    /// For the user.
+    pub text: String,
+}
+
 /// Announces an MPI world to the agents of an app whose ranks are part of it. Sent once, while the ranks are held or
 /// wait for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

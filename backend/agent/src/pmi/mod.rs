@@ -7,6 +7,7 @@
 //! | [`message`] | messages, parsed and built; pure |
 //! | `mapping` | which rank is on which node, in the form that MPI libraries read |
 //! | `world` | answers to ranks, their puts, the ranks in the fence; it decides and never waits |
+//! | `foreign` | finds processes whose MPI library does not speak PMI |
 //! | `serve` | the ranks' sockets |
 //! | `upcoming` | a world before the agent serves it |
 //!
@@ -16,6 +17,7 @@
 
 mod mapping;
 pub mod message;
+mod foreign;
 mod serve;
 mod world;
 mod upcoming;

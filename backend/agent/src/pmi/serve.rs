@@ -10,7 +10,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::rc::Rc;
+use std::time::Duration;
 
+use gantry_shared::wire::mpi::MpiNote;
 use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Want};
 use gantry_types::error::Kind;
 use gantry_types::id::Rank;
@@ -20,12 +22,22 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
+use super::foreign;
 use super::message::Message;
 use super::world::{Deed, Failed, Heard, World};
 use crate::rendezvous::{Request, Room};
 
 /// Bytes per read.
 const CHUNK_BYTES: usize = 4096;
+
+/// How long silent ranks run before the first look at their libraries, and between the first looks.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The number of looks before the pauses grow.
+const QUICK_LOOKS: u32 = 30;
+
+/// The longest pause between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A socket for a rank, and the agent's end of it.
 ///
@@ -42,6 +54,8 @@ pub(crate) enum Wish {
     Ask(Request),
     /// Ends all ranks.
     End(Failed),
+    /// Tells the user.
+    Note(MpiNote),
 }
 
 /// The server of a node's ranks. Its tasks end with their ranks, or when it is dropped.
@@ -49,6 +63,8 @@ pub(crate) enum Wish {
 pub(crate) struct Server {
     house: Rc<House>,
     ends: BTreeMap<Rank, oneshot::Sender<ExitStatus>>,
+    /// The task that looks for ranks of another library. It ends when this is dropped.
+    looking: Option<oneshot::Sender<()>>,
 }
 
 /// What its tasks share.
@@ -74,7 +90,7 @@ impl Server {
         wish: impl Fn(Wish) + 'static,
     ) -> io::Result<Self> {
         let house = Rc::new(House { world: RefCell::new(world), wish: Box::new(wish) });
-        let mut server = Self { house, ends: BTreeMap::new() };
+        let mut server = Self { house, ends: BTreeMap::new(), looking: None };
         sockets.into_iter().try_for_each(|(rank, socket)| server.serve(rank, socket))?;
         Ok(server)
     }
@@ -100,6 +116,19 @@ impl Server {
             // The task may have ended with the agent's other tasks.
             let _gone = end.send(status);
         }
+    }
+
+    /// Ranks begin to run, with these pids: looks for those whose library does not speak PMI.
+    pub(crate) fn look_at(&mut self, pids: Vec<(Rank, i32)>) {
+        let (looking, over) = oneshot::channel();
+        self.looking = Some(looking);
+        let house = Rc::clone(&self.house);
+        tokio::task::spawn_local(async move {
+            tokio::select! {
+                () = house.find_foreign(pids) => {}
+                _ = over => {}
+            }
+        });
     }
 
     /// The agent is about to kill all ranks.
@@ -157,6 +186,31 @@ impl House {
         }
     }
 
+    /// Looks at silent ranks until one has loaded a foreign library. Often at first, and then ever more rarely.
+    async fn find_foreign(self: &Rc<Self>, pids: Vec<(Rank, i32)>) {
+        let mut pause = FIRST_PAUSE;
+        for look in 0_u32.. {
+            tokio::time::sleep(pause).await;
+            if look >= QUICK_LOOKS {
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
+            let silent = self.world.borrow().silent();
+            if silent.is_empty() {
+                return;
+            }
+            let looked_at: Vec<_> = pids.iter().filter(|(rank, _)| silent.contains(rank)).copied().collect();
+            let find = move || {
+                looked_at.into_iter().find_map(|(rank, pid)| Some((rank, foreign::find_in_tree(pid)?)))
+            };
+            if let Ok(Some((rank, (library, whose)))) = tokio::task::spawn_blocking(find).await {
+                // It may have spoken meanwhile: then another library has found its server.
+                if self.world.borrow().silent().contains(&rank) {
+                    return self.act(|world| world.foreign(rank, &library, whose));
+                }
+            }
+        }
+    }
+
     /// Processes the first message, if it is complete.
     fn hear_next(self: &Rc<Self>, rank: Rank, inbox: &mut Vec<u8>) -> Option<Heard> {
         let (heard, taken) = match Message::take(inbox) {
@@ -188,6 +242,7 @@ impl House {
         for deed in deeds {
             match deed {
                 Deed::End(failed) => (self.wish)(Wish::End(failed)),
+                Deed::Note(note) => (self.wish)(Wish::Note(note)),
                 Deed::Fence { number, by, puts } => {
                     tokio::task::spawn_local(Rc::clone(self).fence(number, by, puts));
                 }

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use gantry_shared::wire::mpi::{JoinWorld, MpiEnd};
+use gantry_shared::foreign_mpi::ForeignMpi;
+use gantry_shared::wire::mpi::{JoinWorld, MpiEnd, MpiNote, MpiSubject};
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use gantry_types::rendezvous::codec::{Head, write_item};
@@ -43,6 +44,8 @@ pub(super) enum Deed {
     },
     /// The world cannot go on.
     End(Failed),
+    /// The user should know this.
+    Note(MpiNote),
 }
 
 /// Why a world cannot go on.
@@ -203,16 +206,62 @@ impl World {
             b"kvs-fence" => return self.enter(rank, answer("kvs-fence-response")),
             b"finalize" => return Heard::Answer(self.finalize(rank, message)),
             b"abort" => return self.abort(rank, message.get_number(b"exitcode")),
-            b"spawn" => refuse_more(message, "spawn_result", "spawn-response"),
-            b"publish_name" => refuse_more(message, "publish_result", ""),
-            b"unpublish_name" => refuse_more(message, "unpublish_result", ""),
-            b"lookup_name" => refuse_more(message, "lookup_result", ""),
-            b"name-publish" => refuse_more(message, "", "name-publish-response"),
-            b"name-unpublish" => refuse_more(message, "", "name-unpublish-response"),
-            b"name-lookup" => refuse_more(message, "", "name-lookup-response"),
+            b"spawn" => self.refuse_more(rank, MpiSubject::Spawn, message, "spawn_result", "spawn-response"),
+            b"publish_name" => self.refuse_more(rank, MpiSubject::Names, message, "publish_result", ""),
+            b"unpublish_name" => self.refuse_more(rank, MpiSubject::Names, message, "unpublish_result", ""),
+            b"lookup_name" => self.refuse_more(rank, MpiSubject::Names, message, "lookup_result", ""),
+            b"name-publish" => {
+                self.refuse_more(rank, MpiSubject::Names, message, "", "name-publish-response")
+            }
+            b"name-unpublish" => {
+                self.refuse_more(rank, MpiSubject::Names, message, "", "name-unpublish-response")
+            }
+            b"name-lookup" => self.refuse_more(rank, MpiSubject::Names, message, "", "name-lookup-response"),
             _ => return self.refuse(rank, "has a command that gantry does not know"),
         };
         Heard::Answer(reply.into_bytes())
+    }
+
+    /// Refuses what only the library's own launcher offers.
+    fn refuse_more(
+        &mut self,
+        rank: Rank,
+        subject: MpiSubject,
+        message: &Message<'_>,
+        one: &str,
+        two: &str,
+    ) -> Reply {
+        let (call, what) = match subject {
+            MpiSubject::Spawn => ("MPI_Comm_spawn", "start further processes"),
+            MpiSubject::Names | MpiSubject::Foreign => ("a published name", "keep names"),
+        };
+        let text = format!(
+            "{} asks for {call}, and gantry does not {what}: use the library's launcher, --launcher mpiexec",
+            self.name_of(rank)
+        );
+        self.deeds.push(Deed::Note(MpiNote { rank, subject, text }));
+        let name = if message.wire == Wire::One { one } else { two };
+        Reply::refused(message, name, "gantry_does_not_start_or_join_further_processes:_use_mpiexec")
+    }
+
+    /// One rank of each program that has not spoken yet. Empty if there is no other rank to find.
+    pub(super) fn silent(&self) -> Vec<Rank> {
+        let mut silent: BTreeMap<u32, Rank> = BTreeMap::new();
+        for (rank, member) in self.members.iter().rev().filter(|_| self.size > 1 && !self.over) {
+            if member.stage == Stage::Silent {
+                silent.insert(member.part, *rank);
+            }
+        }
+        silent.into_values().collect()
+    }
+
+    /// A rank that has not spoken yet uses a library that does not speak PMI.
+    pub(super) fn foreign(&mut self, rank: Rank, library: &str, whose: &ForeignMpi) {
+        let (name, size, ForeignMpi { vendor, remedy, .. }) = (self.name_of(rank), self.size, whose);
+        let text = format!(
+            "{name} has loaded {vendor} ({library}), which does not speak PMI: each of the {size} ranks that calls MPI_Init is a world of its own: {remedy}"
+        );
+        self.deeds.push(Deed::Note(MpiNote { rank, subject: MpiSubject::Foreign, text }));
     }
 
     /// A rank has sent something invalid.
@@ -496,12 +545,6 @@ fn found(message: &Message<'_>, name: &str, value: Option<&[u8]>) -> Reply {
         (Some(value), Wire::Two) => Reply::ok(message, name).with("found", "TRUE").with_bytes("value", value),
         (None, Wire::Two) => Reply::ok(message, name).with("found", "FALSE"),
     }
-}
-
-/// The answer to a request for further processes, which gantry does not serve.
-fn refuse_more(message: &Message<'_>, one: &str, two: &str) -> Reply {
-    let name = if message.wire == Wire::One { one } else { two };
-    Reply::refused(message, name, "gantry_does_not_start_or_join_further_processes:_use_mpiexec")
 }
 
 #[cfg(test)]

@@ -61,6 +61,13 @@ impl Agent {
         Ok(())
     }
 
+    /// Ranks that are MPI programs begin to run.
+    pub(super) fn look_at_mpi(&mut self) {
+        if let Some(server) = &mut self.mpi {
+            server.look_at(self.ranks.pids());
+        }
+    }
+
     /// Serves ranks that are MPI programs.
     fn serve_mpi(&mut self, world: World, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
         let events = self.events.clone();
@@ -68,9 +75,11 @@ impl Agent {
         let wish = move |wish| match wish {
             Wish::Ask(request) => drop(events.send(Event::Rendezvous(request))),
             Wish::End(failed) => drop(events.send(Event::MpiFailed(failed))),
+            Wish::Note(note) => drop(events.send(Event::MpiNote(note))),
         };
         let server = Server::start(world, sockets, wish);
         self.mpi = Some(server.map_err(|e| failure::from_io("serve MPI programs", &e))?);
+        self.look_at_mpi();
         Ok(())
     }
 }

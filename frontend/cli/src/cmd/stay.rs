@@ -455,6 +455,7 @@ impl Teller {
                 self.screen.note(&format!("lost {}: {reason}", gantry_types::host_set::fold_hosts(hosts)));
             }
             Event::TableDiffers(differs) => self.screen.note(&differs.message),
+            Event::MpiNote { message, .. } => self.screen.note(message),
             Event::MpiFailed { message, .. } => {
                 self.screen.note(&format!("{message}: all ranks are killed"));
                 // The ranks' exit status is no news now.

@@ -1,6 +1,7 @@
 use std::ffi::OsString;
 
 use gantry_shared::wire::message::HeldProof;
+use gantry_shared::wire::mpi::{MpiNote, MpiSubject};
 use gantry_types::placement::PlacementBuilder;
 use gantry_types::signal::Signal;
 
@@ -70,6 +71,17 @@ fn a_failed_mpi_world_gives_the_app_its_code_and_is_told_once() {
     }
     assert_eq!(state.exit().unwrap().code, 7);
     assert_eq!(names(&state.handle(failed(0, 1))), [""; 0]);
+}
+
+#[test]
+fn a_note_about_the_mpi_world_is_told_once_for_each_subject() {
+    let mut state = state(false);
+    let note =
+        |rank, subject| Happening::MpiNote(MpiNote { rank: Rank(rank), subject, text: "why".to_owned() });
+    assert_eq!(names(&state.handle(note(1, MpiSubject::Foreign))), ["mpi_note"]);
+    assert_eq!(names(&state.handle(note(2, MpiSubject::Foreign))), [""; 0]);
+    assert_eq!(names(&state.handle(note(2, MpiSubject::Spawn))), ["mpi_note"]);
+    assert_eq!(names(state.findings()), ["mpi_note"; 2]);
 }
 
 #[test]

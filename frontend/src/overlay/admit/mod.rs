@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use gantry_shared::wire::channel::MAX_MESSAGE_BYTES;
 use gantry_shared::wire::flow::{parse_message_label, parse_output_label};
 use gantry_shared::wire::message::{Answer, FlowId, Notice, Order, Source, Word};
+use gantry_shared::wire::mpi::MpiNote;
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
 use gantry_types::id::{DaemonId, NodeId, Rank, SessionId};
@@ -177,6 +178,11 @@ impl Admission {
                     true => Ok(Verdict::News),
                     false => Err(Violation::new("reported a failed MPI world, and serves none".to_owned())),
                 }
+            }
+            Notice::MpiNote(MpiNote { rank, text, .. }) => {
+                check_text(text, "a note")?;
+                self.check_rank(node, *rank, "sent a note about the MPI world of")?;
+                Ok(Verdict::News)
             }
             Notice::Channel(notice) => self.channels.noticed(node, &|| find_subtree(self.tree, node), notice),
         }

@@ -302,7 +302,32 @@ fn what_cannot_be_is_refused_and_the_world_goes_on() {
         assert!(said.contains(" rc=-1 msg="), "{question}: {said}");
     }
     assert_eq!(ask(&mut world, 0, "cmd=put key=a value=b"), "cmd=put_result rc=0");
-    assert_eq!(world.take_deeds(), []);
+    // Its user is told of what only a launcher offers.
+    let subjects = world.take_deeds().into_iter().map(|deed| match deed {
+        Deed::Note(MpiNote { rank: Rank(0), subject, text }) => {
+            (subject, text.contains("--launcher mpiexec"))
+        }
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(subjects.collect::<Vec<_>>(), [(MpiSubject::Names, true), (MpiSubject::Spawn, true)]);
+}
+
+#[test]
+fn one_silent_rank_of_each_program_is_looked_at() {
+    let layout = [ranks("0-4")];
+    let programs = [ranks("0-1"), ranks("2-4")];
+    let mine: Vec<Rank> = (0..5).map(Rank).collect();
+    let mut world = World::new("w".to_owned(), &layout, &programs.iter().collect::<Vec<_>>(), &mine);
+    assert_eq!(world.silent(), [Rank(0), Rank(2)]);
+    begin(&mut world, 2..3);
+    assert_eq!(world.silent(), [Rank(0), Rank(3)]);
+    world.ended(Rank(3), ExitStatus::Code(0));
+    begin(&mut world, 0..2);
+    assert_eq!(world.silent(), [Rank(4)]);
+    world.stop();
+    assert_eq!(world.silent(), []);
+    let alone = World::new("w".to_owned(), &[ranks("0")], &[&ranks("0")], &[Rank(0)]);
+    assert_eq!(alone.silent(), [], "a single rank is a world anyway");
 }
 
 #[test]
