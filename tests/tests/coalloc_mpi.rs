@@ -6,7 +6,7 @@ use std::path::Path;
 use gantry_tests::launchers::{MPICH_4, OPEN_MPI_4};
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
-use gantry_tests::{Run, SOON, World, becomes_true, eventually, proc, require, tool, within};
+use gantry_tests::{Run, SOON, World, becomes_true, binaries, eventually, proc, require, tool, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -292,6 +292,71 @@ fn a_rank_that_breaks_the_rules_of_pmi_ends_the_parts_with_a_reason() {
                 format!("rank 0 (rank 2 of MPI_COMM_WORLD) broke the rules of PMI: its message {reason}");
             assert!(said.contains(&format!("subjob a on localhost: done: subjob b: {expected}")), "{said}");
             assert_eq!(done.code(), 1, "{said}");
+        }
+    });
+}
+
+/// Then srun holds the ranks, and no agent stands in their place.
+#[test]
+fn a_part_of_slurm_to_which_the_agent_must_be_sent_is_refused() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let job = format!("+{}", part("a", "slurm", "/bin/true", "x", ""));
+        let always = [("GANTRY_SEND_AGENT", "always")];
+        let done = cluster.run(&binaries().gantry, ["coalloc", &job], &always).wait(2 * SOON);
+        let said = done.stderr.join("\n");
+        assert_ne!(done.code(), 0, "{said}");
+        assert!(said.contains("ranks of a job's MPI world need gantry's agent in their place"), "{said}");
+    });
+}
+
+/// What each rank of the parts has for UCX and libfabric.
+const SHOW: &str = "-c \"echo $UCX_TLS $FI_PROVIDER\"";
+
+#[test]
+fn parts_of_several_managers_have_a_common_network_unless_the_user_has_chosen_one() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let folder = cluster.world.work_dir().to_owned();
+        let run = |contacts: [(&str, &str); 2]| {
+            let parts = contacts.iter().zip(["a", "b"]);
+            let parts = parts.map(|((contact, more), label)| part(label, contact, "/bin/sh", SHOW, more));
+            let job = into_files(&format!("+{}", parts.collect::<String>()), &folder);
+            let done = cluster.gantry(["coalloc", &job]).wait(2 * SOON);
+            assert_eq!(done.code(), 0, "{done:?}");
+            read_files(&folder)
+        };
+        let own = "(environment=(UCX_TLS self))";
+        assert_eq!(run([("slurm", ""), ("localhost", "")]), ["tcp,self,sm tcp"; 2]);
+        assert_eq!(run([("ssh://n001", own), ("localhost", "")]), ["self tcp", "tcp,self,sm tcp"]);
+        assert_eq!(run([("ssh://n001", ""), ("ssh://n002", "")]), [""; 2], "one manager");
+    });
+}
+
+#[test]
+fn a_late_part_of_a_second_manager_is_refused_unless_the_parts_before_have_a_common_network() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let folder = cluster.world.work_dir().to_owned();
+        for (own, refused) in [("", true), ("(environment=(UCX_TLS \"tcp,self,sm\"))", false)] {
+            let parts = [
+                part("early", "localhost", "/bin/sh", SHOW, own),
+                part("late", "ssh://n001", "/bin/sh", SHOW, ""),
+            ];
+            let job = into_files(&format!("+{}", parts.concat()), &folder);
+            let (job, late) = job.split_at(job.rfind("(&").expect("two parts"));
+            let mut run = cluster.gantry(["coalloc", "-i", job]);
+            reach(&mut run, &["subjob early on localhost: checked in"]);
+            run.write(format!("A{}\n", &late[1..late.len() - 1]).as_bytes());
+            if refused {
+                let reason =
+                    "the part is of ssh, and subjob early was started with the network of localhost alone";
+                reach(&mut run, &[reason, "set UCX_TLS=tcp,self,sm in your shell before"]);
+            } else {
+                reach(&mut run, &["subjob late on ssh: checked in"]);
+            }
+            run.write(b"C\n");
+            assert_eq!(run.wait(2 * SOON).code(), 0);
+            let expected: &[&str] = if refused { &[""] } else { &["tcp,self,sm", "tcp,self,sm tcp"] };
+            assert_eq!(read_files(&folder), expected);
+            (0..2).for_each(|part| drop(std::fs::remove_file(folder.join(format!("out{part}")))));
         }
     });
 }

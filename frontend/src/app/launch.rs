@@ -65,16 +65,17 @@ impl Frontend {
         // Look for these first, in the order of their use: an installation lacks both or neither.
         helpers::find(helpers::GUARD)?;
         let app = new_id()?;
+        let send_agent = self.choose_sending()?;
         let launch = Launch {
             args: request.args.clone(),
             hold: request.hold,
-            hold_method: choose_method(&request),
+            hold_method: choose_method(&request, send_agent),
             hold_behind: request.hold_at.is_some() || self.config.rank_wrapper.is_some(),
             linger: request.linger,
             without: Vec::new(),
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find(helpers::AGENT)?,
-            send_agent: self.choose_sending()?,
+            send_agent,
             scratch: choose_scratch(app),
         };
         let plan = match &request.mixed {
@@ -297,10 +298,11 @@ fn names_of(missing: &[MissingHost]) -> Vec<String> {
 
 /// Chooses how ranks are held. With a launcher wrapper, the process that gantry starts is not the launcher, so holding
 /// through its memory does not work. MPI programs get their server from the agent that the launcher starts in their
-/// place.
-fn choose_method(request: &LaunchRequest) -> HoldMethod {
+/// place. An agent that must be sent is never there: then the plan shows whether that is possible.
+fn choose_method(request: &LaunchRequest, send_agent: SendAgent) -> HoldMethod {
+    let in_place = request.joins_world && send_agent != SendAgent::Always;
     match request.hold_method {
-        HoldMethod::Detect if request.joins_world || !request.launcher_wrapper.is_empty() => HoldMethod::Exec,
+        HoldMethod::Detect if in_place || !request.launcher_wrapper.is_empty() => HoldMethod::Exec,
         method => method,
     }
 }

@@ -288,6 +288,8 @@ struct Keeper {
     failure: Option<(SubjobId, MpiFailure)>,
     /// Workload managers whose hosts the world uses.
     managers: BTreeSet<&'static str>,
+    /// Parts of the world whose ranks use the network of their manager.
+    native: BTreeSet<SubjobId>,
     /// Released subjobs that have not received the release yet.
     unheard: BTreeSet<SubjobId>,
     reports: subjob::Reports,
@@ -309,6 +311,7 @@ impl Keeper {
             members: BTreeMap::new(),
             failure: None,
             managers: BTreeSet::new(),
+            native: BTreeSet::new(),
             unheard: BTreeSet::new(),
             reports,
             told,
@@ -396,15 +399,15 @@ impl Keeper {
                 "the job has {MOST_SUBJOBS} subjobs, and no more are allowed"
             )));
         }
+        if planned.joins_world {
+            self.choose_transport(id, &mut planned)?;
+        }
         let acts =
             self.state.ask(Wish::Add(id, planned.start)).map_err(|refusal| explain(refusal, &label))?;
         self.next += 1;
         if planned.joins_world {
             self.members.insert(id, planned.start);
             self.managers.insert(planned.wlm);
-            if self.managers.len() > 1 {
-                planned.use_common_transport();
-            }
         }
         let info = SubjobInfo { label, wlm: planned.wlm, state: SubjobState::Pending, why: None, code: None };
         lock(&self.board.seen).subjobs.insert(id, (info, None));

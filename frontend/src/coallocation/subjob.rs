@@ -135,10 +135,19 @@ impl Planned {
     /// chosen one.
     pub(super) fn use_common_transport(&mut self) {
         for (name, value) in world::TRANSPORT {
-            if Machine.env(name).is_none() && !self.request.env.iter().any(|(known, _)| known == name) {
+            if !self.has_variable(name) {
                 self.request.env.push((name.into(), value.into()));
             }
         }
+    }
+
+    /// Whether the user has chosen a transport.
+    pub(super) fn has_transport(&self) -> bool {
+        world::TRANSPORT.iter().any(|(name, _)| self.has_variable(name))
+    }
+
+    fn has_variable(&self, name: &str) -> bool {
+        Machine.env(name).is_some() || self.request.env.iter().any(|(known, _)| known == name)
     }
 }
 

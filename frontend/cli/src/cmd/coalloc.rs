@@ -181,6 +181,7 @@ async fn release(job: &Job, args: &Coalloc) -> Result<bool, Fault> {
     match job.release(Unready::Await, args.timeout).await {
         // The end of the job reports why it was killed.
         Err(Error::Lost { .. }) => Ok(false),
+        Err(Error::Gone { .. }) if job.state() == JobState::Over => Ok(false),
         other => Ok(other.map(|()| true)?),
     }
 }

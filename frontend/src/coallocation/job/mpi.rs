@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use gantry_shared::wire::mpi::MpiEnd;
 
 use super::Keeper;
+use crate::coallocation::info::SubjobInfo;
 use crate::coallocation::mpi_failure::MpiFailure;
 use crate::coallocation::state::{Act, StartType, SubjobId};
+use crate::coallocation::subjob::Planned;
 use crate::coallocation::world;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock::lock;
 
 impl Keeper {
@@ -40,6 +42,25 @@ impl Keeper {
         self.carry_out(acts);
     }
 
+    /// Chooses the network of a new part of the world. MPI libraries need the same choice in all parts.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: the part is of another manager, and parts that run already use their own manager's network.
+    pub(super) fn choose_transport(&mut self, id: SubjobId, planned: &mut Planned) -> Result<()> {
+        let is_mixed = self.managers.iter().any(|manager| *manager != planned.wlm);
+        if is_mixed {
+            let seen = lock(&self.board.seen);
+            let runs = |id: &&SubjobId| seen.subjobs.get(id).is_some_and(|(info, _)| !info.state.is_over());
+            if let Some((before, _)) = self.native.iter().find(runs).and_then(|id| seen.subjobs.get(id)) {
+                return Err(refuse_late(planned.wlm, before));
+            }
+            planned.use_common_transport();
+        } else if !planned.has_transport() {
+            self.native.insert(id);
+        }
+        Ok(())
+    }
+
     /// Notes why a running part ends.
     fn explain(&self, id: SubjobId, why: &str, code: i32) {
         self.know(id, |(info, _)| {
@@ -66,5 +87,19 @@ impl Keeper {
         let (ids, parts): (Vec<_>, Vec<_>) = members.unzip();
         drop(seen);
         Ok(ids.into_iter().zip(world::form(&parts)?.into_iter().map(Box::new)).collect())
+    }
+}
+
+/// The error for a part whose ranks would not reach those of a part that runs already.
+fn refuse_late(wlm: &str, before: &SubjobInfo) -> Error {
+    let [set, _] = world::TRANSPORT.map(|(name, value)| format!("{name}={value}"));
+    let SubjobInfo { label, wlm: first, .. } = before;
+    Error::Invalid {
+        message: format!(
+            "the part is of {wlm}, and subjob {label} was started with the network of {first} alone: their MPI libraries would not find a common one"
+        ),
+        hint: Some(format!(
+            "name parts of several managers from the beginning, or set {set} in your shell before"
+        )),
     }
 }
