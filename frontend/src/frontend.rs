@@ -56,6 +56,16 @@ impl Frontend {
         self.choose_for(request).map(Choice::new)
     }
 
+    /// Whether the arguments ask for output that is labelled with ranks, by an option such as `--label` of `mpiexec`. The
+    /// tool labels it. False for a launcher's arguments: it labels output itself.
+    ///
+    /// # Errors
+    /// As [`Frontend::choice`].
+    pub fn wants_labels(&self, request: &LaunchRequest) -> Result<bool> {
+        let is_direct = request.launcher.is_none() && find_launcher().is_none();
+        Ok(is_direct && self.choose_for(request)?.wlm.wants_labels(&request.args, &Machine))
+    }
+
     /// The workload manager itself.
     pub(crate) fn choose(&self) -> Result<gantry_wlm::Choice> {
         Ok(gantry_wlm::choose(self.config.wlm.as_deref(), &Machine)?)

@@ -18,7 +18,10 @@ use crate::{Error, Result};
 
 /// The options before a program that every WLM accepts.
 const COMMON: &str = "-n RANKS, --ppn RANKS, --map-by slot|node, --bind-to none|core, -env NAME VALUE, -wdir FOLDER, \
-     ':' before the next program, and '--' to end the options";
+     --label, ':' before the next program, and '--' to end the options";
+
+/// Spellings of the option for labels: those of srun, Hydra and Open MPI.
+const LABELS: [&str; 5] = ["--label", "-prepend-rank", "--prepend-rank", "-tag-output", "--tag-output"];
 
 /// Separates programs.
 const NEXT: &str = ":";
@@ -30,6 +33,8 @@ pub(crate) struct Dialect {
     pub(crate) nodes: &'static [&'static str],
     /// The options that the WLM parses itself, for a hint. Empty, or with `, ` at the end.
     pub(crate) own: &'static str,
+    /// Whether `-l` asks for labels, as in Hydra. For others it has another meaning.
+    pub(crate) letter_labels: bool,
 }
 
 /// The parsed arguments.
@@ -42,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) nodes: Option<u32>,
     map_by: MapBy,
     pub(crate) bind: Bind,
+    /// Lines of output are to begin with the rank.
+    pub(crate) labels: bool,
     programs: Vec<Program>,
 }
 
@@ -94,7 +101,8 @@ pub(crate) fn count_values(name: &str) -> Option<usize> {
         "-map-by" | "--map-by" | "--rank-by" | "-bind-to" | "--bind-to" => Some(1),
         "-wdir" | "--wdir" | "-wd" => Some(1),
         "-env" | "-genv" => Some(2),
-        "-bynode" | "--bynode" | "-byslot" | "--byslot" => Some(0),
+        "-bynode" | "--bynode" | "-byslot" | "--byslot" | "-genvall" | "-envall" => Some(0),
+        _ if LABELS.contains(&name) => Some(0),
         _ => None,
     }
 }
@@ -142,9 +150,10 @@ pub(crate) fn parse_args(
                     "options for all programs stand before the first one",
                 ));
             } else if !options.take(&mut given, dialect)? && !own(&mut given)? {
+                let remedy = find_remedy(name).unwrap_or(&hint);
                 return Err(Error::invalid_with(
                     format!("unknown option '{name}' before the program"),
-                    &hint,
+                    remedy,
                 ));
             }
         };
@@ -187,6 +196,8 @@ impl Options {
                 let value = given.value("'slot' or 'node'")?;
                 self.map_by = parse_map_by(given.name, &value, given.hint)?;
             }
+            "-l" if dialect.letter_labels => self.labels = true,
+            name if LABELS.contains(&name) => self.labels = true,
             "-bynode" | "--bynode" => self.map_by = MapBy::Node,
             "-byslot" | "--byslot" => self.map_by = MapBy::Slot,
             "-bind-to" | "--bind-to" => self.bind = parse_bind(given)?,
@@ -234,11 +245,27 @@ impl Program {
     fn take(&mut self, given: &mut Given<'_, '_>) -> Result<bool> {
         match given.name {
             "-n" | "-np" | "--np" | "--ntasks" | "-c" => self.ranks = Some(given.count("a number of ranks")?),
+            // Ranks have the variables of the shell anyway.
+            "-genvall" | "-envall" => {}
             "-env" => self.part.env.push(read_variable(given)?),
             "-wdir" | "--wdir" | "-wd" => self.part.cwd = Some(PathBuf::from(given.value("a folder")?)),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+}
+
+/// What to write instead of an option of a launcher.
+fn find_remedy(name: &str) -> Option<&'static str> {
+    match name {
+        "-configfile" | "--configfile" | "-app" | "--app" => {
+            Some("write the programs here, with ':' between them: -n 2 ./a : -n 2 ./b")
+        }
+        "-genvnone" | "-envnone" | "-genvlist" | "-envlist" => Some(
+            "ranks have all variables of gantry's shell: start gantry with few of them, env -i PATH=$PATH gantry launch ...",
+        ),
+        "-x" => Some("variables of your shell reach the ranks anyway; another one: -env NAME VALUE"),
+        _ => None,
     }
 }
 
@@ -292,7 +319,7 @@ pub(crate) fn parse_count(option: &str, value: &OsStr, limit: u32, hint: &str) -
 mod tests {
     use super::*;
 
-    const DIALECT: Dialect = Dialect { nodes: &["-N", "--nodes"], own: "" };
+    const DIALECT: Dialect = Dialect { nodes: &["-N", "--nodes"], own: "", letter_labels: true };
 
     /// The programs with their ranks, of seven by default; then the other requested settings.
     #[track_caller]
@@ -302,6 +329,7 @@ mod tests {
             Ok(options) => {
                 let size = u64::from(options.ranks.unwrap_or(7));
                 let besides = (options.per_host, options.nodes, options.map_by, options.bind);
+                let labels = if options.labels { " with labels" } else { "" };
                 let show = |part: MixedPart| {
                     let variables = part
                         .env
@@ -316,7 +344,7 @@ mod tests {
                     (None, None, MapBy::Slot, Bind::None) => String::new(),
                     other => format!(" {other:?}"),
                 };
-                programs.join(" | ") + &asked
+                programs.join(" | ") + &asked + labels
             }
             Err(error) => error.to_string(),
         };
@@ -331,6 +359,28 @@ mod tests {
         check("-np 3 -- -odd-name --", "0-2: -odd-name --");
         check("-n 4 --ppn=2 -map-by node -bind-to core a", "0-3: a (Some(2), None, Node, Core)");
         check("-n 2 -env A 1 -genv B=2 -wdir /d ./app", "0-1: B=2 A=1 cd /d ./app");
+    }
+
+    #[test]
+    fn labels_are_asked_for_as_users_of_any_launcher_do() {
+        for option in ["--label", "-l", "-prepend-rank", "--tag-output"] {
+            check(&format!("{option} -n 2 a --label"), "0-1: a --label with labels");
+        }
+        check("-n 1 a : -n 1 --label b", "option '--label' is not one of a single program");
+    }
+
+    #[test]
+    fn options_of_launchers_that_change_nothing_or_have_a_remedy() {
+        check("-genvall -n 2 a : -envall b", "0-1: a | 2: b");
+        for (option, remedy) in [
+            ("-configfile", "with ':' between them"),
+            ("-genvnone", "env -i"),
+            ("-envlist", "env -i"),
+            ("-x", "-env NAME VALUE"),
+        ] {
+            let refused = parse_args(&[option.into(), "a".into()], DIALECT, &mut |_| Ok(false)).unwrap_err();
+            assert!(refused.hint().is_some_and(|hint| hint.contains(remedy)), "{option}: {refused:?}");
+        }
     }
 
     #[test]

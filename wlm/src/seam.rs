@@ -54,6 +54,12 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// does not fit.
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan>;
 
+    /// Whether these arguments of a launch without a launcher ask for labelled output. Launchers label it themselves.
+    fn wants_labels(&self, args: &[OsString], host: &dyn Host) -> bool {
+        let _none = (args, host);
+        false
+    }
+
     /// Finds the ranks of a running job. Changes nothing about the job. Runs programs of the WLM, and blocks its thread
     /// while they run.
     ///

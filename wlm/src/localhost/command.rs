@@ -16,7 +16,7 @@ const MAX_RANKS: u64 = 100_000;
 /// The maximum number of simulated nodes in one launch here.
 const MAX_NODES: u32 = 1_024;
 
-const DIALECT: Dialect = Dialect { nodes: &["-N", "--nodes"], own: "-N NODES, " };
+const DIALECT: Dialect = Dialect { nodes: &["-N", "--nodes"], own: "-N NODES, ", letter_labels: true };
 
 /// Parses the arguments.
 pub(crate) fn parse_args(args: &[OsString]) -> Result<Options> {

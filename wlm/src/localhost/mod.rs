@@ -60,6 +60,10 @@ impl Wlm for Localhost {
         command::lay_out(options, hosts).map(Plan::Direct)
     }
 
+    fn wants_labels(&self, args: &[OsString], _host: &dyn Host) -> bool {
+        command::parse_args(args).is_ok_and(|options| options.labels)
+    }
+
     async fn adopt(
         &self,
         job: &JobRef,

@@ -10,8 +10,11 @@ use crate::direct::{self, Dialect, Given};
 use crate::{Error, Result};
 
 /// Options before the program, beside those of all WLMs. `-N` is qsub's.
-const DIALECT: Dialect =
-    Dialect { nodes: &["--nodes"], own: "--nodes HOSTS, options of qsub where a job is to be submitted, " };
+const DIALECT: Dialect = Dialect {
+    nodes: &["--nodes"],
+    own: "--nodes HOSTS, options of qsub where a job is to be submitted, ",
+    letter_labels: false,
+};
 
 /// qsub's options that have a value, by their letter.
 const WITH_VALUE: &[u8] = b"aAcCeJjklmMNopPqrRSuvW";

@@ -85,6 +85,10 @@ impl Wlm for Pbs {
         Ok(Plan::Queued(Queued { args: launch.args.clone() }))
     }
 
+    fn wants_labels(&self, args: &[OsString], _host: &dyn Host) -> bool {
+        parse_args(args).is_ok_and(|options| options.common.labels)
+    }
+
     async fn adopt(&self, job: &JobRef, _told: &[String], agent: &Path, host: &dyn Host) -> Result<Adoption> {
         attach::adopt(job, agent, host).await
     }

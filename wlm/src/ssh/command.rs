@@ -20,8 +20,9 @@ const MAX_WINDOW: u32 = 512;
 /// Options before the program, beside those of all WLMs.
 const DIALECT: Dialect = Dialect {
     nodes: &["-N", "--nodes"],
-    own: "--hosts n[1-4]:2,m1 or --hostfile FILE, -N HOSTS, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, \
+    own: "--hosts n[1-4]:2,m1 or --hostfile FILE, -N HOSTS, --login NAME or -l NAME, --window CONNECTIONS, --connect-timeout SECONDS, \
           --transport auto|tcp|ssh, --accept-new-host-keys, ",
+    letter_labels: false,
 };
 
 /// Options for reaching hosts.

@@ -62,6 +62,10 @@ impl Wlm for Ssh {
         Ok(Plan::Direct(Direct { hosts, layout, spare, wlm_data, parts, bind, ..Direct::default() }))
     }
 
+    fn wants_labels(&self, args: &[OsString], host: &dyn Host) -> bool {
+        parse_args(args, host).is_ok_and(|options| options.common.labels)
+    }
+
     async fn adopt(
         &self,
         job: &JobRef,

@@ -108,7 +108,7 @@ pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
 
 async fn launch_here(args: Launch, screen: Arc<Screen>) -> Outcome {
     let output = match &args.stay.output {
-        Some(_) if args.label => OutputTo::Stream,
+        Some(_) if launch::wants_labels(&args)? => OutputTo::Stream,
         Some(path) => {
             let [stdout, stderr] = open_twice(path)?;
             OutputTo::Fds { stdout: stdout.into(), stderr: stderr.into() }

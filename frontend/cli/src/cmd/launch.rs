@@ -13,7 +13,8 @@ use crate::exit::{Fault, Outcome};
 use crate::starter::Debugger;
 use crate::view::Screen;
 
-pub(super) async fn run(args: Launch, debugger: Option<Debugger>, json: bool) -> Outcome {
+pub(super) async fn run(mut args: Launch, debugger: Option<Debugger>, json: bool) -> Outcome {
+    args.label = wants_labels(&args)?;
     let (stdin, enter) = input::choose(args.input.as_deref(), args.hold)?;
     let failed = |e| Fault::io("cannot pass output on", &e);
     // On a terminal, output must make room for the table.
@@ -27,6 +28,16 @@ pub(super) async fn run(args: Launch, debugger: Option<Debugger>, json: bool) ->
         launch(args, Surroundings { stdin, enter, output, debugger, screen: Arc::clone(&screen) }).await;
     screen.finish().await;
     outcome
+}
+
+/// Whether ranks' output is labelled: by gantry's option, or by one of `mpiexec` before the program.
+pub(super) fn wants_labels(args: &Launch) -> Result<bool, Fault> {
+    let mut request = LaunchRequest::new(args.launcher_args.clone());
+    if let Some(launcher) = &args.launcher {
+        request = request.launcher(launcher);
+    }
+    let frontend = Frontend::new(Config { wlm: args.wlm.clone(), ..Config::default() });
+    Ok(args.label || frontend.wants_labels(&request)?)
 }
 
 fn pass_through() -> io::Result<OutputTo> {
