@@ -31,6 +31,7 @@ pub mod fault_run;
 pub mod fds;
 pub mod flux;
 pub mod hostile_frontend;
+pub mod hung;
 pub mod launchers;
 mod leak;
 pub mod loader;

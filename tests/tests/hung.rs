@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gantry_tests::hung::{FOLDER, assert_result, said};
 use gantry_tests::launchers::OPEN_MPI_5;
 use gantry_tests::programs::{get_source, sources};
 use gantry_tests::{Run, World, eventually, proc, skip, tool, within};
@@ -18,9 +19,6 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// How long a program may take to get where it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The folder of the programs.
-const FOLDER: &str = "hung";
 
 /// As distributions make programs: without frame pointers.
 const C: Maker = Maker::of("cc", &["-O2", "-fomit-frame-pointer"]);
@@ -300,21 +298,6 @@ impl Hung {
     }
 }
 
-/// A line as it must be, with the lines of the sources in it.
-fn expected(says: &str) -> String {
-    let mut parts = says.split('{');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |said, part| {
-        let (place, rest) = part.split_once('}').unwrap();
-        let (file, mark) = place.split_once(':').unwrap();
-        let text = std::fs::read_to_string(sources().join(FOLDER).join(file)).unwrap();
-        let is_marked =
-            |line: &str| ["/* ", "// ", "! ", "# "].iter().any(|it| line.contains(&format!("{it}{mark}")));
-        let line = 1 + text.lines().position(is_marked).unwrap_or_else(|| panic!("no {mark} in {file}"));
-        format!("{said}{file}:{line}{rest}")
-    })
-}
-
 fn fits(line: &str, says: &str) -> bool {
     match says.split_once('*') {
         Some((begin, end)) => line.starts_with(begin) && line.ends_with(end),
@@ -326,7 +309,7 @@ fn check(hung: &'static Hung, program: Program) {
     within(LIMIT, move || {
         let world = World::new();
         let (mut run, target) = start(&world, hung, &program);
-        let says: Vec<String> = hung.says.iter().map(|line| expected(line)).collect();
+        let says: Vec<String> = hung.says.iter().map(|line| said(line)).collect();
         let until = Instant::now() + PATIENCE;
         loop {
             let why = world.gantry(["why", &target]).wait(SOON);
@@ -357,9 +340,7 @@ fn check(hung: &'static Hung, program: Program) {
                 if hung.ends == Ends::Continued {
                     proc::send_those_left(ranks, Signal::SIGCONT);
                 }
-                let done = run.wait(SOON);
-                let right = done.stdout.iter().filter(|line| line.ends_with("result 7")).count();
-                assert_eq!((done.code(), right), (0, hung.ranks()), "{done:?}");
+                assert_result(&run.wait(SOON), hung.ranks());
             }
         }
         run.exited(SOON);

@@ -1,10 +1,12 @@
-//! `gantry why` and `gantry stack` on MPI programs that hang on hosts which are reached by ssh: by the launcher's host and process id.
+//! `gantry why` and `gantry stack` on MPI programs that hang on hosts which are reached by ssh: by the launcher's host and process id. They are then freed,
+//! and have their result.
 
 use std::time::{Duration, Instant};
 
+use gantry_tests::hung::{assert_result, lost_message, lost_message_says};
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
-use gantry_tests::{Run, SOON, becomes_true, proc, programs, require, tool};
+use gantry_tests::{Run, SOON, becomes_true, proc, require, tool};
 use nix::sys::signal::Signal;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -19,43 +21,47 @@ fn start_there(cluster: &Cluster, program: &[&str]) -> (Run, String) {
     (run, pid)
 }
 
-/// Whether `gantry stack` and `gantry why` say which ranks are where.
+/// Whether `gantry stack` and `gantry why` say which ranks are where, and leave the program as it was.
 #[track_caller]
 fn check(cluster: &Cluster, launcher: &[&str], program: &str) {
     let (mut run, pid) = start_there(cluster, &[launcher, &["-n", "4", program]].concat());
     let all_hang = becomes_true(LONG, || {
-        run.stdout().iter().map(|line| line.matches("hanging").count()).sum::<usize>() == 4
+        run.stdout().iter().map(|line| line.matches("there").count()).sum::<usize>() == 4
     });
     assert!(all_hang, "{:?} {:?}", run.stdout().to_vec(), run.stderr().to_vec());
     let target = format!("ssh:n001:{pid}");
+    let says = lost_message_says("n001", "n002", 2);
     let until = Instant::now() + LONG;
-    let (tree, why) = loop {
+    let tree = loop {
         let tree = cluster.gantry(["stack", &target]).wait(LONG);
         let why = cluster.gantry(["why", &target]).wait(LONG);
         assert_eq!((tree.code(), why.code()), (0, 0), "{tree:?} {why:?}");
-        let first = why.stdout.first().map(String::as_str).unwrap_or_default();
-        if tree.stdout[0] == "4 ranks in 3 classes"
-            && first.starts_with("rank 0 on n001 waits in MPI_Recv called at mpi_hang.c:")
-        {
-            break (tree.stdout, why.stdout);
+        if tree.stdout[0] == "4 ranks in 3 classes" && why.stdout == says {
+            break tree.stdout;
         }
         assert!(Instant::now() < until, "{tree:?} {why:?}");
     };
-    let has = |lines: &[String], parts: &[&str]| {
-        lines.iter().any(|line| parts.iter().all(|part| line.contains(part)))
-    };
-    assert!(has(&tree, &["meet_the_others (mpi_hang.c:", "MPI_Barrier", "[1-2]"]), "{tree:?}");
-    assert!(has(&tree, &["turn_for_ever (mpi_hang.c:", "[3] on n002"]), "{tree:?}");
-    assert!(why[0].contains(" while 2 others wait in MPI_Barrier called at mpi_hang.c:"), "{why:?}");
-    assert!(has(&why, &["rank 3 on n002 "]), "{why:?}");
-    proc::send(gantry_tests::testbed::program(run.pid()).expect("the launcher"), Signal::SIGINT);
-    run.exited(LONG);
+    let has = |parts: &[&str]| tree.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["main (lost_message.c:", "MPI_Barrier", "[1-2]"]), "{tree:?}");
+    assert!(has(&["gather (lost_message.c:", "MPI_Recv", "[0] on n001"]), "{tree:?}");
+    assert!(has(&["usleep", "[3] on n002"]), "{tree:?}");
+    let ranks: Vec<i32> = cluster
+        .find(program)
+        .into_iter()
+        .map(|(_, it)| it)
+        .filter(|it| it.line == program)
+        .map(|it| it.pid)
+        .collect();
+    assert_eq!(ranks.len(), 4);
+    assert!(ranks.iter().all(|pid| proc::tracer(*pid).is_none()));
+    proc::send_those_left(ranks, Signal::SIGUSR1);
+    assert_result(&run.wait(LONG), 4);
 }
 
 #[test]
 fn a_program_of_mpich_that_hangs_is_looked_at_by_its_launcher_on_a_host() {
     require!(tool("mpiexec.hydra"));
-    let hang = require!(programs::get_mpi("mpi_hang", "mpicc.mpich")).display().to_string();
+    let hang = require!(lost_message("mpicc.mpich"));
     on_cluster(Config::with_nodes(2), move |cluster| {
         check(cluster, &["mpiexec.hydra", "-hosts", "n001,n002", "-ppn", "2"], &hang);
     });
@@ -64,7 +70,7 @@ fn a_program_of_mpich_that_hangs_is_looked_at_by_its_launcher_on_a_host() {
 #[test]
 fn a_program_of_open_mpi_that_hangs_is_looked_at_by_its_launcher_on_a_host() {
     require!(tool("mpirun.openmpi"));
-    let hang = require!(programs::get_mpi("mpi_hang", "mpicc.openmpi")).display().to_string();
+    let hang = require!(lost_message("mpicc.openmpi"));
     on_cluster(Config::with_nodes(2), move |cluster| {
         check(cluster, &["mpirun.openmpi", "-host", "n001:2,n002:2"], &hang);
     });
