@@ -4,8 +4,9 @@
 //! speed.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::time::Instant;
 
 use gantry_shared::wire::frame::encode_body;
@@ -53,8 +54,8 @@ struct Cost {
     /// The most bytes that a link has carried, in both directions together.
     busiest: u64,
     all: u64,
-    /// The notices that have reached the frontend.
-    came: Vec<ChannelNotice>,
+    /// The notices that have reached the frontend, and the nodes that they came from.
+    came: Vec<(u32, ChannelNotice)>,
 }
 
 impl Overlay {
@@ -110,19 +111,37 @@ impl Overlay {
     /// Runs an operation from the frontend's order to the last notice.
     fn run(&mut self, order: &ChannelOrder) -> Cost {
         let mut came = Vec::new();
+        // The bytes of large parts that have not reached the frontend.
+        let mut left: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         self.tree.root_children().for_each(|node| self.send(node, Travels::Down(node, order.clone())));
         while let Some(Reverse((time, _, at))) = self.flying.pop() {
             self.now = time;
             match self.travelling[at].take().unwrap() {
                 Travels::Down(node, order) => {
-                    self.tree
-                        .children(node)
-                        .for_each(|child| self.send(child, Travels::Down(child, order.clone())));
+                    // Credit is for one node.
+                    if !matches!(order, ChannelOrder::More { .. }) {
+                        let children = self.tree.children(node);
+                        children.for_each(|child| self.send(child, Travels::Down(child, order.clone())));
+                    }
                     self.hubs[node as usize].obey(None, order, true, &NodeSet::default());
                     self.go_up(node);
                 }
                 Travels::Up(from, notice) => match self.tree.parent(from) {
-                    None => came.push(notice),
+                    None => {
+                        if let ChannelNotice::Part { operation, part, total, bytes, .. } = &notice
+                            && *total > CHUNK_BYTES as u64
+                        {
+                            let left = left.entry((from, *part)).or_insert(*total);
+                            *left -= bytes.0.len() as u64;
+                            if *left > 0 {
+                                let (operation, part, node) = (*operation, *part, NodeId(from));
+                                let bytes = u32::try_from(CHUNK_BYTES).unwrap();
+                                let more = ChannelOrder::More { operation, node, part, bytes };
+                                self.send(from, Travels::Down(from, more));
+                            }
+                        }
+                        came.push((from, notice));
+                    }
                     Some(node) => {
                         let origin = NodeId(from);
                         let passed = self.hubs[node as usize].rise(origin, notice);
@@ -142,6 +161,7 @@ impl Overlay {
         for effect in self.hubs[node as usize].take_effects() {
             match effect {
                 Effect::Up(notice) => self.send(node, Travels::Up(node, notice)),
+                Effect::Down(to, order) => self.send(to.0, Travels::Down(to.0, order)),
                 Effect::Merge(operation, batch) => {
                     self.hubs[node as usize].batch_merged(operation, batch.merge());
                     self.go_up(node);
@@ -186,7 +206,7 @@ fn a_sum_of_sixteen_thousand_costs_every_link_what_one_of_sixty_four_does() {
         assert!(cost.time_ns <= model + u64::from(overlay.tree.depth()) * cost.busiest, "{}", cost.time_ns);
         assert_eq!(cost.came.len(), overlay.tree.root_children().len(), "one part from each child");
         let mut sum = Filter::Sum.start().unwrap();
-        for notice in &cost.came {
+        for (_, notice) in &cost.came {
             let ChannelNotice::Part { bytes, .. } = notice else { panic!("{notice:?}") };
             sum.take(&bytes.0).unwrap();
         }
@@ -241,39 +261,90 @@ fn a_message_to_all_passes_every_link_once() {
     }
 }
 
-/// The call paths of a hundred ranks on each node. A thousand consecutive ranks share a class.
-fn stacks(node: u32) -> Vec<u8> {
-    let ranks = RankSet::from_range(Rank(node * 100)..=Rank(node * 100 + 99));
-    let class = node / 10;
+/// Classes of all ranks together.
+const CLASSES: u32 = 1000;
+
+/// The call paths of a node's ranks, of which each is in a class.
+fn stacks(ranks: Range<u32>, class_of: impl Fn(u32) -> u32) -> Vec<u8> {
+    let mut classes: BTreeMap<u32, RankSet> = BTreeMap::new();
+    for rank in ranks {
+        classes.entry(class_of(rank)).or_default().insert(Rank(rank));
+    }
     // As a daemon writes frames: the build id of a file, and an address in it.
     let id = "0123456789abcdef0123456789abcdef01234567";
-    let path = [0x1000, 0x2000 + class / 100, 0x3000 + class / 10, 0x4000 + class]
-        .map(|address| format!("{id}+{address:x}"));
     let mut tree = PrefixTree::new();
-    tree.add(path.iter().map(String::as_str), &ranks).unwrap();
+    for (class, ranks) in classes {
+        let path = [0x1000, 0x2000 + class / 100, 0x3000 + class / 10, 0x4000 + class]
+            .map(|address| format!("{id}+{address:x}"));
+        tree.add(path.iter().map(String::as_str), &ranks).unwrap();
+    }
     tree.encode().unwrap()
 }
 
-#[test]
-fn the_stacks_of_a_million_ranks_cost_a_link_what_their_classes_do() {
-    const NODES: u32 = 10_000;
-    // For a subtree's own classes. All thousand classes take some fifty kilobytes.
-    const MOST_BYTES: u64 = 50_000;
-    let mut overlay = Overlay::new(NODES);
-    overlay.contribute(stacks);
+/// The cost of all ranks' stacks, and the size of the merged tree.
+struct StackCost {
+    busiest: u64,
+    tree_bytes: u64,
+}
+
+/// Collects the stacks of all ranks, and merges them as the frontend does.
+fn collect_stacks(what: &str, nodes: u32, on_node: u32, class_of: impl Fn(u32) -> u32) -> StackCost {
+    let mut overlay = Overlay::new(nodes);
+    overlay.contribute(|node| stacks(node * on_node..(node + 1) * on_node, &class_of));
     let begun = Instant::now();
-    let cost = overlay.run(&collect(NODES, Some(Filter::PrefixTree)));
+    let cost = overlay.run(&collect(nodes, Some(Filter::PrefixTree)));
     let model = model_ns(&overlay, cost.busiest);
-    report("stacks of 100 ranks each, in 1000 classes", NODES, &cost, model, begun);
-    assert!(cost.busiest < MOST_BYTES, "{} bytes on a link", cost.busiest);
-    // The frontend's own work.
+    report(&format!("{what}, {on_node} on each node"), nodes, &cost, model, begun);
+    // The frontend's own work. Large parts come in chunks.
     let begun = Instant::now();
-    let mut all = PrefixTree::new();
-    for notice in &cost.came {
-        let ChannelNotice::Part { bytes, .. } = notice else { panic!("{notice:?}") };
-        all.merge(&PrefixTree::decode(&bytes.0).unwrap()).unwrap();
+    let mut parts: BTreeMap<(u32, u32), Vec<u8>> = BTreeMap::new();
+    for (from, notice) in cost.came {
+        let ChannelNotice::Part { part, bytes, .. } = notice else { panic!("{notice:?}") };
+        parts.entry((from, part)).or_default().extend(bytes.0);
     }
-    println!("the frontend merges {} parts: {:.1?}", cost.came.len(), begun.elapsed());
-    assert_eq!(all.ranks().len(), 1_000_000);
+    let mut all = PrefixTree::new();
+    parts.values().for_each(|part| all.merge(&PrefixTree::decode(part).unwrap()).unwrap());
+    println!("the frontend merges {} parts: {:.1?}", parts.len(), begun.elapsed());
+    assert_eq!(all.ranks().len(), u64::from(nodes * on_node));
     assert_eq!(all.outermost().map(|frame| frame.calls().len()).collect::<Vec<_>>(), [10]);
+    StackCost { busiest: cost.busiest, tree_bytes: all.encode().unwrap().len() as u64 }
+}
+
+/// Nodes and ranks on each: ten thousand ranks, a hundred thousand, a million; in the same tree, and in a growing one.
+const SIZES: [[(u32, u32); 3]; 2] =
+    [[(10_000, 1), (10_000, 10), (10_000, 100)], [(100, 100), (1000, 100), (10_000, 100)]];
+
+#[test]
+fn stacks_cost_a_link_what_their_classes_do_however_many_ranks_are_in_them() {
+    // Longer numbers of ranks take some bytes more.
+    let is_alike = |one: u64, other: u64| one.abs_diff(other) * 10 <= one;
+    for sizes in SIZES {
+        let costs = sizes.map(|(nodes, on_node)| {
+            // As many consecutive ranks in each class as there are.
+            let in_class = nodes * on_node / CLASSES;
+            let what = "stacks in 1000 classes of consecutive ranks";
+            let cost = collect_stacks(what, nodes, on_node, |rank| rank / in_class);
+            assert!(cost.busiest < cost.tree_bytes, "{} bytes on a link", cost.busiest);
+            cost
+        });
+        let [tree, busiest] =
+            [costs.each_ref().map(|cost| cost.tree_bytes), costs.each_ref().map(|cost| cost.busiest)];
+        assert!(tree.iter().all(|bytes| is_alike(tree[0], *bytes)), "bytes of the tree: {tree:?}");
+        // In the same tree, the same classes are behind a link.
+        if sizes[0].0 == sizes[2].0 {
+            assert!(busiest.iter().all(|bytes| is_alike(busiest[0], *bytes)), "bytes on a link: {busiest:?}");
+        }
+    }
+}
+
+#[test]
+fn stacks_of_scattered_classes_cost_a_link_some_bytes_for_each_rank_behind_it() {
+    for (nodes, on_node) in [(1000, 10), (1000, 100), (1000, 1000)] {
+        // No two neighbours are alike, and no set of ranks has a pattern.
+        let scattered = |rank: u32| (rank.wrapping_mul(2_654_435_761) >> 12) % CLASSES;
+        let cost = collect_stacks("stacks in 1000 classes of scattered ranks", nodes, on_node, scattered);
+        let for_each = cost.tree_bytes as f64 / f64::from(nodes * on_node);
+        println!("the tree has {} bytes, {for_each:.1} for each rank", cost.tree_bytes);
+        assert!(for_each < 16.0, "{for_each}");
+    }
 }
