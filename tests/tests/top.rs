@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_tests::programs;
-use gantry_tests::{Terminal, World, binaries, eventually, proc, require, tool, within};
+use gantry_tests::{Terminal, World, becomes_true, binaries, eventually, proc, require, tool, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -250,26 +250,26 @@ fn a_held_app_is_released_by_the_key_that_lets_go() {
 #[test]
 fn the_tree_is_read_again_without_a_key_unless_that_is_switched_off() {
     in_a_world(|world| {
-        let (app, _) = launched(world, &["--hold"], 2);
-        let mut live = at_terminal(world, &[&app]);
-        let mut quiet = at_terminal(world, &["--stacks", "0", &app]);
-        for top in [&mut live, &mut quiet] {
+        for is_live in [true, false] {
+            let (app, _) = launched(world, &["--hold"], 2);
+            let args: &[&str] = if is_live { &[&app] } else { &["--stacks", "0", &app] };
+            let mut top = at_terminal(world, args);
             top.wait_text("2 ranks in 1 class", SOON);
             assert!(top.text().contains("(held)"), "{}", top.text());
-        }
-        assert_eq!(world.gantry(["release", &app]).wait(SOON).code(), 0);
-        live.wait_for("the ranks' functions", SOON, |text| {
-            text.contains("odd_path") && text.contains("even_path") && !text.contains("(held)")
-        });
-        let text = quiet.text();
-        assert!(text.contains("(held)") && !text.contains("odd_path"), "{text}");
-        quiet.type_text("r");
-        quiet.wait_for("the ranks' functions", SOON, |text| text.contains("odd_path"));
-        for top in [&mut live, &mut quiet] {
+            assert_eq!(world.gantry(["release", &app]).wait(SOON).code(), 0);
+            if !is_live {
+                // Longer than the time after which it would be read again.
+                assert!(!becomes_true(Duration::from_secs(7), || top.text().contains("odd_path")));
+                assert!(top.text().contains("(held)"), "{}", top.text());
+                top.type_text("r");
+            }
+            top.wait_for("the ranks' functions", SOON, |text| {
+                text.contains("odd_path") && text.contains("even_path") && !text.contains("(held)")
+            });
             top.type_text("q");
             assert_eq!(top.wait(SOON).code(), Some(0));
+            kill(world, &app);
         }
-        kill(world, &app);
     });
 }
 

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 const COMMON: &str = "-n RANKS, --ppn RANKS, --map-by slot|node, --bind-to none|core, -env NAME VALUE, -wdir FOLDER, \
      --label, ':' before the next program, and '--' to end the options";
 
-/// Spellings of the option for labels: those of srun, Hydra and Open MPI.
+/// Spellings of the option for labels, as launchers have them.
 const LABELS: [&str; 5] = ["--label", "-prepend-rank", "--prepend-rank", "-tag-output", "--tag-output"];
 
 /// Separates programs.

@@ -435,8 +435,7 @@ pub struct StartDaemon {
     pub program: Program,
     /// The target of its output.
     pub output: DaemonOutput,
-    /// Directories below the session's `lib`, for libraries with one name and different content. They precede `lib` in
-    /// LD_LIBRARY_PATH.
+    /// Directories below the session's `lib`, for libraries of one name. They precede `lib` in LD_LIBRARY_PATH.
     pub lib_dirs: Vec<OsString>,
     /// The URI of the container instance in which it starts; `None`: on the node itself.
     pub container: Option<OsString>,
@@ -571,7 +570,7 @@ pub enum Notice {
         /// The kind of its end.
         end: MpiEnd,
     },
-    /// Something about the ranks' MPI world that its user should know.
+    /// A note about the ranks' MPI world for its user.
     MpiNote(MpiNote),
 }
 
