@@ -4,9 +4,9 @@
  *   sum              all ranks add up their numbers; each prints "rank R of N, program A, places U, sum S"
  *   say              each prints the variables of its launcher: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS
  *   abort RANK CODE  that rank ends all by MPI_Abort, the others wait for it
- *   leave RANK CODE  that rank ends without MPI_Finalize, the others wait for it
- *   kill RANK SIGNAL that rank gets a signal, the others wait for it
- *   spawn            rank 0 asks for one process more, and prints the result
+ *   leave RANK CODE  once all are through MPI_Init, that rank ends without MPI_Finalize, the others wait for it
+ *   kill RANK SIGNAL the same by a signal
+ *   spawn COUNT      rank 0 asks for that many programs more with one process each, and prints the result
  *   names            rank 0 publishes a name and looks it up, and prints the results
  *   shared           each prints "rank R shares memory with N"
  *   exit CODE STEP   MPI_Finalize, and the exit code CODE + rank * STEP
@@ -44,13 +44,16 @@ static const char *result(int failed)
     return failed == MPI_SUCCESS ? "done" : "refused";
 }
 
-static void spawn(void)
+static void spawn(int count)
 {
     MPI_Comm others;
-    int code = 0;
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    int failed = MPI_Comm_spawn("/bin/true", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &others, &code);
-    printf("spawn %s\n", result(failed));
+    char *commands[] = {"/bin/true", "/bin/true", "/bin/true"};
+    int ones[] = {1, 1, 1}, codes[3];
+    MPI_Info none[] = {MPI_INFO_NULL, MPI_INFO_NULL, MPI_INFO_NULL};
+    if (count < 1 || count > 3)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    printf("spawn %s\n", result(MPI_Comm_spawn_multiple(count, commands, MPI_ARGVS_NULL, ones, none, 0, MPI_COMM_SELF, &others, codes)));
 }
 
 static void names(void)
@@ -99,17 +102,20 @@ int main(int argc, char **argv)
             wait_for(rank, who);
         } else if (strcmp(argv[at], "leave") == 0 && at + 2 < argc) {
             int who = atoi(argv[++at]), code = atoi(argv[++at]);
+            MPI_Barrier(MPI_COMM_WORLD);
             if (rank == who)
                 _exit(code);
             wait_for(rank, who);
         } else if (strcmp(argv[at], "kill") == 0 && at + 2 < argc) {
             int who = atoi(argv[++at]), number = atoi(argv[++at]);
+            MPI_Barrier(MPI_COMM_WORLD);
             if (rank == who)
                 raise(number);
             wait_for(rank, who);
-        } else if (strcmp(argv[at], "spawn") == 0) {
+        } else if (strcmp(argv[at], "spawn") == 0 && at + 1 < argc) {
+            int count = atoi(argv[++at]);
             if (rank == 0)
-                spawn();
+                spawn(count);
         } else if (strcmp(argv[at], "names") == 0) {
             if (rank == 0)
                 names();

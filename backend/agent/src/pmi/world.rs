@@ -206,6 +206,8 @@ impl World {
             b"kvs-fence" => return self.enter(rank, answer("kvs-fence-response")),
             b"finalize" => return Heard::Answer(self.finalize(rank, message)),
             b"abort" => return self.abort(rank, message.get_number(b"exitcode")),
+            // A request for several programs has a message for each, and one answer.
+            b"spawn" if is_unfinished(message) => return Heard::Nothing,
             b"spawn" => self.refuse_more(rank, MpiSubject::Spawn, message, "spawn_result", "spawn-response"),
             b"publish_name" => self.refuse_more(rank, MpiSubject::Names, message, "publish_result", ""),
             b"unpublish_name" => self.refuse_more(rank, MpiSubject::Names, message, "unpublish_result", ""),
@@ -535,6 +537,12 @@ fn fits(key: &[u8], value: &[u8]) -> bool {
 fn find_pair<'a>(message: &Message<'a>) -> Option<(&'a [u8], &'a [u8])> {
     let pair = (message.get(b"key")?, message.get(b"value").unwrap_or_default());
     fits(pair.0, pair.1).then_some(pair)
+}
+
+/// Whether further messages follow that belong to the same request.
+fn is_unfinished(message: &Message<'_>) -> bool {
+    let [at, of] = [b"spawnssofar".as_slice(), b"totspawns"].map(|name| message.get_number(name));
+    at.is_some_and(|at| of.is_some_and(|of| at < of))
 }
 
 /// The answer to a query for a value.

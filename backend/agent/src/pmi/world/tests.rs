@@ -313,6 +313,17 @@ fn what_cannot_be_is_refused_and_the_world_goes_on() {
 }
 
 #[test]
+fn a_request_for_several_programs_gets_one_answer() {
+    let mut world = world(true);
+    begin(&mut world, 0..1);
+    let part = |number| format!("mcmd=spawn\nnprocs=1\ntotspawns=2\nspawnssofar={number}\nendcmd");
+    let first = format!("{}\n", part(1));
+    assert!(matches!(hear(&mut world, 0, &first), Heard::Nothing));
+    assert!(ask(&mut world, 0, &part(2)).starts_with("cmd=spawn_result rc=-1 msg="));
+    assert_eq!(world.take_deeds().len(), 1);
+}
+
+#[test]
 fn one_silent_rank_of_each_program_is_looked_at() {
     let layout = [ranks("0-4")];
     let programs = [ranks("0-1"), ranks("2-4")];
