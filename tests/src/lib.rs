@@ -77,7 +77,7 @@ pub use skip::{record_skip, tool};
 pub use sys::{ClosedStdio, fork_idle, ignore_children};
 pub use terminal::{Terminal, Vt};
 pub use within::within;
-pub use world::World;
+pub use world::{World, in_a_world};
 
 /// The programs in the documents compile.
 #[cfg(doctest)]

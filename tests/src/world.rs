@@ -470,3 +470,15 @@ pub(crate) fn write_executable(path: &Path, bytes: &[u8]) {
     let status = child.wait().expect("the shell's status");
     assert!(status.success(), "{}: {status}", path.display());
 }
+
+/// Runs the body of a test in a world of its own. Fails when it takes longer than `limit`, or leaves something behind.
+///
+/// # Panics
+/// As [`within`] and [`World::finish`].
+pub fn in_a_world(limit: Duration, body: impl FnOnce(&World) + Send + 'static) {
+    within(limit, || {
+        let world = World::new();
+        body(&world);
+        world.finish();
+    });
+}

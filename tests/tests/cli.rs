@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gantry_tests::{Finished, Run, World, eventually, proc, require, tool, within};
+use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -42,17 +42,9 @@ fn held(world: &World, args: &[&str]) -> (Run, String) {
     (run, id)
 }
 
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
-
 #[test]
 fn a_held_app_is_listed_and_released_by_another_command_and_its_code_passed_on() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (mut launch, id) = held(world, &["-n", "3", "/bin/sh", "-c", "echo $GANTRY_RANK; exit 5"]);
         let apps = listed(world);
         assert_eq!((apps.len(), id_of(&apps[0])), (1, id.clone()));
@@ -73,7 +65,7 @@ fn a_held_app_is_listed_and_released_by_another_command_and_its_code_passed_on()
 
 #[test]
 fn an_app_in_the_background_is_released_waited_for_and_leaves_nothing() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let script = "echo out; read x; exit 7";
         let launch =
             ["launch", "--hold", "--background", "--output", "log", "--", "-n", "2", "/bin/sh", "-c", script];
@@ -95,7 +87,7 @@ fn an_app_in_the_background_is_released_waited_for_and_leaves_nothing() {
 
 #[test]
 fn kill_waits_until_nothing_is_left() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let id = line_of(
             world,
             &["launch", "--background", "--daemon", "sleep 1000", "--", "-n", "2", "sleep", "1000"],
@@ -116,7 +108,7 @@ fn kill_waits_until_nothing_is_left() {
 
 #[test]
 fn daemons_speak_with_a_label_and_their_highest_code_is_passed_on() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let daemon = "/bin/sh -c 'echo from $GANTRY_APP'";
         let launch = gantry(world, &["launch", "--daemon", daemon, "--", "-n", "2", "/bin/echo", "app"]);
         assert_eq!(launch.code(), 0, "{launch:?}");
@@ -150,7 +142,7 @@ fn daemons_speak_with_a_label_and_their_highest_code_is_passed_on() {
 
 #[test]
 fn bad_input_is_an_event_and_a_code_of_its_kind() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let check = |args: &[&str], code: i32, kind: &str| {
             let done = gantry(world, &[&["--json"], args].concat());
             let events = done.events();
@@ -182,7 +174,7 @@ fn bad_input_is_an_event_and_a_code_of_its_kind() {
 
 #[test]
 fn ctrl_c_asks_once_and_ends_all_at_the_second() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (mut launch, _) = held(world, &["-n", "2", "/bin/sleep", "1000"]);
         launch.signal(Signal::SIGINT);
         launch.stderr_line("2 ranks run; Ctrl-C once more ends all", SOON);
@@ -196,7 +188,7 @@ fn ctrl_c_asks_once_and_ends_all_at_the_second() {
 
 #[test]
 fn attached_processes_are_left_as_they_were_found() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut found = world.start("/bin/sleep".as_ref(), ["1000"]);
         let pid = found.pid().to_string();
         let mut attach = world.gantry(["attach", &pid, "--json", "--daemon", "sleep 1000"]);
@@ -213,7 +205,7 @@ fn attached_processes_are_left_as_they_were_found() {
 
 #[test]
 fn the_socket_of_a_killed_frontend_is_swept() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (mut launch, id) = held(world, &["-n", "1", "/bin/sleep", "1000"]);
         let socket = world.runtime_dir().join(format!("{id}.sock"));
         assert!(socket.exists());
@@ -227,7 +219,7 @@ fn the_socket_of_a_killed_frontend_is_swept() {
 
 #[test]
 fn doctor_names_failures_and_really_holds_a_program() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let checks: Vec<Value> =
             serde_json::from_str(&gantry(world, &["doctor", "--json"]).stdout[0]).unwrap();
         let helpers = checks.iter().filter(|check| check["check"].as_str().unwrap().starts_with("gantry-"));
@@ -258,7 +250,7 @@ fn doctor_names_failures_and_really_holds_a_program() {
 #[test]
 fn bash_takes_the_completions_and_completes_commands() {
     let bash = require!(tool("bash"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let script = gantry(world, &["completions", "bash"]).stdout.join("\n");
         std::fs::write(world.work_dir().join("gantry.bash"), script).unwrap();
         let check = |args: &[&str], expected: &[&str]| {
@@ -279,7 +271,7 @@ fn bash_takes_the_completions_and_completes_commands() {
 
 #[test]
 fn every_command_has_a_manual_page_that_formats() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         assert_eq!(gantry(world, &["man", "pages"]).code(), 0);
         let pages: Vec<_> = std::fs::read_dir(world.work_dir().join("pages")).unwrap().flatten().collect();
         let names: Vec<_> = pages.iter().map(|page| page.file_name().into_string().unwrap()).collect();
@@ -302,7 +294,7 @@ fn every_command_has_a_manual_page_that_formats() {
 
 #[test]
 fn logs_of_a_launch_in_the_background_go_to_its_output() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let hold =
             ["launch", "-v", "--hold", "--background", "--output", "log", "--", "-n", "1", "/bin/echo"];
         let id = line_of(world, &hold);

@@ -6,7 +6,7 @@ use std::path::Path;
 use gantry_tests::launchers::{MPICH_4, OPEN_MPI_4};
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
-use gantry_tests::{Run, SOON, World, becomes_true, binaries, eventually, proc, require, tool, within};
+use gantry_tests::{Run, SOON, becomes_true, binaries, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -79,14 +79,6 @@ fn reach(run: &mut Run, states: &[&str]) {
 
 const CHECKED_IN: [&str; 3] =
     ["slurm on slurm: checked in", "ssh on ssh: checked in", "here on localhost: checked in"];
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(8 * SOON, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 /// The apps of the user, as `gantry ps` has them.
 fn apps(cluster: &Cluster) -> Vec<Value> {
@@ -210,7 +202,7 @@ fn parts_that_do_not_reach_each_other_are_named_before_any_rank_runs() {
 fn parts_on_this_machine_are_one_world_and_know_which_they_are() {
     let mpich = require!(MPICH_4.install());
     let [work, say] = [require!(mpich.program("mpi_work")), require!(mpich.program("mpi_world"))];
-    in_a_world(move |world| {
+    in_a_world(8 * SOON, move |world| {
         let job = here(&[2, 1, 3], &work, "ring 4 stencil 30", "");
         let done = world.gantry(["coalloc", "-s", &job]).wait(3 * SOON);
         assert_eq!(
@@ -233,7 +225,7 @@ fn parts_on_this_machine_are_one_world_and_know_which_they_are() {
 fn a_part_that_comes_late_is_in_the_world_and_one_that_is_taken_out_is_not() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_work"));
-    in_a_world(move |world| {
+    in_a_world(8 * SOON, move |world| {
         let folder = world.work_dir().to_owned();
         let late = part("late", "localhost", &program, "ring 2", "(count=2)");
         let job = into_files(&format!("{}{late}", here(&[1, 2], &program, "ring 2", "")), &folder);
@@ -252,7 +244,7 @@ fn a_part_that_comes_late_is_in_the_world_and_one_that_is_taken_out_is_not() {
 fn a_loose_part_that_dies_before_the_release_is_left_out_of_the_world() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_work"));
-    in_a_world(move |world| {
+    in_a_world(8 * SOON, move |world| {
         let lost = part("lost", "localhost", "/no/such/program", "x", "(subjobStartType=loose-barrier)");
         let job = here(&[2, 1], &program, "ring 2", "").replacen('+', &format!("+{lost}"), 1);
         let done = world.gantry(["coalloc", "-s", &job]).wait(2 * SOON);
@@ -263,7 +255,7 @@ fn a_loose_part_that_dies_before_the_release_is_left_out_of_the_world() {
 #[test]
 fn a_loose_part_that_dies_later_leaves_the_others_alone_until_they_wait_for_it() {
     require!(tool("bash"));
-    in_a_world(|world| {
+    in_a_world(8 * SOON, |world| {
         let begin = "echo cmd=init pmi_version=1 pmi_subversion=1 >&10; read -r answer <&10";
         let script = format!(
             "{begin}; [ $PMI_RANK = 1 ] && exit 5; sleep 1; echo on; echo cmd=barrier_in >&10; read -r answer <&10; echo through"
@@ -278,7 +270,7 @@ fn a_loose_part_that_dies_later_leaves_the_others_alone_until_they_wait_for_it()
 #[test]
 fn a_rank_that_breaks_the_rules_of_pmi_ends_the_parts_with_a_reason() {
     require!(tool("bash"));
-    in_a_world(|world| {
+    in_a_world(8 * SOON, |world| {
         for (bad, reason) in [
             ("echo hello, world >&10", "begins neither with 'cmd=' nor with a length"),
             ("echo cmd=dance >&10", "speaks before it has begun"),
@@ -363,7 +355,7 @@ fn a_late_part_of_a_second_manager_is_refused_unless_the_parts_before_have_a_com
 
 #[test]
 fn what_cannot_be_part_of_a_world_is_refused_with_the_remedy() {
-    in_a_world(|world| {
+    in_a_world(8 * SOON, |world| {
         let check = |program: &str, more: &str, expected: [&str; 2]| {
             let job = format!("+{}", part("a", "localhost", program, "x", more));
             let done = world.gantry(["coalloc", &job]).wait(SOON);

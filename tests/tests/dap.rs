@@ -7,7 +7,7 @@ mod client;
 
 use std::time::Duration;
 
-use gantry_tests::{World, eventually, proc, programs, require, tool, within};
+use gantry_tests::{World, eventually, in_a_world, proc, programs, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -15,14 +15,6 @@ use self::client::Editor;
 
 const SOON: Duration = Duration::from_secs(120);
 const LIMIT: Duration = Duration::from_secs(300);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn program() -> String {
     programs::get("rounds").to_str().unwrap().to_owned()
@@ -79,7 +71,7 @@ fn of_program(world: &World, name: &str) -> Vec<i32> {
 #[test]
 fn held_ranks_stop_at_breakpoints_and_are_looked_at_as_one() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut editor = Editor::start(world);
         editor.begin("launch", launching(4));
         let (path, line) = source("rounds++;");
@@ -136,7 +128,7 @@ fn held_ranks_stop_at_breakpoints_and_are_looked_at_as_one() {
 #[test]
 fn one_rank_stops_and_steps_while_the_others_go_on() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut editor = Editor::start(world);
         editor.begin("launch", launching(3));
         let (path, line) = source("rounds++;");
@@ -175,7 +167,7 @@ fn one_rank_stops_and_steps_while_the_others_go_on() {
 #[test]
 fn ranks_that_run_are_paused_and_left_as_they_were() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &[], "3");
         let pids: Vec<String> = ranks.iter().map(i32::to_string).collect();
         for target in [json!(app), json!(pids.join(","))] {
@@ -219,7 +211,7 @@ fn ranks_that_run_are_paused_and_left_as_they_were() {
 #[test]
 fn a_launch_that_is_left_goes_on_and_one_that_ends_says_its_code() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut editor = Editor::start(world);
         editor.begin("launch", launching(2));
         editor.done("setFunctionBreakpoints", json!({ "breakpoints": [{ "name": "solve" }] }));
@@ -252,7 +244,7 @@ fn a_launch_that_is_left_goes_on_and_one_that_ends_says_its_code() {
 #[test]
 fn a_thread_opens_into_a_session_of_its_ranks_through_a_second_adapter() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut editor = Editor::start(world);
         editor.begin("launch", launching(3));
         editor.done("setFunctionBreakpoints", json!({ "breakpoints": [{ "name": "solve" }] }));
@@ -291,7 +283,7 @@ fn a_thread_opens_into_a_session_of_its_ranks_through_a_second_adapter() {
 #[test]
 fn an_editor_comes_by_a_socket_with_the_token_and_bad_messages_lose_nothing() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut adapter = world.gantry(["dap", "--listen"]);
         let line = adapter.next_line(SOON);
         let (address, token) = line.split_once(' ').unwrap();
@@ -339,7 +331,7 @@ fn stepping(world: &World, request: &str, configuration: Value, ranks: u32) -> E
 #[test]
 fn ranks_go_on_when_the_adapter_or_the_daemon_is_killed_in_the_middle_of_a_step() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &[], "3");
         for kills_adapter in [true, false] {
             let editor = stepping(world, "attach", json!({ "target": app }), 3);
@@ -367,7 +359,7 @@ fn ranks_go_on_when_the_adapter_or_the_daemon_is_killed_in_the_middle_of_a_step(
 #[test]
 fn an_agent_that_is_killed_ends_the_session_with_its_reason() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut editor = stepping(world, "launch", launching(2), 2);
         let agents = of_program(world, "gantry-agent");
         assert!(!agents.is_empty());

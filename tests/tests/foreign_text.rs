@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_tests::{Finished, World, require, tool, within};
+use gantry_tests::{Finished, World, in_a_world, require, tool};
 use gantry_types::foreign::is_obeyed;
 use serde_json::Value;
 
@@ -19,14 +19,6 @@ const EVIL: &str = "a\x1b[2J\x07\x1b]0;t\x07\n3kx9w0fz  localhost  running  1  n
 
 /// How it is shown.
 const SHOWN: &str = "a\\x1b[2J\\x07\\x1b]0;t\\x07\\n3kx9w0fz  localhost  running  1  n1  0  0  forged\\r\\u{9b}2J\\u{202e}\\u{2028}\\u{200b}b";
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 /// Runs a command; nothing that a terminal obeys may come out of it. Lines have an end of their own.
 #[track_caller]
@@ -52,7 +44,7 @@ fn assert_shown(lines: &[String]) {
 
 #[test]
 fn the_name_of_a_program_stays_in_its_row() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let name = evil(world).display().to_string();
         let mut launch = world.gantry(["launch", "--hold", "--json", "--", "-n", "2", &name, "1000"]);
         let held = launch.next_event("held", SOON);
@@ -77,7 +69,7 @@ fn the_name_of_a_program_stays_in_its_row() {
 
 #[test]
 fn the_table_of_held_ranks_has_a_row_for_each_whatever_their_name() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let name = evil(world).display().to_string();
         let mut launch = world.gantry(["launch", "--hold", "--", "-n", "2", &name, "1000"]);
         launch.stderr_line("gantry: held: ", SOON);
@@ -91,7 +83,7 @@ fn the_table_of_held_ranks_has_a_row_for_each_whatever_their_name() {
 
 #[test]
 fn errors_and_logs_that_repeat_a_name_are_escaped() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let missing = gantry(world, &["launch", "--", &format!("/no/{EVIL}")]);
         assert_eq!(missing.code(), 65, "{missing:#?}");
         assert!(missing.stderr.concat().contains("forged"), "{missing:#?}");
@@ -142,7 +134,7 @@ fn needs(world: &World, name: &str) -> PathBuf {
 #[test]
 fn names_in_a_file_are_escaped_in_the_list_of_its_dependencies() {
     require!(tool("cc"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let made = needs(world, "lib\x1b[2J\x07\u{202e}x.so").display().to_string();
         let shown = "lib\\x1b[2J\\x07\\u{202e}x.so";
         for args in [&["deps", &made][..], &["deps", "--tree", &made]] {
@@ -158,7 +150,7 @@ fn names_in_a_file_are_escaped_in_the_list_of_its_dependencies() {
 
 #[test]
 fn doctor_shows_foreign_settings_as_escapes() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let done = gantry(world, &["doctor", "--stage-dir", &format!("/no/{EVIL}")]);
         assert_eq!(done.code(), 1, "{done:#?}");
         assert_shown(&done.stdout);
@@ -168,7 +160,7 @@ fn doctor_shows_foreign_settings_as_escapes() {
 #[test]
 fn a_shell_inserts_a_completion_as_one_inert_word() {
     let bash = require!(tool("bash"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let name = "a b'$(touch forged)`touch forged`;\"c";
         let path = world.work_dir().join(name);
         std::fs::copy("/bin/sleep", &path).unwrap();

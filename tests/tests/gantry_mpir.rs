@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
-use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, programs, require, tool, within};
+use gantry_tests::{
+    Run, World, becomes_true, binaries, eventually, in_a_world, proc, programs, require, tool,
+};
 use gantry_types::id::Pid;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::{Table, read_running};
@@ -17,14 +19,6 @@ use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(240);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn starter() -> PathBuf {
     binaries().dir.join("gantry-mpir")
@@ -136,7 +130,7 @@ fn assert_held(table: &[(String, String, i32)]) {
 #[test]
 fn gdb_finds_held_ranks_with_types_and_lets_them_go_and_the_exit_code_passes_through() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let args = ["-n", "4", "-N", "2", "/bin/sh", "-c", "echo rank; exit 7"];
         let mut gdb = Gdb::start(world, &starter(), &args);
         gdb.run_to_breakpoint();
@@ -168,7 +162,7 @@ fn gdb_finds_held_ranks_with_types_and_lets_them_go_and_the_exit_code_passes_thr
 #[test]
 fn a_debugger_that_follows_an_exec_starts_the_command_itself() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let args = ["mpir", "-q", "--", "-n", "2", "/bin/sh", "-c", "exit 3"];
         let mut gdb = Gdb::start(world, &binaries().gantry, &args);
         let said = gdb.ask(&[
@@ -191,7 +185,7 @@ fn a_debugger_that_follows_an_exec_starts_the_command_itself() {
 #[test]
 fn ranks_that_a_debugger_traces_stay_with_it() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut gdb = Gdb::start(world, &starter(), &["-n", "2", "/bin/sleep", "0.2"]);
         gdb.run_to_breakpoint();
         let table = gdb.table();
@@ -215,7 +209,7 @@ fn ranks_that_a_debugger_traces_stay_with_it() {
 #[test]
 fn the_end_of_a_rank_by_a_signal_is_told_as_the_reason_of_an_abort() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut gdb = Gdb::start(world, &starter(), &["-q", "-n", "1", "/bin/sh", "-c", "kill -SEGV $$"]);
         gdb.run_to_breakpoint();
         let said = gdb.ask(&["continue", "p MPIR_debug_state", "p MPIR_debug_abort_string"]);
@@ -230,7 +224,7 @@ fn the_end_of_a_rank_by_a_signal_is_told_as_the_reason_of_an_abort() {
 #[test]
 fn a_launch_that_fails_is_an_abort_with_the_reason() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut gdb = Gdb::start(world, &starter(), &["-n", "2", "/no/such/program"]);
         gdb.run_to_breakpoint();
         let said = gdb.ask(&["p MPIR_debug_state", "p MPIR_debug_abort_string", "continue"]);
@@ -244,7 +238,7 @@ fn a_launch_that_fails_is_an_abort_with_the_reason() {
 fn a_starter_killed_at_its_breakpoint_leaves_nothing() {
     require!(tool("gdb"));
     for kill_gdb in [false, true] {
-        in_a_world(move |world| {
+        in_a_world(LIMIT, move |world| {
             let mut gdb = Gdb::start(world, &starter(), &["-n", "4", "-N", "2", "/bin/sleep", "1000"]);
             gdb.run_to_breakpoint();
             let table = gdb.table();
@@ -269,7 +263,7 @@ fn a_starter_killed_at_its_breakpoint_leaves_nothing() {
 
 #[test]
 fn without_a_debugger_it_is_a_launch() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let done = world.gantry(["mpir", "--", "-n", "3", "/bin/sh", "-c", "echo out; exit 5"]).wait(SOON);
         assert_eq!((done.code(), done.stdout.len()), (5, 3), "{done:?}");
         let mut run = world.gantry(["mpir", "--json", "--hold", "--", "-n", "2", "/bin/cat"]);
@@ -294,7 +288,7 @@ fn without_a_debugger_it_is_a_launch() {
 
 #[test]
 fn signals_to_the_starter_are_those_of_a_launch() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         for (signals, code) in [(&[Signal::SIGTERM][..], 143), (&[Signal::SIGINT, Signal::SIGINT], 130)] {
             let mut run = world.gantry(["mpir", "--json", "-n", "2", "/bin/sleep", "1000"]);
             run.next_event("started", SOON);
@@ -344,7 +338,7 @@ fn pids_in(table: &Table) -> Vec<i64> {
 
 #[test]
 fn gantrys_own_client_reads_the_table_of_launched_and_attached_starters() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut run = world.gantry(["mpir", "--json", "--", "-n", "4", "-N", "2", "/bin/sleep", "1000"]);
         let started = run.next_event("started", SOON);
         let table = read_table(run.pid());
@@ -364,7 +358,7 @@ fn gantrys_own_client_reads_the_table_of_launched_and_attached_starters() {
 
 #[test]
 fn gantrys_own_client_holds_by_it_as_by_any_launcher() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let starter = starter().display().to_string();
         for method in ["mpir", "mpir-stop"] {
             let launch =
@@ -388,7 +382,7 @@ fn check_launcher(options: &[&'static str], launcher: &'static str, compiler: &s
     tool(launcher)?;
     let hello = programs::get_mpi("mpi_hello", compiler)?.display().to_string();
     let options = options.to_vec();
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let by = ["--launcher", launcher, "--"];
         let args = [&by[..], &options, &["-n", "4", &hello]].concat();
         let mut gdb = Gdb::start(world, &starter(), &args);

@@ -4,20 +4,12 @@
 
 use std::time::Duration;
 
-use gantry_tests::{Finished, Run, World, eventually, proc, programs, require, tool, within};
+use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, programs, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(120);
 const LIMIT: Duration = Duration::from_secs(300);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn program() -> String {
     programs::get("rounds").to_str().unwrap().to_owned()
@@ -105,7 +97,7 @@ fn daemon(world: &World) -> Option<i32> {
 #[test]
 fn held_ranks_of_two_nodes_stop_in_main_and_answer_as_one() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let commands = [
             "break solve",
             "tbreak main",
@@ -148,7 +140,7 @@ fn held_ranks_of_two_nodes_stop_in_main_and_answer_as_one() {
 #[test]
 fn a_condition_stops_one_rank_and_the_others_are_shown_as_running() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = program();
         let commands = [
             "break solve if n == 11",
@@ -172,7 +164,7 @@ fn a_condition_stops_one_rank_and_the_others_are_shown_as_running() {
 #[test]
 fn ranks_that_ran_before_go_on_when_somebody_leaves() {
     let gdb = require!(tool("gdb"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let (app, ranks) = launched(world, &[], &["-n", "3"]);
         let pids: Vec<String> = ranks.iter().map(i32::to_string).collect();
         for target in [pids.join(","), app.clone()] {
@@ -198,7 +190,7 @@ fn ranks_that_ran_before_go_on_when_somebody_leaves() {
 #[test]
 fn held_ranks_stay_held_until_somebody_lets_them_go_on() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &["--hold"], &["-n", "3"]);
         let done = batch(world, &["info breakpoints", "print $pc"], &[&app]);
         assert_eq!(done.code(), 0, "{done:?}");
@@ -232,7 +224,7 @@ fn busy(world: &World, app: &str, ranks: &[i32]) -> Run {
 #[test]
 fn ranks_go_on_when_the_tool_or_the_daemon_is_killed() {
     let gdb = require!(tool("gdb"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let (app, ranks) = launched(world, &[], &["-n", "3"]);
         for kills_tool in [true, false] {
             let run = busy(world, &app, &ranks);
@@ -256,7 +248,7 @@ fn ranks_go_on_when_the_tool_or_the_daemon_is_killed() {
 #[test]
 fn held_ranks_stay_held_when_the_daemon_is_killed() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &["--hold"], &["-n", "2"]);
         let mut run = world.gantry(["gdb", "-ex", "break main", &app]);
         run.write(b"");
@@ -274,7 +266,7 @@ fn held_ranks_stay_held_when_the_daemon_is_killed() {
 #[test]
 fn what_cannot_be_done_is_said_with_its_cause() {
     let gdb = require!(tool("gdb"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let (app, ranks) = launched(world, &[], &["-n", "2"]);
         let done = batch(world, &["bt"], &["--gdb", "nosuchgdb", &app]);
         assert_eq!(done.code(), 1, "{done:?}");
@@ -310,7 +302,7 @@ fn what_cannot_be_done_is_said_with_its_cause() {
 #[test]
 fn raw_shows_what_a_gdb_was_told_and_has_said() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, _) = launched(world, &[], &["-n", "2"]);
         let done = batch(world, &["print rank", "raw 1"], &[&app]);
         assert_said(&done, &["-target-attach", "~\"$1 = 1\\n\"", "^done"]);
@@ -322,7 +314,7 @@ fn raw_shows_what_a_gdb_was_told_and_has_said() {
 #[test]
 fn at_the_prompt_there_is_history_completion_and_ctrl_c() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = program();
         let script = world.work_dir().join("look.gdb");
         std::fs::write(&script, "# to where it begins\ntbreak main\ncontinue\n").unwrap();

@@ -4,17 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gantry_tests::{SOON, World, proc, require, tool, within};
+use gantry_tests::{SOON, World, in_a_world, proc, require, tool};
 
 const LIMIT: Duration = Duration::from_secs(180);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 /// Holds two ranks by this launcher, checks them from outside, releases them, and returns their output, sorted.
 #[track_caller]
@@ -44,7 +36,7 @@ const OPEN_MPI: [&str; 2] = ["--allow-run-as-root", "--oversubscribe"];
 #[test]
 fn a_copy_of_a_launcher_under_a_neutral_name_is_recognized_by_its_version() {
     let orterun = require!(tool("orterun"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let copy = world.work_dir().join("start");
         std::fs::copy(&orterun, &copy).expect("a copy");
         assert_eq!(held_by(world, &copy, &OPEN_MPI), ["here", "here"]);
@@ -62,7 +54,7 @@ fn a_copy_of_a_launcher_under_a_neutral_name_is_recognized_by_its_version() {
 #[test]
 fn a_script_that_runs_a_launcher_is_identified_as_that_launcher() {
     require!(tool("mpiexec.hydra"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let script = world.executable("mpiexec", b"#!/bin/sh\nexec mpiexec.hydra \"$@\"\n");
         assert_eq!(held_by(world, &script, &[]), ["here", "here"]);
     });
@@ -70,7 +62,7 @@ fn a_script_that_runs_a_launcher_is_identified_as_that_launcher() {
 
 #[test]
 fn an_unknown_launchers_answer_is_in_the_error_and_a_hanging_one_is_killed() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let error_of = |launcher: &Path| {
             let launcher = launcher.display().to_string();
             let launch = [

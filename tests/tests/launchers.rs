@@ -8,7 +8,9 @@ use gantry_tests::fault::guards;
 use gantry_tests::fds::may_open;
 use gantry_tests::programs::Link;
 use gantry_tests::slurm::lines_of;
-use gantry_tests::{Finished, Run, SOON, World, binaries, eventually, proc, programs, require, tool, within};
+use gantry_tests::{
+    Finished, Run, SOON, World, binaries, eventually, in_a_world, proc, programs, require, tool, within,
+};
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -64,18 +66,10 @@ fn check(world: &World, args: &[&str], ranks: usize, code: Option<i32>) -> Vec<S
     check_by(HYDRA, world, args, ranks, code)
 }
 
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
-
 #[test]
 fn the_code_of_plain_programs_under_hydra_is_passed_on() {
     require!(tool("mpiexec.hydra"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         check(world, &["-n", "2", "/bin/sh", "-c", "exit 7"], 2, Some(7));
     });
 }
@@ -83,7 +77,7 @@ fn the_code_of_plain_programs_under_hydra_is_passed_on() {
 #[test]
 fn sixty_four_ranks_under_hydra_are_held_again_and_again() {
     require!(tool("mpiexec.hydra"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         for _ in 0..2 {
             check(world, &["-n", "64", "/bin/true"], 64, Some(0));
         }
@@ -94,7 +88,7 @@ fn sixty_four_ranks_under_hydra_are_held_again_and_again() {
 #[test]
 fn a_launcher_is_called_as_its_user_calls_it() {
     let path = require!(tool(OPEN_MPI.launcher)).display().to_string();
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let own_name = ["-n", "1", "/bin/sh", "-c", "tr '\\0' '\\n' < /proc/$PPID/cmdline | head -n 1"];
         assert_eq!(check_by(OPEN_MPI, world, &own_name, 1, Some(0)), [OPEN_MPI.launcher]);
         let launch = ["launch", "--hold", "--json", "--launcher", &path, "--"];
@@ -108,7 +102,7 @@ fn programs_without_a_loader_are_held() {
     require!(tool("mpiexec.hydra"));
     require!(tool("mpirun.openmpi"));
     let program = require!(programs::get_as("exit_with", Link::Static)).display().to_string();
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         check(world, &["-n", "3", &program, "5"], 3, Some(5));
         check_by(OPEN_MPI, world, &["-n", "3", &program, "5"], 3, Some(5));
     });
@@ -154,7 +148,7 @@ wait
 /// The agent could receive as many ranks as it had open files for.
 #[test]
 fn a_soft_limit_of_open_files_does_not_bound_the_ranks_of_a_node_and_stays_what_they_have() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let launcher = world.executable("mpiexec.hydra", HUNDRED).display().to_string();
         let args = ["launch", "--launcher", &launcher, "--", "-n", "100", "/bin/sh", "-c", "ulimit -Sn"];
         let done = world.gantry(args).wait(2 * SOON);
@@ -182,7 +176,7 @@ done
 
 #[test]
 fn a_launcher_that_gives_up_before_all_ranks_have_come_leaves_no_agent_that_waits() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let launcher = world.executable("mpiexec.hydra", GIVES_UP).display().to_string();
         let launch = ["launch", "--hold", "--json", "--launcher", &launcher, "--", "-n", "2", "/bin/true"];
         let done = world.gantry(launch).wait(2 * SOON);
@@ -200,7 +194,7 @@ while :; do sleep 0.1; done
 
 #[test]
 fn a_launcher_that_loses_the_signal_to_go_ends_soon_after_its_tool() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let launcher = world.executable("mpiexec.hydra", LOSES_A_SIGNAL);
         let waits = launcher.with_file_name("mpiexec.hydra.waits");
         let launcher = launcher.display().to_string();
@@ -220,7 +214,7 @@ while :; do sleep 0.1; done
 /// A launcher that is killed while it submits its job leaves the job in the queue.
 #[test]
 fn a_launcher_whose_guard_is_killed_ends_in_order() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let launcher = world.executable("mpiexec.hydra", HEARS_THE_SECOND_SIGNAL);
         let (waits, ended) =
             ["waits", "ended"].map(|it| launcher.with_extension(format!("hydra.{it}"))).into();
@@ -259,7 +253,7 @@ fn lied_to(world: &World, launcher: &str, lie: &str, more: &[&str]) -> Option<se
 fn a_launcher_whose_table_contradicts_is_told_of_and_its_ranks_run() {
     let launcher =
         require!(programs::get_with("mpir_starter", "orterun", &["-no-pie"])).display().to_string();
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let told = |lie: &str, more: &[&str]| lied_to(world, &launcher, lie, more);
         assert_eq!(told("LIE=no", &[]), None);
         let pid = told("LIE=pid", &[]).expect("an event");
@@ -288,7 +282,7 @@ fn a_launcher_whose_table_contradicts_is_told_of_and_its_ranks_run() {
 fn the_table_of_open_mpi_agrees_once_its_ranks_have_met() {
     require!(tool("mpirun.openmpi"));
     let hang = require!(programs::get_mpi("mpi_hang", "mpicc.openmpi")).display().to_string();
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let launch = ["launch", "--hold", "-vv", "--json", "--launcher", "mpirun.openmpi", "--"];
         let mut run = world.gantry(launch.iter().chain(OPEN_MPI.options).chain(&["-n", "4", &hang]));
         let held = run.next_event("held", 2 * SOON);
@@ -308,7 +302,7 @@ const BLOCKS: &[u8] = b"#!/bin/sh\nexec env --block-signal=CHLD mpiexec.hydra \"
 #[test]
 fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
     require!(tool("mpiexec.hydra"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let launcher = world.executable("mpiexec.hydra", BLOCKS).display().to_string();
         let launch = ["launch", "--json", "--launcher", &launcher, "--", "-n", "1"];
         let mut done = world.gantry(launch.iter().chain(&[
@@ -325,7 +319,7 @@ fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
 
 #[test]
 fn programs_have_variables_and_folders_of_their_own() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let say = ["/bin/sh", "-c", "echo $GANTRY_RANK $A $B $(pwd)"];
         let first = ["-genv", "B", "all", "-n", "2", "-env", "A=one"];
         let second = [":", "-wdir", "/", "-env", "A", "two"];
@@ -343,7 +337,7 @@ fn programs_have_variables_and_folders_of_their_own() {
 #[test]
 fn ranks_that_are_bound_have_a_core_each() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let launch = |ranks: usize, bind: &[&str]| {
             let ranks = ranks.to_string();
             let mut command = world.gantry_command(["launch", "--json", "--", "-n", &ranks]);
@@ -371,7 +365,7 @@ fn ranks_that_are_bound_have_a_core_each() {
 #[test]
 fn programs_of_open_mpi_are_not_started_without_their_launcher() {
     let hello = require!(programs::get_mpi("mpi_hello", "mpicc.openmpi")).display().to_string();
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let refused = |args: &[&str]| {
             let done = world.gantry(["launch", "--json", "--"].iter().chain(args)).wait(SOON);
             assert_ne!(done.code(), 0, "{done:?}");

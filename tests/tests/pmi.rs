@@ -8,19 +8,11 @@ use gantry_tests::pbs::{Script, on_pbs};
 use gantry_tests::slurm::{lines_of, text_of};
 use gantry_tests::ssh::on_hosts;
 use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, SOON, World, becomes_true, proc, require, tool, within};
+use gantry_tests::{Finished, SOON, World, becomes_true, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(180);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 /// Launches on this machine, without a launcher.
 fn launch(world: &World, args: &[&str]) -> Finished {
@@ -54,7 +46,7 @@ fn failure(done: &Finished) -> (i64, i64, String) {
 fn ranks_of_mpich_4_on_this_machine_are_one_world() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         for ranks in [1, 4, 16] {
             let done = launch(world, &["-n", &ranks.to_string(), &program, "sum"]);
             assert_eq!((done.code(), sorted(lines_of(&done))), (0, sums(ranks)), "{done:?}");
@@ -69,7 +61,7 @@ fn ranks_of_mpich_4_on_this_machine_are_one_world() {
 fn several_programs_are_one_world_and_know_which_they_are() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let args = ["-N", "2", "-n", "2", &program, "sum", ":", "-n", "3", &program, "sum"];
         let done = launch(world, &args);
         let expected: Vec<String> = (0..5)
@@ -83,7 +75,7 @@ fn several_programs_are_one_world_and_know_which_they_are() {
 fn a_program_says_the_same_as_under_its_own_launcher() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_hello"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let mut command = world.command(&mpich.path);
         command.args(["-n", "4", &program]);
         let mut by_hydra = world.spawn(command).wait(2 * SOON).stdout;
@@ -100,7 +92,7 @@ fn a_program_says_the_same_as_under_its_own_launcher() {
 fn check_whole_life(mpi: &Installed) {
     let Ok(program) = mpi.program("mpi_world") else { panic!("no program") };
     let mpi = mpi.clone();
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         for nodes in ["1", "3"] {
             let mut command = world.gantry_command(["launch", "--json", "--", "-N", nodes, "-n", "6"]);
             command.args([&program, "sum", "finalize"]).envs(mpi.variables.iter().cloned());
@@ -133,7 +125,7 @@ fn ranks_that_speak_pmi_2_are_one_world_too() {
     let library = require!(find_pmi_2());
     let intel = require!(INTEL_MPI.install());
     let program = require!(intel.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         for nodes in ["1", "2"] {
             let mut command = world.gantry_command(["launch", "--json", "--", "-N", nodes, "-n", "4"]);
             command.args([&program, "sum", "finalize"]).envs(intel.variables.iter().cloned());
@@ -148,7 +140,7 @@ fn ranks_that_speak_pmi_2_are_one_world_too() {
 fn ranks_know_their_place_and_are_held_before_they_ask_for_it() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let args = ["launch", "--hold", "--json", "--", "-N", "2", "-n", "3", &program, "say", "sum"];
         let mut run = world.gantry(args);
         let held = run.next_event("held", SOON);
@@ -171,7 +163,7 @@ fn ranks_know_their_place_and_are_held_before_they_ask_for_it() {
 /// What the launcher of another program has told it says nothing of ranks that it starts.
 #[test]
 fn variables_of_another_launcher_do_not_reach_the_ranks() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let script = "echo $PMI_RANK/$PMI_SIZE ${PMI_PORT-no} ${PMI_SPAWNED-no} ${PMI_ID-no}; ls -l /proc/$$/fd/$PMI_FD | grep -c socket:";
         let mut command = world.gantry_command(["launch", "--json", "--", "-n", "1", "sh", "-c", script]);
         command.envs([("PMI_RANK", "5"), ("PMI_SIZE", "9"), ("PMI_PORT", "a:1"), ("PMI_FD", "0")]);
@@ -189,7 +181,7 @@ fn variables_of_another_launcher_do_not_reach_the_ranks() {
 fn abort_ends_all_ranks_with_its_code() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         for (nodes, code) in [("1", 7), ("2", 0), ("2", 200)] {
             let text = code.to_string();
             let done = launch(world, &["-N", nodes, "-n", "4", &program, "abort", "2", &text]);
@@ -214,7 +206,7 @@ fn abort_ends_all_ranks_with_its_code() {
 fn a_rank_that_ends_before_mpi_finalize_ends_all_with_its_name() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let done = launch(world, &["-N", "2", "-n", "4", &program, "leave", "3", "5"]);
         let message = "rank 3 ended before MPI_Finalize: exit code 5".to_owned();
         assert_eq!((failure(&done), done.code()), ((3, 5, message), 5), "{done:?}");
@@ -226,7 +218,7 @@ fn a_rank_that_ends_before_mpi_finalize_ends_all_with_its_name() {
 fn a_rank_that_is_killed_before_mpi_init_ends_those_that_wait_for_it() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         for (nodes, late) in [("1", 1), ("4", 2)] {
             let number = late.to_string();
             let args = ["launch", "--json", "--", "-N", nodes, "-n", "4", &program, "late", &number, "sum"];
@@ -251,7 +243,7 @@ fn a_rank_that_is_killed_before_mpi_init_ends_those_that_wait_for_it() {
 fn further_processes_are_refused_and_the_world_goes_on() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let done = launch(world, &["-n", "2", &program, "spawn", "1", "sum"]);
         let expected = [sums(2), vec!["spawn refused".to_owned()]].concat();
         assert_eq!((done.code(), sorted(results(&done))), (0, expected), "{done:?}");
@@ -279,7 +271,7 @@ fn notes(done: &Finished) -> Vec<(i64, String)> {
 fn who_asks_for_further_processes_or_names_is_told_which_launcher_to_use() {
     let mpich = require!(MPICH_5.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let done = launch(world, &["-n", "2", &program, "names", "spawn", "1", "spawn", "3", "finalize"]);
         let expected = ["lookup refused", "publish refused", "spawn refused", "spawn refused"];
         assert_eq!(
@@ -309,7 +301,7 @@ fn find_python_with_open_mpi() -> Result<&'static str, String> {
 #[test]
 fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
     let python = require!(find_python_with_open_mpi());
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let script = "import mpi4py.MPI as M; print(f'world of {M.COMM_WORLD.size}', flush=True); import time; time.sleep(0.5)";
         let temporary = format!("TMPDIR={}", world.work_dir().display());
         let check = |args: &[&str], told: usize| {
@@ -353,7 +345,7 @@ fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
 #[test]
 fn ranks_that_break_the_rules_of_pmi_end_the_app_with_a_reason() {
     require!(tool("bash"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let check = |nodes: &str, script: &str, reason: &str| {
             // Only rank 1 is bad; the others wait for a long time.
             let script = format!("[ $PMI_RANK = 1 ] || exec sleep 300; {script}");
@@ -379,7 +371,7 @@ fn ranks_that_break_the_rules_of_pmi_end_the_app_with_a_reason() {
 #[test]
 fn what_a_rank_may_not_put_is_refused_and_harms_nobody() {
     require!(tool("bash"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let script = "ask() { echo \"$1\" >&10; read -r answer <&10; echo \"$answer\"; }; \
             key=$(head -c 65 /dev/zero | tr '\\0' k); \
             ask 'cmd=init pmi_version=1 pmi_subversion=1'; \
@@ -413,7 +405,7 @@ fn what_a_rank_may_not_put_is_refused_and_harms_nobody() {
 #[test]
 fn a_rank_that_leaves_in_the_middle_of_a_fence_is_named() {
     require!(tool("bash"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         for nodes in ["1", "2"] {
             let script = "echo cmd=init pmi_version=1 pmi_subversion=1 >&10; read -r answer <&10; \
                 if [ $PMI_RANK = 0 ]; then echo cmd=barrier_in >&10; read -r answer <&10; echo \"through: $answer\"; else sleep 0.3; exit 0; fi";
@@ -430,7 +422,7 @@ fn a_rank_that_leaves_in_the_middle_of_a_fence_is_named() {
 fn a_world_that_is_killed_has_not_failed() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_hang"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let mut run = world.gantry(["launch", "--json", "--", "-n", "3", &program]);
         let started = run.next_event("started", SOON);
         (0..3).for_each(|_| drop(run.next_event("output", SOON)));

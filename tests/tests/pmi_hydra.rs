@@ -6,17 +6,9 @@ use gantry_tests::launchers::{MPICH_4, MPICH_5};
 use gantry_tests::slurm::lines_of;
 use gantry_tests::ssh::on_hosts;
 use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, SOON, World, require, within};
+use gantry_tests::{Finished, SOON, in_a_world, require};
 
 const LIMIT: Duration = Duration::from_secs(180);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines.sort_unstable();
@@ -28,7 +20,7 @@ fn exit_codes_are_those_of_hydra_or_differ_as_the_guide_says() {
     let hydra = require!(MPICH_4.install()).path;
     // Its MPI_Finalize never hangs.
     let program = require!(require!(MPICH_5.install()).program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let check = |args: &str, here: i32, there: i32| {
             let ours: Vec<&str> = ["-n", "3", &program].into_iter().chain(args.split(' ')).collect();
             let by_gantry = world.gantry(["launch", "--json", "--"].iter().chain(&ours)).wait(2 * SOON);
@@ -70,7 +62,7 @@ fn check_shared(done: &Finished, sizes: &[u32]) {
 fn ranks_of_a_node_share_memory_and_those_of_others_do_not() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         for (args, sizes) in [
             (&["-n", "3"][..], &[3, 3, 3][..]),
             // Two agents on this machine are two nodes.
@@ -109,7 +101,7 @@ fn ranks_of_a_host_share_memory_over_ssh_too() {
 fn output_is_labelled_as_users_of_mpiexec_ask_for_it() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         for option in ["--label", "-l", "-prepend-rank"] {
             let done = world.gantry(["launch", "-n", "3", option, &program, "shared"]).wait(2 * SOON);
             let expected = (0..3).map(|rank| format!("{rank}: rank {rank} shares memory with 3")).collect();

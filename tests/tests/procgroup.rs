@@ -12,19 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_frontend::procgroup::xml::{Element, parse_document};
-use gantry_tests::{Finished, World, eventually, programs, within};
+use gantry_tests::{Finished, World, eventually, in_a_world, programs};
 use nix::sys::signal::Signal;
 
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(120);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn gantry(world: &World, args: &[&str]) -> Finished {
     world.gantry(args).wait(SOON)
@@ -84,7 +76,7 @@ fn processes(answer: &Element) -> Vec<String> {
 
 #[test]
 fn groups_are_found_signalled_and_killed_by_their_processes() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (b, c) = (copy(world, "b.out"), copy(world, "c.out"));
         let (log_b, log_c) = (start(world, &b, 4, 2), start(world, &c, 1, 1));
         let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
@@ -126,7 +118,7 @@ fn groups_are_found_signalled_and_killed_by_their_processes() {
 
 #[test]
 fn a_held_group_refuses_a_signal_and_others_get_it() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let b = copy(world, "b.out");
         said(world, &["launch", "--hold", "--background", "--", "-n", "1", &b.display().to_string()]);
         let log = start(world, &b, 1, 1);
@@ -146,7 +138,7 @@ fn a_held_group_refuses_a_signal_and_others_get_it() {
 
 #[test]
 fn hostile_messages_are_answered_with_line_and_reason() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let check = |message: Vec<u8>, line: &str, part: &str| {
             let answer = ask(world, message);
             let reason = answer.attribute("reason").unwrap();
@@ -167,7 +159,7 @@ fn hostile_messages_are_answered_with_line_and_reason() {
 
 #[test]
 fn at_a_terminal_more_than_one_group_is_asked_for() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let b = copy(world, "b.out");
         let (one, two) = (start(world, &b, 1, 1), start(world, &copy(world, "c.out"), 1, 1));
         let mut terminal = world.terminal(["signal", "HUP", "pgid=*"]);
@@ -194,7 +186,7 @@ fn a_dead_frontends_socket_is_swept_and_another_users_is_not_touched() {
     if !nix::unistd::geteuid().is_root() {
         return gantry_tests::record_skip("only root may make another user's socket");
     }
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let runtime = world.runtime_dir();
         let (dead, kept, foreign) =
             (runtime.join("aaaaaaaa.sock"), runtime.join("aaaaaaaa.kept"), runtime.join("bbbbbbbb.sock"));
@@ -227,7 +219,7 @@ fn a_dead_frontends_socket_is_swept_and_another_users_is_not_touched() {
 
 #[test]
 fn a_shell_completes_queries_by_live_groups() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         start(world, &copy(world, "b.out"), 1, 1);
         let script = said(world, &["completions", "bash"]);
         fs::write(world.work_dir().join("complete"), script).unwrap();
@@ -264,7 +256,7 @@ fn talk(socket: &Path, messages: &[u8]) -> String {
 
 #[test]
 fn a_private_socket_serves_several_clients_until_it_is_told_to_end() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let b = copy(world, "b.out");
         start(world, &b, 1, 1);
         let open = world.work_dir().join("open");

@@ -7,19 +7,11 @@ use std::fs;
 use std::time::Duration;
 
 use gantry_frontend::procgroup::xml::{Element, parse_document};
-use gantry_tests::{Finished, World, eventually, proc, programs, within};
+use gantry_tests::{Finished, World, eventually, in_a_world, proc, programs};
 use nix::sys::signal::Signal;
 
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(120);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn gantry(world: &World, args: &[&str]) -> Finished {
     world.gantry(args).wait(SOON)
@@ -57,7 +49,7 @@ fn host() -> String {
 
 #[test]
 fn a_group_of_mixed_processes_on_repeated_hosts_is_as_it_was_asked_for() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (work, host) = (world.work_dir().display().to_string(), host());
         let reporter = programs::get("report_signal");
         fs::create_dir(world.work_dir().join("bin")).unwrap();
@@ -135,7 +127,7 @@ fn a_group_of_mixed_processes_on_repeated_hosts_is_as_it_was_asked_for() {
 
 #[test]
 fn a_failed_start_is_reported_and_leaves_nothing() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let check = |inside: &str, kind: &str, part: &str| {
             let answer = ask(world, &format!("<create-process-group>{inside}</create-process-group>"));
             assert_eq!(answer.attribute("kind"), Some(kind), "{answer:?}");
@@ -157,7 +149,7 @@ fn a_failed_start_is_reported_and_leaves_nothing() {
 
 #[test]
 fn a_co_process_runs_before_the_ranks_do() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (ran, work) = (world.work_dir().join("ran"), world.work_dir().display().to_string());
         let waiter = programs::get("touch_and_wait").display().to_string();
         let spec = |daemon: &str| {
@@ -194,7 +186,7 @@ fn a_co_process_runs_before_the_ranks_do() {
 
 #[test]
 fn a_waiting_client_learns_how_groups_have_ended() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let log = world.work_dir().join("log");
         let create = format!(
             "<create-process-group totalprocs='2' output='{}'><process-spec exec='{}'/></create-process-group>",
@@ -229,7 +221,7 @@ fn a_waiting_client_learns_how_groups_have_ended() {
 
 #[test]
 fn an_owner_that_is_asked_to_end_takes_its_group_along_and_a_killed_one_too() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let create = "<create-process-group totalprocs='2'><process-spec exec='/bin/sleep'><arg idx='1' val='1000'/></process-spec></create-process-group>";
         for (pgid, signal) in [(1, Signal::SIGTERM), (2, Signal::SIGKILL)] {
             assert_eq!(show(&ask(world, create)), format!("pgid={pgid}"));

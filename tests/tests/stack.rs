@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gantry_tests::programs::{self, Link};
-use gantry_tests::{Finished, Run, World, eventually, proc, require, tool, within};
+use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -15,14 +15,6 @@ const LIMIT: Duration = Duration::from_secs(240);
 
 /// The timeout for a command's expected result: ranks may not be there yet.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn gantry(world: &World, args: &[&str]) -> Finished {
     world.gantry(args).wait(SOON)
@@ -74,7 +66,7 @@ fn kill(world: &World, app: &str) {
 
 #[test]
 fn an_app_of_64_ranks_on_four_nodes_is_two_classes_with_their_lines() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("two_paths");
         let app = launched(world, &["-n", "64", "-N", "4"], &program, &["200"]);
         let tree = stack_until(world, &[&app], |lines| has(lines, &["pause", "[0-62:2]"]));
@@ -94,7 +86,7 @@ fn an_app_of_64_ranks_on_four_nodes_is_two_classes_with_their_lines() {
 
 #[test]
 fn processes_are_named_by_their_numbers_and_programs_get_the_classes() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("two_paths");
         let app = launched(world, &["-n", "2"], &program, &["200"]);
         let ranks: Vec<String> = ranks_of(world, &app).iter().map(i32::to_string).collect();
@@ -132,7 +124,7 @@ fn processes_are_named_by_their_numbers_and_programs_get_the_classes() {
 
 #[test]
 fn threads_are_shown_by_name_and_the_odd_one_is_told() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("named_threads");
         let app = launched(world, &["-n", "3"], &program, &["200"]);
         let tree = stack_until(world, &["--threads", &app], |lines| {
@@ -187,7 +179,7 @@ fn threads_are_shown_by_name_and_the_odd_one_is_told() {
 
 #[test]
 fn static_and_stripped_programs_without_frame_pointers_are_read() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         for link in [Link::Static, Link::NoPie] {
             let program = require!(programs::get_as("two_paths", link));
             let app = launched(world, &["-n", "2"], &program, &["200"]);
@@ -212,7 +204,7 @@ fn static_and_stripped_programs_without_frame_pointers_are_read() {
 
 #[test]
 fn held_ranks_stay_held_and_stopped_ones_stopped() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("two_paths");
         let app = launched(world, &["--hold", "-n", "3"], &program, &["200"]);
         let held = ranks_of(world, &app);
@@ -244,7 +236,7 @@ fn held_ranks_stay_held_and_stopped_ones_stopped() {
 fn a_hanging_mpi_program_shows_waiting_ranks_and_then_ends_as_it_should() {
     let program = require!(programs::get_mpi("mpi_hang", "mpicc.mpich"));
     let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let start = |more: &[&str]| {
             let words = ["-n", "4", program.to_str().unwrap()];
             world.start(&mpiexec, words.iter().chain(more))
@@ -292,7 +284,7 @@ fn a_hanging_mpi_program_shows_waiting_ranks_and_then_ends_as_it_should() {
 
 #[test]
 fn a_reader_that_is_killed_leaves_ranks_running() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("loop_forever");
         let app = launched(world, &["-n", "2"], &program, &[]);
         let ranks = ranks_of(world, &app);
@@ -317,7 +309,7 @@ fn a_reader_that_is_killed_leaves_ranks_running() {
 
 #[test]
 fn an_unreadable_target_is_an_error_with_the_reason() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let check = |target: &str, code: i32, words: &str| {
             let done = gantry(world, &["stack", target]);
             assert_eq!(done.code(), code, "{done:?}");
@@ -331,7 +323,7 @@ fn an_unreadable_target_is_an_error_with_the_reason() {
 
 #[test]
 fn a_program_that_is_launched_for_it_ends_with_its_own_code() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("two_paths");
         let words = ["stack", "--launch", "--after", "0.5", "--", "-n", "2", program.to_str().unwrap(), "3"];
         let done = gantry(world, &words);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_tests::programs::get_source;
-use gantry_tests::{World, require, tool, within};
+use gantry_tests::{World, in_a_world, require, tool};
 
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(240);
@@ -54,14 +54,6 @@ fn why(world: &World, program: &Path, begins: &str) -> String {
     said
 }
 
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
-
 /// Puts the debug information of `program` into `debug`, and the rest into `stripped`, with the debug file's name in it.
 fn take_apart(program: &Path, debug: &Path, stripped: &Path) {
     run("objcopy", &["--only-keep-debug", text(program), text(debug)]);
@@ -74,7 +66,7 @@ fn a_file_that_is_linked_by_name_tells_lines() {
     require!(tool("objcopy"));
     let program = require!(made(false));
     let other = require!(made(true));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let folder = world.work_dir();
         let (debug, stripped) = (folder.join("app.debug"), folder.join("app"));
         take_apart(&program, &debug, &stripped);
@@ -97,7 +89,7 @@ fn parts_that_dwz_moved_to_a_common_file_are_found() {
     require!(tool("objcopy"));
     require!(tool("dwz"));
     let programs = [require!(made(false)), require!(made(true))];
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let folder = world.work_dir();
         let debug = ["app.debug", "other.debug"].map(|name| folder.join(name));
         let common = folder.join("common.debug");
@@ -118,7 +110,7 @@ fn names_that_are_packed_into_a_program_are_shown() {
     require!(tool("objcopy"));
     require!(tool("xz"));
     let program = require!(made(false));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let folder = world.work_dir();
         let (names, stripped) = (folder.join("names"), folder.join("app"));
         run("objcopy", &["-S", "--keep-symbol=_ZN4bank7Account8withdrawEv", text(&program), text(&names)]);

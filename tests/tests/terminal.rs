@@ -3,18 +3,10 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use gantry_tests::{Terminal, World, eventually, proc, within};
+use gantry_tests::{Terminal, World, eventually, in_a_world, proc};
 
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(90);
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 fn at_terminal(world: &World, hold: bool, ranks: &str, script: &str) -> Terminal {
     let hold: &[&str] = if hold { &["--hold"] } else { &[] };
@@ -36,7 +28,7 @@ fn wait_ranks(terminal: &Terminal, state: &str, ranks: &[&str]) {
 
 #[test]
 fn the_table_shows_held_ranks_enter_releases_and_further_typing_is_rank_0s() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let script = "if [ $GANTRY_RANK = 0 ]; then read x; echo \"got $x\"; fi; exit $GANTRY_RANK";
         let mut terminal = at_terminal(world, true, "4", script);
         terminal.wait_text("press Enter to release", SOON);
@@ -58,7 +50,7 @@ fn the_table_shows_held_ranks_enter_releases_and_further_typing_is_rank_0s() {
 
 #[test]
 fn ctrl_c_asks_once_and_ends_all_at_the_second() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut terminal = at_terminal(world, true, "2", "exit 0");
         terminal.wait_text("press Enter to release", SOON);
         terminal.type_text("\x03");
@@ -71,7 +63,7 @@ fn ctrl_c_asks_once_and_ends_all_at_the_second() {
 
 #[test]
 fn output_is_whole_and_the_table_stays_below_it() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         // Many short lines on both streams, then lines in pieces. The pieces are on one stream only, after the short
         // lines. The order of writes to two pipes is unknown, so a line of one may come between the pieces of the
         // other's.
@@ -102,7 +94,7 @@ fn output_is_whole_and_the_table_stays_below_it() {
 
 #[test]
 fn a_launch_that_is_not_held_leaves_nothing_but_the_output() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut terminal =
             at_terminal(world, false, "2", "sleep 1; [ $GANTRY_RANK = 0 ] && printf 'a\\tb\\r\\nc'; exit 0");
         wait_ranks(&terminal, "running", &["0", "1"]);
@@ -119,7 +111,7 @@ fn a_launch_that_is_not_held_leaves_nothing_but_the_output() {
 
 #[test]
 fn many_ranks_are_folded_and_a_new_size_spoils_nothing() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut terminal = at_terminal(world, true, "64", "exit 0");
         terminal.wait_text("press Enter", SOON);
         let folded = |text: &str| text.contains("held 0-63") && text.contains("64 ranks on 1 node: 64 held");
@@ -140,7 +132,7 @@ fn many_ranks_are_folded_and_a_new_size_spoils_nothing() {
 
 #[test]
 fn quiet_and_plain_terminals_have_no_live_table() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut quiet = world.terminal(["launch", "-q", "--hold", "--", "-n", "2", "/bin/echo", "out"]);
         eventually(SOON, "it is held", || {
             let held = |pid: &i32| proc::why_not_held(*pid).is_none();
@@ -168,7 +160,7 @@ fn quiet_and_plain_terminals_have_no_live_table() {
 
 #[test]
 fn attached_processes_have_a_table_that_goes_on_until_they_are_let_go() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let mut found = world.start("/bin/sleep".as_ref(), ["1000"]);
         let mut terminal = world.terminal(["attach", &found.pid().to_string()]);
         terminal.wait_text("1 rank on 1 node: 1 running", SOON);
@@ -184,7 +176,7 @@ fn attached_processes_have_a_table_that_goes_on_until_they_are_let_go() {
 
 #[test]
 fn a_terminal_without_a_reader_keeps_no_process_and_delays_the_end_for_a_limited_time() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         // More than a terminal takes, and less than is on its way at most.
         let script = "i=0; while [ $i -lt 2000 ]; do echo 0123456789012345678901234567890123456789; i=$((i + 1)); done; exit 4";
         let mut terminal = world.paused_terminal(["launch", "--", "-n", "1", "/bin/sh", "-c", script]);
@@ -199,7 +191,7 @@ fn a_terminal_without_a_reader_keeps_no_process_and_delays_the_end_for_a_limited
 
 #[test]
 fn a_terminal_that_goes_on_gets_all_that_was_written() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let script = "i=0; while [ $i -lt 2000 ]; do echo 0123456789012345678901234567890123456789; i=$((i + 1)); done";
         let mut terminal = world.paused_terminal(["launch", "--", "-n", "1", "/bin/sh", "-c", script]);
         let own = terminal.pid();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_tests::programs;
-use gantry_tests::{Terminal, World, becomes_true, binaries, eventually, proc, require, tool, within};
+use gantry_tests::{Terminal, World, becomes_true, binaries, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -13,14 +13,6 @@ const LIMIT: Duration = Duration::from_secs(240);
 
 /// The sequences that restore the terminal: back from the alternate screen, with its cursor.
 const BACK: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 /// Launches two_paths in the background: the app's id, and its ranks. `-N` is the launcher's, all else is ours.
 #[track_caller]
@@ -80,7 +72,7 @@ fn assert_is_back(terminal: &Terminal) {
 
 #[test]
 fn ranks_are_held_and_let_go_by_keys_and_the_terminal_comes_back() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &[], 4);
         let mut top = at_terminal(world, &[&app]);
         top.wait_text("4 ranks in 2 classes", SOON);
@@ -122,7 +114,7 @@ fn ranks_are_held_and_let_go_by_keys_and_the_terminal_comes_back() {
 
 #[test]
 fn signals_pages_nodes_and_ranks_are_asked_for_by_name() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &["-N", "2"], 4);
         // Longer than all keys that wait: none may be lost.
         let page: PathBuf = world.work_dir().join(format!("page{}.html", "-of-paths".repeat(20)));
@@ -177,7 +169,7 @@ fn signals_pages_nodes_and_ranks_are_asked_for_by_name() {
 
 #[test]
 fn signals_end_it_and_the_terminal_comes_back() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &[], 2);
         let pids: Vec<String> = ranks.iter().map(i32::to_string).collect();
         for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 0)] {
@@ -208,7 +200,7 @@ fn signals_end_it_and_the_terminal_comes_back() {
 #[test]
 fn gdb_has_the_terminal_until_it_ends() {
     require!(tool("gdb"));
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &[], 1);
         let mut top = at_terminal(world, &[&app]);
         top.wait_text("1 rank in 1 class", SOON);
@@ -234,7 +226,7 @@ fn gdb_has_the_terminal_until_it_ends() {
 
 #[test]
 fn a_held_app_is_released_by_the_key_that_lets_go() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &["--hold"], 2);
         let mut top = at_terminal(world, &[&app]);
         top.wait_text("2 held", SOON);
@@ -249,7 +241,7 @@ fn a_held_app_is_released_by_the_key_that_lets_go() {
 
 #[test]
 fn the_tree_is_read_again_without_a_key_unless_that_is_switched_off() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         for is_live in [true, false] {
             let (app, _) = launched(world, &["--hold"], 2);
             let args: &[&str] = if is_live { &[&app] } else { &["--stacks", "0", &app] };
@@ -275,7 +267,7 @@ fn the_tree_is_read_again_without_a_key_unless_that_is_switched_off() {
 
 #[test]
 fn without_a_terminal_all_is_printed_once() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("loop_forever");
         let words =
             ["launch", "--background", "--", "-n", "2", "-N", "2", program.to_str().expect("a path"), "spin"];

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gantry_tests::programs;
-use gantry_tests::{Finished, Run, World, becomes_true, eventually, proc, require, tool, within};
+use gantry_tests::{Finished, Run, World, becomes_true, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -13,14 +13,6 @@ const LIMIT: Duration = Duration::from_secs(240);
 
 /// The exit code of `--exit`.
 const STALLED: i32 = 75;
-
-fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
-    within(LIMIT, || {
-        let world = World::new();
-        body(&world);
-        world.finish();
-    });
-}
 
 /// Launches `steps` in the background, and gives the app's id.
 #[track_caller]
@@ -49,7 +41,7 @@ fn says(run: &mut Run, part: &str) -> bool {
 
 #[test]
 fn a_hang_is_told_a_command_is_run_and_the_exit_code_says_so() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let app = launched(world, "3", &["hang"]);
         let report = world.work_dir().join("report");
         let report = report.to_str().expect("a path");
@@ -81,7 +73,7 @@ fn a_hang_is_told_a_command_is_run_and_the_exit_code_says_so() {
 
 #[test]
 fn waiting_by_short_sleeps_is_a_hang_too() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let app = launched(world, "2", &["sleeps-in-a-loop"]);
         let done = world.gantry(["why", "--watch=2s", "--every", "0.3", "--exit", &app]).wait(SOON);
         assert_eq!(done.code(), STALLED, "{done:?}");
@@ -91,7 +83,7 @@ fn waiting_by_short_sleeps_is_a_hang_too() {
 
 #[test]
 fn a_rank_that_moves_again_is_reported_and_ctrl_c_ends_it() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let app = launched(world, "2", &["once"]);
         let mut watch = world.gantry(["why", "--watch=1s", "--every", "0.2", &app]);
         eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
@@ -116,7 +108,7 @@ fn watched(world: &World, app: &str, limit: &str) -> Finished {
 
 #[test]
 fn healthy_programs_raise_no_alarm_and_their_end_is_told() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         for words in [["work", "100"], ["sleep", "4"], ["files", "60"]] {
             let app = launched(world, "2", &words);
             // Longer than the sleep, and much shorter than the program.
@@ -134,7 +126,7 @@ fn healthy_programs_raise_no_alarm_and_their_end_is_told() {
 fn an_mpi_program_that_is_always_in_a_collective_moves_until_it_hangs() {
     let program = require!(programs::get_mpi("mpi_steps", "mpicc.mpich"));
     let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
-    in_a_world(move |world| {
+    in_a_world(LIMIT, move |world| {
         let mut run = world.start(&mpiexec, ["-n", "3", program.to_str().expect("a path"), "6", "wait"]);
         eventually(SOON, "it has begun", || says(&mut run, "begun"));
         let words = ["why", "--watch=2s", "--every", "0.2", &run.pid().to_string()];
@@ -161,7 +153,7 @@ fn an_mpi_program_that_is_always_in_a_collective_moves_until_it_hangs() {
 
 #[test]
 fn a_tool_that_is_gone_ends_the_watch_with_a_word() {
-    in_a_world(|world| {
+    in_a_world(LIMIT, |world| {
         let program = programs::get("steps");
         let mut tool =
             world.gantry(["launch", "--json", "--", "-n", "2", program.to_str().expect("a path"), "hang"]);
