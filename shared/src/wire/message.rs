@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rendezvous::handle::Subjob;
-use crate::secret::Secret;
 use gantry_types::error::Failure;
-use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
+use gantry_types::id::{DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
 use gantry_types::launch::Bind;
 use gantry_types::output::DaemonOutput;
 use gantry_types::rank_set::{NodeSet, RankSet};
@@ -28,34 +26,10 @@ use super::mpi::{JoinWorld, MpiEnd, MpiNote};
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
+pub use super::ticket::Ticket;
 
 /// The version of all messages on a link.
 pub const PROTOCOL_VERSION: u16 = 13;
-
-/// An agent's ticket: one frame on its standard input, read before anything else. It is never in argv.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Ticket {
-    /// Version of the program that wrote the ticket; the agent refuses any version but its own.
-    pub release: String,
-    /// The app that the agent serves.
-    pub app: AppId,
-    /// The app's secret; every link proves that it knows it.
-    pub secret: Secret,
-    /// Addresses of the frontend, best first. The agent tries all of them side by side.
-    pub frontend: Vec<SocketAddr>,
-    /// The WLM's name for this node.
-    pub host: String,
-    /// The WLM's name, for daemons that ask.
-    pub wlm: String,
-    /// Directory for session storage, if the user asked for one.
-    pub stage_base: Option<OsString>,
-    /// Prefixes of variables that processes get from the agent's own environment, not from the frontend's.
-    pub node_variables: Vec<String>,
-    /// Timeout for reaching the frontend or a parent.
-    pub patience: Duration,
-    /// The app's place in a multijob.
-    pub subjob: Option<Subjob>,
-}
 
 /// The first frame on a link, from the side that dialled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,6 +22,7 @@ pub mod tree;
 pub mod stream;
 pub mod staging;
 mod blob;
+mod ticket;
 pub mod message;
 pub mod mpi;
 pub mod hold;
