@@ -85,6 +85,24 @@ fn an_app_of_64_ranks_on_four_nodes_is_two_classes_with_their_lines() {
 }
 
 #[test]
+fn several_who_look_at_once_all_see_every_rank() {
+    in_a_world(LIMIT, |world| {
+        let app = launched(world, &["--hold", "-n", "64"], &programs::get("two_paths"), &["200"]);
+        for _ in 0..8 {
+            let mut looks: Vec<_> =
+                (0..4).map(|_| world.gantry(["stack", "--samples", "20", "--every", "0.01", &app])).collect();
+            for look in &mut looks {
+                let done = look.wait(SOON);
+                let heading = "64 ranks in 1 class, 20 samples";
+                assert_eq!((done.code(), done.stdout[0].as_str()), (0, heading), "{done:?}");
+            }
+        }
+        assert!(ranks_of(world, &app).iter().all(|pid| proc::tracer(*pid).is_none()));
+        kill(world, &app);
+    });
+}
+
+#[test]
 fn processes_are_named_by_their_numbers_and_programs_get_the_classes() {
     in_a_world(LIMIT, |world| {
         let program = programs::get("two_paths");

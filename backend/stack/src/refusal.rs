@@ -30,7 +30,7 @@ pub(crate) fn explain(pid: i32, error: &io::Error) -> String {
 }
 
 /// The tracer of a process. Source: proc_pid_status(5).
-fn tracer_of(pid: i32) -> Option<i32> {
+pub(crate) fn tracer_of(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
     line.trim().parse().ok().filter(|tracer| *tracer != 0)

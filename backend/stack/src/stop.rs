@@ -12,13 +12,20 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::sys;
+use crate::{refusal, sys};
 
 /// How long a thread may take to stop. A running thread takes microseconds, but it must get a processor first.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// After this time, a thread in an uninterruptible system call is reported as such.
 const IN_THE_KERNEL: Duration = Duration::from_millis(300);
+
+/// How long to wait for the tracer of a thread. Another reader of stacks, and an agent that holds ranks, let go within
+/// milliseconds; a debugger stays.
+const TRACED: Duration = Duration::from_millis(300);
+
+/// How often a refused thread without a tracer is asked again. Its tracer may have let go of it just then.
+const ATTEMPTS: u32 = 10;
 
 /// The event of a requested stop and of a group-stop. Source: ptrace(2).
 const PTRACE_EVENT_STOP: i32 = 128;
@@ -77,19 +84,29 @@ impl Stopper {
     }
 
     /// Asks threads to stop, and hands each one out as soon as it has stopped. So no thread stays stopped because of
-    /// another one.
+    /// another one. A thread has one tracer at a time: waits for another one to let go.
     pub(crate) fn each(&mut self, threads: &[i32], mut take: impl FnMut(usize, Result<Stopped, NotStopped>)) {
         self.let_go_of_late_ones();
-        let mut asked = Vec::with_capacity(threads.len());
-        for (at, thread) in threads.iter().enumerate() {
-            match self.ask(*thread) {
-                Ok(()) => asked.push(at),
-                Err(why) => take(at, Err(why)),
-            }
-        }
+        let mut to_ask: Vec<usize> = (0..threads.len()).collect();
+        let mut asked: Vec<(usize, Instant)> = Vec::with_capacity(threads.len());
         let started = Instant::now();
         loop {
-            asked.retain(|at| match sys::poll_status(threads[*at]) {
+            to_ask.retain(|at| match self.ask(threads[*at]) {
+                Ok(true) => {
+                    asked.push((*at, Instant::now()));
+                    false
+                }
+                Ok(false) if started.elapsed() < TRACED => true,
+                Ok(false) => {
+                    take(*at, Err(NotStopped::Refused(io::Error::from_raw_os_error(libc::EPERM))));
+                    false
+                }
+                Err(why) => {
+                    take(*at, Err(why));
+                    false
+                }
+            });
+            asked.retain(|(at, _)| match sys::poll_status(threads[*at]) {
                 Ok(Some(status)) if libc::WIFSTOPPED(status) => {
                     take(*at, Ok(Stopped::new(threads[*at], status)));
                     false
@@ -101,9 +118,8 @@ impl Stopper {
                 }
                 Ok(None) => true,
             });
-            let waited = started.elapsed();
-            asked.retain(|at| {
-                let thread = threads[*at];
+            asked.retain(|(at, since)| {
+                let (thread, waited) = (threads[*at], since.elapsed());
                 let is_late = waited >= PATIENCE || (waited >= IN_THE_KERNEL && cannot_stop(thread));
                 if is_late {
                     self.late.push(thread);
@@ -111,24 +127,34 @@ impl Stopper {
                 }
                 !is_late
             });
-            if asked.is_empty() {
+            if asked.is_empty() && to_ask.is_empty() {
                 return;
             }
             self.wait(GLANCE);
         }
     }
 
-    fn ask(&self, thread: i32) -> Result<(), NotStopped> {
+    /// Asks a thread to stop. Returns false while another process traces it.
+    fn ask(&self, thread: i32) -> Result<bool, NotStopped> {
         if self.late.contains(&thread) {
             return Err(NotStopped::Busy);
         }
-        sys::seize(thread).map_err(|error| match error.raw_os_error() {
-            Some(libc::ESRCH) => NotStopped::Ended,
-            _ => NotStopped::Refused(error),
-        })?;
+        let mut attempts = 1..=ATTEMPTS;
+        let refused = loop {
+            let Err(error) = sys::seize(thread) else { break None };
+            match (error.raw_os_error(), refusal::tracer_of(thread)) {
+                (Some(libc::ESRCH), _) => return Err(NotStopped::Ended),
+                (Some(libc::EPERM), Some(_)) => return Ok(false),
+                (Some(libc::EPERM), None) if attempts.next().is_some() => {}
+                _ => break Some(error),
+            }
+        };
+        if let Some(error) = refused {
+            return Err(NotStopped::Refused(error));
+        }
         // Interrupting fails for an ending thread; its status shows that later.
         drop(sys::interrupt(thread));
-        Ok(())
+        Ok(true)
     }
 
     /// Waits for news of a traced thread, `left` at most.
