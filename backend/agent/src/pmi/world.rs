@@ -48,6 +48,20 @@ pub(super) enum Deed {
     Note(MpiNote),
 }
 
+/// A kind of request that gantry does not serve.
+struct Unserved {
+    subject: MpiSubject,
+    /// What the rank asks for.
+    call: &'static str,
+    /// What gantry does not do.
+    why: &'static str,
+}
+
+const SPAWN: Unserved =
+    Unserved { subject: MpiSubject::Spawn, call: "MPI_Comm_spawn", why: "start further processes" };
+
+const NAMES: Unserved = Unserved { subject: MpiSubject::Names, call: "a published name", why: "keep names" };
+
 /// Why a world cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
@@ -208,45 +222,31 @@ impl World {
             b"abort" => return self.abort(rank, message.get_number(b"exitcode")),
             // A request for several programs has a message for each, and one answer.
             b"spawn" if is_unfinished(message) => return Heard::Nothing,
-            b"spawn" => self.refuse_more(rank, MpiSubject::Spawn, message, "spawn_result", "spawn-response"),
-            b"publish_name" => self.refuse_more(rank, MpiSubject::Names, message, "publish_result", ""),
-            b"unpublish_name" => self.refuse_more(rank, MpiSubject::Names, message, "unpublish_result", ""),
-            b"lookup_name" => self.refuse_more(rank, MpiSubject::Names, message, "lookup_result", ""),
-            b"name-publish" => {
-                self.refuse_more(rank, MpiSubject::Names, message, "", "name-publish-response")
-            }
-            b"name-unpublish" => {
-                self.refuse_more(rank, MpiSubject::Names, message, "", "name-unpublish-response")
-            }
-            b"name-lookup" => self.refuse_more(rank, MpiSubject::Names, message, "", "name-lookup-response"),
+            b"spawn" => self.refuse_more(rank, message, &SPAWN),
+            b"publish_name" | b"unpublish_name" | b"lookup_name" => self.refuse_more(rank, message, &NAMES),
+            b"name-publish" | b"name-unpublish" | b"name-lookup" => self.refuse_more(rank, message, &NAMES),
             _ => return self.refuse(rank, "has a command that gantry does not know"),
         };
         Heard::Answer(reply.into_bytes())
     }
 
-    /// Refuses what only the library's own launcher offers.
-    fn refuse_more(
-        &mut self,
-        rank: Rank,
-        subject: MpiSubject,
-        message: &Message<'_>,
-        one: &str,
-        two: &str,
-    ) -> Reply {
-        let (call, what) = match subject {
-            MpiSubject::Spawn => ("MPI_Comm_spawn", "start further processes"),
-            MpiSubject::Names | MpiSubject::Foreign => ("a published name", "keep names"),
-        };
+    /// Refuses a request that only the library's own launcher serves, and tells the user.
+    fn refuse_more(&mut self, rank: Rank, message: &Message<'_>, what: &Unserved) -> Reply {
+        let Unserved { subject, call, why } = *what;
         let text = format!(
-            "{} asks for {call}, and gantry does not {what}: use the library's launcher, --launcher mpiexec",
+            "{} asks for {call}, and gantry does not {why}: use the library's launcher, --launcher mpiexec",
             self.name_of(rank)
         );
         self.deeds.push(Deed::Note(MpiNote { rank, subject, text }));
-        let name = if message.wire == Wire::One { one } else { two };
-        Reply::refused(message, name, "gantry_does_not_start_or_join_further_processes:_use_mpiexec")
+        let command = String::from_utf8_lossy(message.command());
+        let answer = match message.wire {
+            Wire::One => format!("{}_result", command.trim_end_matches("_name")),
+            Wire::Two => format!("{command}-response"),
+        };
+        Reply::refused(message, &answer, "gantry_does_not_start_or_join_further_processes:_use_mpiexec")
     }
 
-    /// One rank of each program that has not spoken yet. Empty if there is no other rank to find.
+    /// A rank of each program that has not spoken yet. Empty for a world of one rank, which needs nobody to find others.
     pub(super) fn silent(&self) -> Vec<Rank> {
         let mut silent: BTreeMap<u32, Rank> = BTreeMap::new();
         for (rank, member) in self.members.iter().rev().filter(|_| self.size > 1 && !self.over) {
@@ -416,6 +416,9 @@ impl World {
     }
 
     fn enter(&mut self, rank: Rank, answer: Reply) -> Heard {
+        if self.inside.contains_key(&rank) {
+            return self.refuse(rank, "enters the fence in which the rank waits already");
+        }
         let (told, later) = oneshot::channel();
         self.inside.insert(rank, (answer.into_bytes(), told));
         let gone = self.members.iter().find_map(|(rank, member)| match member.stage {

@@ -313,6 +313,17 @@ fn what_cannot_be_is_refused_and_the_world_goes_on() {
 }
 
 #[test]
+fn a_rank_that_enters_the_fence_twice_ends_the_world_and_opens_no_second_fence() {
+    let mut world = world(false);
+    begin(&mut world, 0..2);
+    let _waiting = [0, 1].map(|rank| enter(&mut world, rank));
+    assert!(matches!(world.take_deeds()[..], [Deed::Fence { .. }]));
+    assert!(matches!(hear(&mut world, 0, "cmd=barrier_in\n"), Heard::Nothing));
+    let deeds = world.take_deeds();
+    assert!(matches!(&deeds[..], [Deed::End(failed)] if failed.why.contains("waits already")), "{deeds:?}");
+}
+
+#[test]
 fn a_request_for_several_programs_gets_one_answer() {
     let mut world = world(true);
     begin(&mut world, 0..1);
