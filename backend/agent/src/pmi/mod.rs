@@ -9,7 +9,7 @@
 //! | `world` | answers to ranks, their puts, the ranks in the fence; it decides and never waits |
 //! | `foreign` | finds processes whose MPI library does not speak PMI |
 //! | `serve` | the ranks' sockets |
-//! | [`trial`] | a world with any input, for fuzzing |
+//! | `trial` | a world with any input, for fuzzing; only with the feature `fuzz`, and in tests |
 //! | `upcoming` | a world before the agent serves it |
 //!
 //! A rank inherits its socket as the descriptor that `PMI_FD` names. A node answers all questions itself. A fence is
@@ -22,6 +22,7 @@ mod foreign;
 mod serve;
 mod world;
 mod upcoming;
+#[cfg(any(test, feature = "fuzz"))]
 pub mod trial;
 
 pub(crate) use serve::{Server, Wish, open_socket};
