@@ -93,6 +93,8 @@ fn draw_table(model: &Model, area: Rect, buffer: &mut Buffer) -> usize {
             node_row(["NODE", "RANKS", "CPU%", "MEM", "LOAD", "FREE", "DAEMONS", "STATES"].map(str::to_owned))
         }
     };
+    // Rows begin with the column of marks.
+    head.insert(0, ' ');
     head.push_str(&format!("  [by {}{order}", model.sort.as_str()));
     if let Some(filter) = &model.filter {
         head.push_str(&format!("; only {}", ranks_text(filter, 30)));
@@ -321,7 +323,7 @@ mod tests {
         let expected = [
             "gantry top 1234.0: /bin/heat",
             "6 ranks on 2 nodes: 4 running, 1 stopped, 1 ended; cpu 400%, memory 557M",
-            "   RANK HOST                  PID STATE       CPU%    MEM  THR PROGRAM  [by rank]",
+            "    RANK HOST                  PID STATE       CPU%    MEM  THR PROGRAM  [by rank]",
             "       0 n000                 4000 running      100   117M    1 /bin/heat",
             "       1 n000                 4001 running      100   117M    1 /bin/heat",
             "       2 n000                 4002 running      100   117M    1 /bin/heat",
@@ -348,7 +350,7 @@ mod tests {
         model.take_key(Key::Letter('n'));
         let (lines, _) = screen(&mut model, 100, 14);
         let expected = [
-            "NODE              RANKS    CPU%    MEM        LOAD   FREE DAEMONS  STATES  [by rank]",
+            " NODE              RANKS    CPU%    MEM        LOAD   FREE DAEMONS  STATES  [by rank]",
             " n000                  4     300   439M   3.05 of 8    32G       0  3 running, 1 stopped",
             " n001                  2     100   117M           -      -       0  1 running, 1 ended",
         ];
