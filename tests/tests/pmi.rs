@@ -8,7 +8,7 @@ use gantry_tests::pbs::{Script, on_pbs};
 use gantry_tests::slurm::{lines_of, text_of};
 use gantry_tests::ssh::on_hosts;
 use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, SOON, World, becomes_true, in_a_world, proc, require, tool};
+use gantry_tests::{Finished, SOON, World, becomes_true, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -302,11 +302,27 @@ fn find_python_with_open_mpi() -> Result<&'static str, String> {
 fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
     let python = require!(find_python_with_open_mpi());
     in_a_world(LIMIT, move |world| {
-        let script = "import mpi4py.MPI as M; print(f'world of {M.COMM_WORLD.size}', flush=True); import time; time.sleep(0.5)";
+        let go = world.work_dir().join("go");
+        let script = format!(
+            "import os, time, mpi4py.MPI as M\nprint(f'world of {{M.COMM_WORLD.size}}', flush=True)\nwhile not os.path.exists('{}'): time.sleep(0.01)",
+            go.display()
+        );
+        let script = script.as_str();
         let temporary = format!("TMPDIR={}", world.work_dir().display());
         let check = |args: &[&str], told: usize| {
+            drop(std::fs::remove_file(&go));
             let launch = ["launch", "--json", "--env", &temporary, "--"];
-            let done = world.gantry(launch.iter().chain(args)).wait(2 * SOON);
+            let mut run = world.gantry(launch.iter().chain(args));
+            if told > 0 {
+                run.next_event("mpi_note", 2 * SOON);
+            } else {
+                let mut has = |what: &str| run.stdout().iter().any(|line| line.contains(what));
+                eventually(2 * SOON, "they have loaded it", || has("world of"));
+                // Long enough for several looks.
+                assert!(!becomes_true(Duration::from_millis(700), || has("mpi_note")));
+            }
+            std::fs::write(&go, "").expect("a file");
+            let done = run.wait(2 * SOON);
             let notes = notes(&done);
             assert_eq!((done.code(), notes.len()), (0, told), "{done:?}");
             for (rank, note) in notes {
@@ -318,7 +334,7 @@ fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
             done
         };
         let done = check(&["-n", "2", python, "-c", script], 1);
-        assert_eq!(lines_of(&done), ["world of 1"; 2], "{done:?}");
+        assert_eq!(text_of(&done).matches("world of 1").count(), 2, "{done:?}");
         // Behind a wrapper, and on several nodes.
         check(&["-N", "2", "-n", "2", "sh", "-c", &format!("{python} -c \"{script}\"; true")], 1);
         // One rank is a world anyway. What a launcher below has started is served by it.
@@ -331,12 +347,14 @@ fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
             assert_eq!(text_of(&done).matches("world of 2").count(), 4, "{done:?}");
         }
         // Held ranks load it after their release.
+        drop(std::fs::remove_file(&go));
         let args = ["launch", "--hold", "--json", "--env", &temporary, "--", "-n", "2", python, "-c", script];
         let mut run = world.gantry(args);
         let held = run.next_event("held", SOON);
         let app = held["app"].as_str().expect("an id");
         assert_eq!(world.gantry(["release", app]).wait(SOON).code(), 0);
         run.next_event("mpi_note", SOON);
+        std::fs::write(&go, "").expect("a file");
         assert_eq!(run.wait(SOON).code(), 0);
     });
 }

@@ -49,7 +49,7 @@ fn touch_and_wait_makes_a_file_for_its_rank_and_waits() {
     proc::wait_file(&world.work_dir().join("here.5"), SOON);
     run.signal(Signal::SIGTERM);
     assert_eq!(run.wait(SOON).status.signal(), Some(15));
-    assert_eq!(finish("touch_and_wait", &["/nonexistent/file"], None).code(), 3);
+    assert_eq!(finish("touch_and_wait", &["nowhere/file"], None).code(), 3);
 }
 
 #[test]

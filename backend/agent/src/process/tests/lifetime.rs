@@ -10,7 +10,7 @@ use crate::process::alone::{Starter, new_start};
 use crate::process::follow::{Follower, Pattern};
 use crate::process::hold::{Hold, StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
-use crate::process::signal::{self, Released};
+use crate::process::signal::{self, HeldRank, Released};
 use crate::process::test_support::*;
 use crate::process::thread::RanksThread;
 use crate::process::{ExitStatus, Pinned, procfs, sys};
@@ -26,6 +26,19 @@ fn with_runtime<F: Future>(test: impl FnOnce() -> F) -> F::Output {
 async fn held_by(thread: &RanksThread, scripts: &[&str]) -> Vec<StartedRank> {
     let specs = scripts.iter().map(|script| shell(script)).collect();
     thread.start(specs, Hold::AtEntry, Instant::now() + LONG).await.unwrap()
+}
+
+#[test]
+fn a_rank_that_others_collect_is_released_and_a_later_process_with_its_pid_is_not() {
+    let _turn = turn();
+    let rank = hold_one(shell("exit 3"));
+    let release = |process| signal::release(&[HeldRank { process, own: false }]).remove(0).unwrap();
+    let later = Pinned { start_time: rank.process.start_time + 1, ..rank.process };
+    assert_eq!(release(later), Released::Gone);
+    assert_eq!(procfs::read_stat(rank.process.pid).unwrap().state, 'T');
+    assert_eq!(release(rank.process), Released::Continued);
+    assert_eq!(wait_end(rank.process.pid), ExitStatus::Code(3));
+    assert_eq!(release(rank.process), Released::Gone);
 }
 
 #[test]
