@@ -124,14 +124,14 @@ pub enum Event {
         /// The reason.
         message: String,
     },
-    /// Something about the ranks' MPI world that its user should know: a call that gantry does not serve, or a library
-    /// that does not speak PMI. The app goes on. Comes once for each subject.
+    /// A rank has made an MPI call that gantry does not serve, or has loaded a library that does not speak PMI. The app
+    /// goes on. gantry reports each kind of call, and libraries, once.
     MpiNote {
         /// The app.
         app: AppId,
-        /// The first rank that it was noticed of.
+        /// The first rank that did so.
         rank: Rank,
-        /// The note, with the remedy.
+        /// What happened, and the launcher to use.
         message: String,
     },
     /// Nodes can no longer be reached.

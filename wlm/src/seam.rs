@@ -55,8 +55,7 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan>;
 
     /// Whether these arguments of a launch without a launcher ask for labelled output. Launchers label it themselves.
-    fn wants_labels(&self, args: &[OsString], host: &dyn Host) -> bool {
-        let _none = (args, host);
+    fn wants_labels(&self, _args: &[OsString], _host: &dyn Host) -> bool {
         false
     }
 

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use crate::unpack::Limits;
 use gantry_shared::wire::message::{Answer, Consumer, FlowId, Notice, Order, Ticket, Word};
-use gantry_shared::wire::mpi::MpiNote;
-use gantry_shared::wire::mpi::MpiRanks;
+use gantry_shared::wire::mpi::{MpiNote, MpiRanks};
 use gantry_types::error::Failure;
 use gantry_types::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
 use gantry_types::rank_set::RankSet;

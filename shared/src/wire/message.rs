@@ -1,7 +1,8 @@
 //! Orders of the frontend, answers of agents, and notices that agents send on their own.
 //!
-//! These types are the whole protocol of the overlay, apart from the public API, which can change without them. A
-//! change of these types must raise [`PROTOCOL_VERSION`], which peers exchange before anything else.
+//! These types are the whole protocol of the overlay. They are separate from the public API, so that either side can
+//! change its API without changing the wire. A change of these types must raise [`PROTOCOL_VERSION`], which peers
+//! exchange before anything else.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -409,7 +410,8 @@ pub struct StartDaemon {
     pub program: Program,
     /// The target of its output.
     pub output: DaemonOutput,
-    /// Directories below the session's `lib`, for libraries of one name. They precede `lib` in LD_LIBRARY_PATH.
+    /// Directories below the session's `lib`, for libraries with one name and different content. They precede `lib` in
+    /// LD_LIBRARY_PATH.
     pub lib_dirs: Vec<OsString>,
     /// The URI of the container instance in which it starts; `None`: on the node itself.
     pub container: Option<OsString>,
@@ -544,7 +546,7 @@ pub enum Notice {
         /// The kind of its end.
         end: MpiEnd,
     },
-    /// A note about the ranks' MPI world for its user.
+    /// What the user should know about the ranks' MPI world, which goes on.
     MpiNote(MpiNote),
 }
 

@@ -42,14 +42,14 @@ pub enum MpiSubject {
     Foreign,
 }
 
-/// Something about an MPI world that its user should know. The world goes on.
+/// A note for the user about an MPI world, which goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MpiNote {
     /// The rank that it is about.
     pub rank: Rank,
     /// What it is about. The frontend passes on the first note about each subject.
     pub subject: MpiSubject,
-    /// For the user.
+    /// The sentence, with the remedy.
     pub text: String,
 }
 
