@@ -162,6 +162,32 @@ fn a_condition_stops_one_rank_and_the_others_are_shown_as_running() {
 }
 
 #[test]
+fn ranks_run_until_one_has_another_value() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        let commands = [
+            "break solve",
+            // Rank 2 alone has another limit. The counter is 0 at the first stop.
+            "run-until-different rounds == 3 && limit == 11",
+            "@(class 1) print rounds",
+            "run-until-different no_such_name",
+            "delete",
+            "run-until-different rank",
+        ];
+        let program = program();
+        let done = batch(world, &commands, &["--", "-n", "3", &program, "4"]);
+        assert_eq!(done.code(), 1, "a name is wrong: {done:?}");
+        let at = |text: &str| done.stdout.iter().position(|line| line.starts_with(text));
+        let places = ["[0-2] $4 = [0;1]", "after 4 stops", "[0-2] $5 = 3", "after 1 stop"].map(at);
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {done:?}");
+        assert_said(
+            &done,
+            &["odd ranks 2", "No symbol \"no_such_name\"", "exited normally]", "after 0 stops"],
+        );
+    });
+}
+
+#[test]
 fn ranks_that_ran_before_go_on_when_somebody_leaves() {
     let gdb = require!(tool("gdb"));
     in_a_world(LIMIT, move |world| {

@@ -28,6 +28,8 @@ pub enum Input {
         /// The expression to compare.
         expression: String,
     },
+    /// Continue ranks from stop to stop, until the values of this expression differ.
+    RunUntilDifferent(String),
     /// Show the help.
     Help,
     /// Quit.
@@ -64,7 +66,7 @@ pub enum BadLine {
 }
 
 /// Our own commands: their usage and effect.
-pub const OWN: [(&str, &str); 11] = [
+pub const OWN: [(&str, &str); 12] = [
     ("focus [SET]", "make a set of ranks the current one: commands go to it"),
     ("@SET COMMAND", "one command for another set; a set with a blank needs parentheses: @(at solve) bt"),
     ("group [NAME SET]", "give a set a name, or list the names"),
@@ -72,6 +74,7 @@ pub const OWN: [(&str, &str); 11] = [
     ("interrupt", "stop the current set where it is; so does Ctrl-C"),
     ("wait", "wait until the current set stands"),
     ("compare SET SET EXPRESSION", "show the ranks that have another value"),
+    ("run-until-different EXPR", "continue from stop to stop, until ranks have different values"),
     ("raw RANK", "show all that a rank's gdb was told and has said"),
     ("script FILE", "read commands from a file on this machine"),
     ("help [COMMAND]", "show this, or gdb's own help of a command"),
@@ -124,6 +127,8 @@ fn parse_input(text: &str) -> Result<Input, BadLine> {
         "wait" => alone(Input::Wait, "wait"),
         "raw" => rest.parse().map(|rank| Input::Raw(Rank(rank))).map_err(|_| BadLine::Usage("raw RANK")),
         "compare" => parse_compare(rest).ok_or(BadLine::Usage("compare SET SET EXPRESSION")),
+        "run-until-different" if rest.is_empty() => Err(BadLine::Usage("run-until-different EXPR")),
+        "run-until-different" => Ok(Input::RunUntilDifferent(rest.to_owned())),
         "script" if rest.is_empty() => Err(BadLine::Usage("script FILE")),
         "script" => Ok(Input::Script(rest.to_owned())),
         "help" if rest.is_empty() => Ok(Input::Help),
@@ -172,6 +177,7 @@ mod tests {
         check("group odd class 1", None, Input::Group(Some(("odd".to_owned(), "class 1".to_owned()))));
         check("@all interrupt", Some("all"), Input::Interrupt);
         check("raw 7", None, Input::Raw(Rank(7)));
+        check("@0,3 run-until-different a[n]", Some("0,3"), Input::RunUntilDifferent("a[n]".to_owned()));
         check("help break", None, gdb("help break"));
         check("python print(1)", None, gdb("python print(1)"));
         let compare =
@@ -181,7 +187,17 @@ mod tests {
 
     #[test]
     fn lines_that_make_no_sense_are_refused() {
-        for bad in ["@0", "@(0 bt", "raw", "raw x", "group x", "compare 0 1", "wait 3", "script"] {
+        for bad in [
+            "@0",
+            "@(0 bt",
+            "raw",
+            "raw x",
+            "group x",
+            "compare 0 1",
+            "wait 3",
+            "script",
+            "run-until-different",
+        ] {
             assert!(matches!(Line::parse(bad), Err(BadLine::Usage(_))), "{bad}");
         }
         assert_eq!(Line::parse("commands 1"), Err(BadLine::NeedsLines("commands".to_owned())));

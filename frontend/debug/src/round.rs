@@ -5,7 +5,7 @@ use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
 use crate::fold::{Class, fold};
-use crate::statistic::{Statistic, describe};
+use crate::statistic::{Statistic, describe, value_of};
 
 /// A command and the answers received so far.
 #[derive(Debug, Clone)]
@@ -94,6 +94,14 @@ impl Round {
     pub fn prints(line: &str) -> bool {
         let word = line.split([' ', '/']).next().unwrap_or_default();
         ["print", "p", "inspect"].contains(&word)
+    }
+
+    /// Whether ranks have printed different values. Errors are no values.
+    #[must_use]
+    pub fn has_different_values(&self) -> bool {
+        let good = self.replies.iter().filter(|(reply, _)| reply.error.is_none());
+        let mut values = good.map(|(reply, _)| value_of(&reply.said).unwrap_or(&reply.said));
+        values.next().is_some_and(|first| values.any(|value| value != first))
     }
 
     /// Merges the answers of all ranks.
@@ -197,6 +205,10 @@ mod tests {
         let statistic = round.outcome("p rank").statistic.unwrap();
         assert_eq!((statistic.max.value, statistic.odd), (4.0, set("3")));
         assert_eq!(round.outcome("output rank").statistic, None);
+        assert!(round.has_different_values());
+        // The number of a value in gdb's history is no part of it.
+        round.take(&[(answer("$1 = 4\n", None), set("0-2")), (answer("$2 = 4\n", None), set("3"))]);
+        assert!(!round.has_different_values());
         assert!(Round::prints("print/x a") && !Round::prints("ptype a"));
     }
 }

@@ -91,6 +91,9 @@ pub(crate) fn evaluate(state: &mut State, ticket: Ticket, args: &Evaluate) -> Re
             let ranks = meant(state, &ticket, line.set.as_deref(), args.frame_id)?;
             tell(state, ticket, &ranks, command, None)?;
         }
+        Typing::RunUntilDifferent(_) => {
+            return Err("'gantry gdb' does this; here set a breakpoint with a condition".to_owned());
+        }
         Typing::Wait | Typing::Raw(_) | Typing::Quit | Typing::Script(_) => {
             return Err("this is a word of 'gantry gdb'; here the editor does it".to_owned());
         }

@@ -46,6 +46,16 @@ pub(super) enum Done {
     Interrupted(Interrupt),
 }
 
+impl Done {
+    fn of(interrupted: Option<Interrupt>, has_failed: bool) -> Self {
+        match interrupted {
+            Some(interrupt) => Self::Interrupted(interrupt),
+            None if has_failed => Self::Badly,
+            None => Self::Well,
+        }
+    }
+}
+
 /// The debugger of all ranks.
 pub(super) struct Debugger {
     hand: Hand,
@@ -164,6 +174,9 @@ impl Debugger {
                     (Err(why), _) | (_, Err(why)) => Ok(Done::Refused(why.to_string())),
                 }
             }
+            Input::RunUntilDifferent(expression) => {
+                self.run_until_different(text, meant, expression, interrupts).await
+            }
             Input::Gdb(command) => {
                 let (round, interrupted) = match self.command(meant, command, interrupts).await? {
                     Ok(done) => done,
@@ -171,13 +184,8 @@ impl Debugger {
                 };
                 let outcome = round.outcome(command);
                 self.session.take_classes(&outcome);
-                let has_failed = outcome.has_failed();
                 self.show(show::outcome(text, &outcome, self.json))?;
-                Ok(match interrupted {
-                    Some(interrupt) => Done::Interrupted(interrupt),
-                    None if has_failed => Done::Badly,
-                    None => Done::Well,
-                })
+                Ok(Done::of(interrupted, outcome.has_failed()))
             }
         }
     }
@@ -327,12 +335,49 @@ impl Debugger {
             Err(why) => return Ok(Done::Refused(why.to_string())),
         };
         let outcome = round.outcome(&command);
-        let has_failed = outcome.has_failed();
         self.show(show::comparison(text, &found, &outcome, self.json))?;
-        Ok(match interrupted {
-            Some(interrupt) => Done::Interrupted(interrupt),
-            None if has_failed => Done::Badly,
-            None => Done::Well,
-        })
+        Ok(Done::of(interrupted, outcome.has_failed()))
+    }
+
+    /// Continues ranks from stop to stop, until they have different values of an expression. Ends, too, when a rank has
+    /// ended or does not stop.
+    async fn run_until_different(
+        &mut self,
+        text: &str,
+        ranks: RankSet,
+        expression: &str,
+        interrupts: &mut Interrupts,
+    ) -> Result<Done, Fault> {
+        let print = format!("print {expression}");
+        let mut stops = 0_u64;
+        loop {
+            let (mut round, mut interrupted) =
+                match self.command(ranks.clone(), "continue", interrupts).await? {
+                    Ok(done) => done,
+                    Err(why) => return Ok(Done::Refused(why)),
+                };
+            let ended = self.session.sets().resolve("ended").unwrap_or_default();
+            let has_stopped =
+                round.pending().is_empty() && ended.is_disjoint(&ranks) && interrupted.is_none();
+            let mut command = "continue";
+            if has_stopped {
+                stops += 1;
+                command = &print;
+                (round, interrupted) = match self.command(ranks.clone(), command, interrupts).await? {
+                    Ok(done) => done,
+                    Err(why) => return Ok(Done::Refused(why)),
+                };
+            }
+            let outcome = round.outcome(command);
+            let goes_on = has_stopped
+                && interrupted.is_none()
+                && !outcome.has_failed()
+                && !round.has_different_values();
+            if !goes_on {
+                self.session.take_classes(&outcome);
+                self.show(show::outcome_after(text, &outcome, stops, self.json))?;
+                return Ok(Done::of(interrupted, outcome.has_failed()));
+            }
+        }
     }
 }

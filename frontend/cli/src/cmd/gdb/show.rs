@@ -53,6 +53,22 @@ pub(super) fn outcome(command: &str, outcome: &Outcome, json: bool) -> Page {
     page
 }
 
+/// The merged answers after so many stops.
+pub(super) fn outcome_after(command: &str, outcome: &Outcome, stops: u64, json: bool) -> Page {
+    if json {
+        #[derive(Serialize)]
+        struct After<'a> {
+            #[serde(flatten)]
+            outcome: &'a Outcome,
+            stops: u64,
+        }
+        return object(command, &After { outcome, stops });
+    }
+    let mut page = self::outcome(command, outcome, false);
+    page.add(format_args!("after {stops} {}", if stops == 1 { "stop" } else { "stops" }));
+    page
+}
+
 fn add_said(page: &mut Page, said: &Said) {
     // A page escapes tabs, and source lines contain them.
     let text = said.text.replace('\t', "    ");
