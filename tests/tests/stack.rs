@@ -220,6 +220,39 @@ fn static_and_stripped_programs_without_frame_pointers_are_read() {
     });
 }
 
+/// Tables for unwinding in other places than compilers put them by default. None of these has frame pointers.
+#[test]
+fn programs_whose_unwind_tables_are_elsewhere_are_read() {
+    in_a_world(LIMIT, |world| {
+        let only_for_debuggers = ["-fPIE", "-pie", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+        let without_index = ["-fno-pie", "-static", "-Wl,--no-eh-frame-hdr"];
+        for (name, flags) in [("debug_paths", &only_for_debuggers[..]), ("plain_paths", &without_index)] {
+            let flags = [flags, &["-fomit-frame-pointer"]].concat();
+            let program = require!(programs::get_with("two_paths", name, &flags));
+            let app = launched(world, &["-n", "2"], &program, &["200"]);
+            // The names up to the library's function: what the compiler has put in between is known.
+            let whole = |lines: &[String]| {
+                has(lines, &["even_path > work > wait_here"])
+                    || has(lines, &["even_path", "work", "wait_here"])
+            };
+            let tree = stack_until(world, &[&app], |tree| has(tree, &["odd_path"]) && whole(tree));
+            assert!(has(&tree, &["main (two_paths.c:"]), "{name}: {tree:?}");
+            kill(world, &app);
+        }
+    });
+}
+
+#[test]
+fn functions_of_the_kernels_own_library_have_their_names_and_callers() {
+    in_a_world(LIMIT, |world| {
+        let app = launched(world, &["-n", "1"], &programs::get("clock"), &[]);
+        let args = ["--samples", "100", "--every", "0.001", &app];
+        let tree = stack_until(world, &args, |tree| has(tree, &["clock_gettime ([vdso])"]));
+        assert!(has(&tree, &["main (clock.c:"]) && has(&tree, &["ask_the_time (clock.c:"]), "{tree:?}");
+        kill(world, &app);
+    });
+}
+
 #[test]
 fn held_ranks_stay_held_and_stopped_ones_stopped() {
     in_a_world(LIMIT, |world| {
@@ -300,26 +333,35 @@ fn a_hanging_mpi_program_shows_waiting_ranks_and_then_ends_as_it_should() {
     });
 }
 
+/// In the middle of reading: the command, its agent and the reader beside the ranks.
 #[test]
-fn a_reader_that_is_killed_leaves_ranks_running() {
+fn whoever_is_killed_while_ranks_are_read_leaves_them_running() {
     in_a_world(LIMIT, |world| {
         let program = programs::get("loop_forever");
         let app = launched(world, &["-n", "2"], &program, &[]);
         let ranks = ranks_of(world, &app);
         let pids: Vec<String> = ranks.iter().map(i32::to_string).collect();
-        let mut run = world.gantry(["stack", "--samples", "9000", "--every", "0.001", &pids.join(",")]);
-        let reader = || {
+        for who in ["gantry-stackd", "gantry-agent", "gantry"] {
+            let before = world.processes();
+            let mut run = world.gantry(["stack", "--samples", "9000", "--every", "0.001", &pids.join(",")]);
+            // It holds one of them right now.
+            eventually(SOON, "a rank is traced", || ranks.iter().any(|pid| proc::tracer(*pid).is_some()));
+            let is_meant = |pid: &i32| proc::exe(*pid).is_some_and(|exe| exe.ends_with(who));
             let all = world.processes();
-            all.into_iter().find(|pid| proc::exe(*pid).is_some_and(|exe| exe.ends_with("gantry-stackd")))
-        };
-        // In the middle: it holds one of them right now.
-        eventually(SOON, "a rank is traced", || ranks.iter().any(|pid| proc::tracer(*pid).is_some()));
-        proc::send(reader().expect("the daemon"), Signal::SIGKILL);
-        let done = run.wait(SOON);
-        assert!(done.stderr.iter().any(|line| line.contains("no answer from")), "{done:?}");
-        for pid in &ranks {
-            assert_eq!(proc::tracer(*pid), None);
-            assert!(matches!(proc::state(*pid), Some('R' | 'S')), "{:?}", proc::state(*pid));
+            let meant: Vec<i32> =
+                all.into_iter().filter(|pid| !before.contains(pid) && is_meant(pid)).collect();
+            assert!(!meant.is_empty(), "{who}");
+            proc::send_those_left(meant, Signal::SIGKILL);
+            run.exited(SOON);
+            let done = run.wait(SOON);
+            assert_eq!(done.stderr.is_empty(), who == "gantry", "{who}: {done:?}");
+            let is_over = || ranks.iter().all(|pid| proc::tracer(*pid).is_none());
+            eventually(SOON, "nobody traces a rank", is_over);
+            for pid in &ranks {
+                assert!(matches!(proc::state(*pid), Some('R' | 'S')), "{who}: {:?}", proc::state(*pid));
+            }
+            let left = || world.processes().into_iter().filter(|pid| !before.contains(pid)).count();
+            eventually(SOON, "nothing of the command is left", || left() == 0);
         }
         kill(world, &app);
     });
