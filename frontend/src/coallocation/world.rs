@@ -67,7 +67,7 @@ pub(super) fn form(parts: &[(String, AppHandle)]) -> Result<Vec<Seat>> {
     let seats = (0..).zip(firsts).zip(parts).map(|((part, first), (label, _))| {
         let (name, layout, label) = (name.clone(), layout.clone(), label.clone());
         Seat {
-            join: JoinWorld { name, layout, first, part, shared: true },
+            join: JoinWorld { name, layout, first, part },
             fences: FenceSeat { fences: Arc::clone(&fences), part, label },
             meeting: Arc::clone(&meeting),
         }

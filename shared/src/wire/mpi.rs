@@ -65,6 +65,4 @@ pub struct JoinWorld {
     pub first: Rank,
     /// The app's number in the world.
     pub part: u32,
-    /// Whether several apps form the world. If so, a fence's data is one level higher.
-    pub shared: bool,
 }

@@ -37,8 +37,12 @@ impl Trial {
     pub fn new(shared: bool) -> Self {
         let mine: Vec<Rank> = (0..RANKS).map(Rank).collect();
         let layout = vec![RankSet::first_n(RANKS), RankSet::from_range(Rank(RANKS)..=Rank(RANKS))];
-        let join = JoinWorld { name: "trial".to_owned(), layout, first: Rank(0), part: 0, shared };
-        let world = World::joined(&join, &mine);
+        let name = "trial".to_owned();
+        let world = if shared {
+            World::joined(&JoinWorld { name, layout, first: Rank(0), part: 0 }, &mine)
+        } else {
+            World::new(name, &layout, &[], &mine)
+        };
         Self { world, waiting: Vec::new(), open: None, fences: 0, is_over: false }
     }
 

@@ -144,12 +144,12 @@ impl World {
         Self::of_members(name, layout, mine.iter().map(member).collect())
     }
 
-    /// A world that is announced once the ranks exist. `mine` are all ranks of this node.
+    /// A world of several apps, which is announced once the ranks exist. `mine` are all ranks of this node.
+    /// What a fence returns is one level higher there: all apps, and the nodes of each.
     pub(crate) fn joined(join: &JoinWorld, mine: &[Rank]) -> Self {
         let member = |rank: &Rank| (*rank, Member { part: join.part, stage: Stage::Silent });
         let members = mine.iter().map(member).collect();
-        let level = if join.shared { 2 } else { 1 };
-        Self { first: join.first.0, level, ..Self::of_members(join.name.clone(), &join.layout, members) }
+        Self { first: join.first.0, level: 2, ..Self::of_members(join.name.clone(), &join.layout, members) }
     }
 
     fn of_members(name: String, layout: &[RankSet], members: BTreeMap<Rank, Member>) -> Self {

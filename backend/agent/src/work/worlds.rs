@@ -51,9 +51,7 @@ impl Agent {
             return Err(Failure::new(Kind::Protocol, why));
         };
         let world = World::joined(join, &self.ranks.all());
-        if join.shared {
-            self.ranks.renumber(join.first, world.size())?;
-        }
+        self.ranks.renumber(join.first, world.size())?;
         self.serve_mpi(world, sockets)?;
         if let Some(server) = &mut self.mpi {
             self.ranks.ended().for_each(|(rank, status)| server.ended(rank, status));

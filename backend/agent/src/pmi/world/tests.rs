@@ -145,13 +145,8 @@ fn a_node_goes_to_the_fence_once_with_all_that_its_ranks_have_put() {
 /// Node 1 of the second part of three: ranks 0 and 1 of that part are 3 and 4.
 fn joined() -> World {
     let layout = [ranks("0-2"), ranks("3-4"), ranks("5")];
-    let join = JoinWorld {
-        name: "gantry_job_abc".to_owned(),
-        layout: layout.to_vec(),
-        first: Rank(3),
-        part: 1,
-        shared: true,
-    };
+    let join =
+        JoinWorld { name: "gantry_job_abc".to_owned(), layout: layout.to_vec(), first: Rank(3), part: 1 };
     World::joined(&join, &[0, 1].map(Rank))
 }
 
