@@ -8,7 +8,7 @@ use gantry_shared::wire::channel::{
 };
 use gantry_shared::wire::flow::{message_label, output_label, output_of};
 use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Program, RankReport, StartDaemon, StartRanks};
-use gantry_shared::wire::mpi::MpiEnd;
+use gantry_shared::wire::mpi::{MpiEnd, MpiNote, MpiSubject};
 use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, RendezvousNotice};
 use gantry_shared::wire::window::cost_of;
 use gantry_types::error::{Failure, Kind};
@@ -142,6 +142,17 @@ fn who_has_started_ranks_says_that_their_mpi_world_has_failed() {
     admission.bring(vec![RankSet::first_n(2)]);
     let refused = admission.noticed(NodeId(0), &failed(1, "x")).unwrap_err();
     assert_eq!(refused.to_string(), "reported a failed MPI world, and serves none");
+}
+
+#[test]
+fn a_note_about_an_mpi_world_is_short_and_about_a_rank_of_its_node() {
+    let note = |rank, text: &str| {
+        Notice::MpiNote(MpiNote { rank: Rank(rank), subject: MpiSubject::Foreign, text: text.to_owned() })
+    };
+    let mut root = Root::running();
+    root.refused(0, note(2, "x"), "sent a note about the MPI world of rank 2, which runs on n1");
+    root.refused(0, note(0, &"x".repeat(MAX_TEXT_BYTES + 1)), "sent a note of 16385 bytes");
+    root.believed(0, note(1, "x"));
 }
 
 #[test]
