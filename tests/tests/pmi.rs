@@ -57,6 +57,20 @@ fn ranks_of_mpich_4_on_this_machine_are_one_world() {
     });
 }
 
+/// The rank's socket passes through what starts the program: a shell, a container.
+#[test]
+fn ranks_in_a_container_are_one_world_too() {
+    let mpich = require!(MPICH_4.install());
+    let program = require!(mpich.program("mpi_world"));
+    require!(tool("bwrap"));
+    in_a_world(LIMIT, move |world| {
+        let inside = format!("exec {program} sum");
+        let args = ["-n", "3", "bwrap", "--dev-bind", "/", "/", "--die-with-parent", "sh", "-c", &inside];
+        let done = launch(world, &args);
+        assert_eq!((done.code(), sorted(lines_of(&done))), (0, sums(3)), "{done:?}");
+    });
+}
+
 #[test]
 fn several_programs_are_one_world_and_know_which_they_are() {
     let mpich = require!(MPICH_4.install());
@@ -303,8 +317,9 @@ fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
     let python = require!(find_python_with_open_mpi());
     in_a_world(LIMIT, move |world| {
         let go = world.work_dir().join("go");
+        // Each has a folder of its own: two worlds of Open MPI 4.1 that begin at once fail to make the same one.
         let script = format!(
-            "import os, time, mpi4py.MPI as M\nprint(f'world of {{M.COMM_WORLD.size}}', flush=True)\nwhile not os.path.exists('{}'): time.sleep(0.01)",
+            "import os, tempfile, time\nos.environ['TMPDIR'] = tempfile.mkdtemp()\nimport mpi4py.MPI as M\nprint(f'world of {{M.COMM_WORLD.size}}', flush=True)\nwhile not os.path.exists('{}'): time.sleep(0.01)",
             go.display()
         );
         let script = script.as_str();
