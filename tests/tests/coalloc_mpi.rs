@@ -154,6 +154,42 @@ fn a_part_that_dies_is_named_and_ends_the_others_whichever_it_is() {
     });
 }
 
+/// A job is cancelled. The agent of a host is killed, and its ranks die with it.
+#[test]
+fn a_part_whose_job_or_agent_is_gone_is_named_and_ends_the_others() {
+    let mpich = require!(MPICH_4.install());
+    let program = require!(mpich.program("mpi_work"));
+    on_cluster(Config::with_nodes(4), move |cluster| {
+        for label in ["slurm", "ssh"] {
+            let folder = cluster.world.work_dir();
+            (0..3).for_each(|part| drop(std::fs::remove_file(folder.join(format!("out{part}")))));
+            let mut run = cluster.gantry(["coalloc", &into_files(&three(&program, "ring 1 wait"), &folder)]);
+            let waiting = || read_files(&folder).iter().filter(|line| line.ends_with(" waits")).count();
+            eventually(2 * SOON, "all ranks wait", || waiting() == 5);
+            if label == "slurm" {
+                assert_eq!(cluster.run("scancel", ["--me"], &[]).wait(SOON).code(), 0);
+            } else {
+                let processes = cluster.bed.host("n004").expect("a node").user_processes();
+                let agents = processes.into_iter().filter(|process| process.line.contains("gantry-agent"));
+                proc::send_those_left(agents.map(|agent| agent.pid), Signal::SIGKILL);
+            }
+            let done = run.wait(3 * SOON);
+            let said = done.stderr.join("\n");
+            assert_ne!(done.code(), 0, "{said}");
+            let others = ["slurm on slurm", "ssh on ssh", "here on localhost"];
+            for other in others.into_iter().filter(|other| !other.starts_with(label)) {
+                let line = done.stderr.iter().find(|line| line.contains(&format!("{other}: done: ")));
+                assert!(
+                    line.is_some_and(|line| line.contains(&format!("subjob {label}: "))),
+                    "{label}: {said}"
+                );
+            }
+            let gone = becomes_true(2 * SOON, || cluster.find("mpi_work ring 1 wait").is_empty());
+            assert!(gone, "{label}: {:?}", cluster.find("mpi_work ring 1 wait"));
+        }
+    });
+}
+
 #[test]
 fn an_abort_in_one_manager_ends_all_with_its_code() {
     let mpich = require!(MPICH_4.install());

@@ -508,6 +508,28 @@ fn a_host_that_is_lost_ends_the_world_that_waits_for_it() {
     });
 }
 
+/// Nobody would notice: the ranks wait in MPI for messages that never come.
+#[test]
+fn a_host_that_is_lost_ends_the_world_that_computes() {
+    let mpich = require!(MPICH_4.install());
+    let program = require!(mpich.program("mpi_work"));
+    on_hosts(Config::with_nodes(2), move |cluster| {
+        let mut run = cluster.launch(&["--", "--hosts", "n[001-002]", &program, "ring", "1", "wait"]);
+        let mut waiting = 0;
+        while waiting < 2 {
+            let said = run.next_event("output", 2 * SOON);
+            waiting += said["text"].as_str().expect("text").matches(" waits").count();
+        }
+        let all = cluster.bed.host("n002").expect("a node").user_processes();
+        let agents = all.into_iter().filter(|it| it.line.contains("gantry-agent")).map(|it| it.pid);
+        proc::send_those_left(agents, Signal::SIGKILL);
+        let done = run.wait(SOON);
+        let (rank, code, message) = failure(&done);
+        assert_eq!((rank, code, message.as_str()), (1, 1, "rank 1 was lost with its node n002"), "{done:?}");
+        assert_eq!(done.code(), 1, "{done:?}");
+    });
+}
+
 #[test]
 fn ranks_in_a_job_of_pbs_are_one_world() {
     let mpich = require!(MPICH_4.install());

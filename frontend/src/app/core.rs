@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use gantry_shared::wire::message::{Answer, FlowId, Notice, Order, To};
-use gantry_types::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_shared::wire::mpi::MpiEnd;
+use gantry_types::id::{AppId, DaemonId, NodeId, Rank, SessionId};
 use gantry_types::rank_set::NodeSet;
 use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
@@ -138,12 +139,15 @@ impl Core {
 
     /// Updates the state and publishes the events that follow.
     pub(crate) fn happened(&self, happening: Happening) {
+        let mut missed = None;
         match &happening {
             Happening::RankExited(rank, status) => {
                 self.rendezvous.rank_ended(*rank, *status);
                 self.member.rank_ended(*rank);
             }
             Happening::NodesLost(nodes, _) => {
+                // Others of its MPI world may wait for it for ever.
+                missed = self.rendezvous.is_mpi_world().then(|| self.state().find_missed(nodes)).flatten();
                 self.rendezvous.nodes_lost(nodes);
                 self.lose_ranks(nodes);
             }
@@ -161,6 +165,17 @@ impl Core {
         events.iter().for_each(|event| self.publish(event));
         drop(state);
         self.changed.send_modify(|n| *n += 1);
+        if let Some((rank, host)) = missed {
+            let why = format!("rank {rank} was lost with its node {host}");
+            self.mpi_failed(rank, 1, why, MpiEnd::Killed);
+        }
+    }
+
+    /// The ranks' MPI world cannot go on: ends them. The first failure counts, and exit codes that SIGKILL causes do not.
+    fn mpi_failed(&self, rank: Rank, code: i32, why: String, end: MpiEnd) {
+        self.member.mpi_failed(MpiFailure { code, why: why.clone(), end });
+        self.happened(Happening::MpiFailed(rank, code, why));
+        self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
     }
 
     /// Tells subscribers of an event that changes no state.
@@ -414,12 +429,7 @@ impl Core {
             Notice::Flow { flow: FlowId::Link(link), word } => self.take_link(node, link, word),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
-            Notice::MpiFailed { rank, code, why, end } => {
-                self.member.mpi_failed(MpiFailure { code, why: why.clone(), end });
-                self.happened(Happening::MpiFailed(rank, code, why));
-                // The first failure counts; the exit codes that SIGKILL causes do not.
-                self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
-            }
+            Notice::MpiFailed { rank, code, why, end } => self.mpi_failed(rank, code, why, end),
             Notice::MpiNote(note) => self.happened(Happening::MpiNote(note)),
             // The overlay handles these itself.
             Notice::ChildJoined { .. }

@@ -193,6 +193,15 @@ impl State {
         self.over == self.ranks.len()
     }
 
+    /// A rank that runs and is about to be lost with these nodes, and its host.
+    pub(crate) fn find_missed(&self, nodes: &NodeSet) -> Option<(Rank, String)> {
+        let runs = |rank: &Rank| self.ranks.get(rank.index()).is_some_and(|state| !state.is_over());
+        let mut there =
+            nodes.iter().flat_map(|node| self.placement.ranks_on(node).iter().collect::<Vec<_>>());
+        let rank = there.find(runs).filter(|_| !self.has_launcher_ended())?;
+        Some((rank, self.host(self.placement.get(rank)?.node)))
+    }
+
     /// Applies what happened. No other function changes the state.
     pub(crate) fn handle(&mut self, happening: Happening) -> Vec<Event> {
         let mut events = Vec::new();

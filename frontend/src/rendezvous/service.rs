@@ -45,6 +45,8 @@ struct Rooms {
     named: BTreeMap<Name, Place>,
     /// Fences of the ranks' MPI world that are not complete.
     fences: BTreeMap<u32, Place>,
+    /// A fence was complete: all ranks are MPI programs, and have found each other.
+    has_fenced: bool,
     /// Ranks that have ended, and how.
     ended: BTreeMap<u32, String>,
     /// Items that were announced and are not complete, by the node's number for them.
@@ -129,6 +131,11 @@ impl Service {
         for rank in nodes.iter().flat_map(|node| self.placement.ranks_on(node).iter().collect::<Vec<_>>()) {
             self.change_rooms(rank, "was lost with its node", Place::lose);
         }
+    }
+
+    /// Whether the ranks have met in a fence: then all of them are in one MPI world.
+    pub(crate) fn is_mpi_world(&self) -> bool {
+        lock(&self.rooms).has_fenced
     }
 
     /// The app is over.
@@ -222,6 +229,7 @@ impl Service {
     fn pass_complete(&self, rooms: &mut Rooms, of: &Gate) {
         let Resource::Fence(number) = of.resource else { return };
         let Some(fence) = rooms.take_complete(number) else { return };
+        rooms.has_fenced = true;
         if let (Some(world), Some(data)) = (self.world(), fence.data()) {
             world.arrive(number, data);
         }
