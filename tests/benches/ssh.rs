@@ -1,7 +1,7 @@
 //! How fast an app is launched held on hosts that are reached by ssh, through both clients: beside pdsh, which runs `true` there over the same ssh, in one run.
 //!
 //! ```sh
-//! cargo build --release --features gantry-wlm/libssh2
+//! cargo build --profile bench --workspace --bins --features gantry-wlm/libssh2
 //! GANTRY_BIN_DIR=$PWD/target/release cargo bench -p gantry-tests --bench ssh           # 4, 16 and 64 hosts
 //! GANTRY_BIN_DIR=$PWD/target/release cargo bench -p gantry-tests --bench ssh -- 4 16   # these numbers of hosts
 //! ```

@@ -96,6 +96,8 @@ fn build() -> PathBuf {
     let folder = profile_dir().unwrap_or_else(|| target.join("debug"));
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
+        // Benches lie there. What they measure is built as what is installed.
+        Some("release") => "bench",
         Some(other) => other,
     };
     let _locked = lock(&target.join("test-binaries.lock"));
