@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gantry_tests::launchers::{MPICH_4, OPEN_MPI_4};
+use gantry_tests::launchers::{MPICH_4, MPICH_5, OPEN_MPI_4};
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, becomes_true, binaries, eventually, in_a_world, proc, require, tool};
@@ -321,6 +321,22 @@ fn a_rank_that_breaks_the_rules_of_pmi_ends_the_parts_with_a_reason() {
             assert!(said.contains(&format!("subjob a on localhost: done: subjob b: {expected}")), "{said}");
             assert_eq!(done.code(), 1, "{said}");
         }
+    });
+}
+
+#[test]
+fn a_note_about_the_world_names_the_part() {
+    let mpich = require!(MPICH_5.install());
+    let program = require!(mpich.program("mpi_world"));
+    in_a_world(8 * SOON, move |world| {
+        let job = here(&[1, 1], &program, "spawn 1 finalize", "");
+        let note = "rank 0 (rank 0 of MPI_COMM_WORLD) asks for MPI_Comm_spawn, and gantry does not start further processes: use the library's launcher, --launcher mpiexec";
+        let done = world.gantry(["coalloc", &job]).wait(2 * SOON);
+        assert!(done.stderr.iter().any(|line| *line == format!("gantry: subjob a: {note}")), "{done:?}");
+        let done = world.gantry(["coalloc", "--json", &job]).wait(2 * SOON);
+        let told =
+            done.events().into_iter().find(|event| event["event"] == "mpi_note" && event["label"] == "a");
+        assert_eq!(told.map(|event| event["message"].clone()), Some(note.into()), "{done:?}");
     });
 }
 

@@ -47,4 +47,11 @@ pub enum JobEvent {
         /// Where.
         state: JobState,
     },
+    /// A note about the MPI world of a subjob's ranks. The first about each subject is reported.
+    MpiNote {
+        /// The label of the subjob.
+        label: String,
+        /// The sentence, with the remedy.
+        message: String,
+    },
 }

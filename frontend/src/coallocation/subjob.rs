@@ -26,7 +26,7 @@ use crate::app::{App, AppHandle, refuse_foreign};
 use crate::clock::{Clock, QueueTime};
 use crate::config::{Config, Frontend};
 use crate::error::{Error, Result};
-use crate::event::{Ending, Exit};
+use crate::event::{Ending, Event, Exit};
 use crate::request::{Input, LaunchRequest, OutputTo};
 use crate::staging::{Resolver, ResolverConfig, symbols};
 
@@ -227,6 +227,8 @@ pub(super) enum Told {
     Why(Error),
     /// Its MPI world has failed.
     MpiFailed(MpiFailure),
+    /// A note about its MPI world.
+    MpiNote(String),
     /// Its ranks cannot be part of the job's MPI world.
     NoWorld(String),
 }
@@ -309,6 +311,8 @@ async fn attend(
     let mut released = point.is_none();
     // Without a world of the job, the app's own rules are enough.
     let mut in_world = false;
+    let mut events = app.events();
+    let mut has_events = true;
     let outcome = loop {
         tokio::select! {
             // Take a rank's end before the app's: then the rank, and why the subjob failed, are known.
@@ -329,6 +333,11 @@ async fn attend(
                 Some(_) => {}
                 // The app is over, or about to be.
                 None => break app.wait().await.map(|exit| tell_exit(exit, in_world, report)),
+            },
+            event = events.next(), if has_events => match event {
+                Some(Event::MpiNote { message, .. }) => report(Told::MpiNote(message)),
+                Some(_) => {}
+                None => has_events = false,
             },
             exit = app.wait() => {
                 let exit = exit?;

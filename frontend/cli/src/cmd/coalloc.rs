@@ -163,6 +163,9 @@ fn tell_one(event: &JobEvent, talk: Talk) {
         (Talk::Json, event) => drop(view::print(&Page::json(event))),
         (Talk::Words, JobEvent::Subjob(info)) => view::note(&describe(info)),
         (Talk::Words, JobEvent::Job { state }) => view::note(&format!("the job is {state}")),
+        (Talk::Words, JobEvent::MpiNote { label, message }) => {
+            view::note(&format!("subjob {label}: {message}"));
+        }
         (Talk::Words, _) => {}
     }
 }
