@@ -1,4 +1,4 @@
-//! Checks the shape of the workspace: the imports of crates, the places that may name a WLM, the length of files.
+//! Checks the structure of the workspace: which crates import each other, where a WLM may be named, and file lengths.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,10 +47,11 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("gantry-xtask", &[]),
 ];
 
-/// Crates that stand on top of everything and may import all.
+/// Crates at the top of the workspace. They may import every other crate.
 const ON_TOP: [&str; 2] = ["tests", "examples"];
 
-/// Words that name a WLM or one of its commands. `localhost` is not among them: it is the name of a host, too.
+/// Words that name a WLM or one of its commands. `localhost` is not in the list because it is also the name of a
+/// host.
 const WLM_WORDS: [&str; 30] = [
     "slurm",
     "slurmctld",
@@ -84,7 +85,7 @@ const WLM_WORDS: [&str; 30] = [
     "bsub",
 ];
 
-/// Where a WLM may be named though it is outside its folder: path, word, why.
+/// Exceptions: places outside a WLM's folder that may name it. Each has a path, the word and the reason.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ("shared/link/src/handshake/tests.rs", "ssh", "the greeting of a foreign server that must be refused"),
     ("wlm/src/launcher/proxies.rs", "ssh", "the remote shell in the command lines of a launcher's proxies"),
@@ -92,7 +93,8 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ("frontend/xtask/src/layout.rs", "ssh", "the file name of a program that is installed"),
 ];
 
-/// Files of the C interface. The reference names a WLM in every table and number of it, and C programs compile against these names.
+/// Files of the C interface. The reference names a WLM in every table and number of this interface, and C programs
+/// compile against those names.
 const C_INTERFACE: [&str; 6] = [
     "wlm/capi/",
     "shared/include/",
@@ -102,7 +104,7 @@ const C_INTERFACE: [&str; 6] = [
     "frontend/capi/src/ops/",
 ];
 
-/// Folders of code outside the suites and the examples; [`may_name_wlms`] distinguishes the parts of `wlm`.
+/// Folders of code outside the test suites and the examples. [`may_name_wlms`] distinguishes the parts of `wlm`.
 const CODE: [&str; 4] = ["shared", "wlm", "frontend", "backend"];
 
 const MOST_LINES: usize = 600;
@@ -117,13 +119,13 @@ fn metadata() -> Metadata {
     command.exec().expect("cargo metadata")
 }
 
-/// The first step of a package's path in this repository.
+/// The first component of a package's path in this repository.
 fn side(package: &Package) -> String {
     let path = package.manifest_path.as_std_path().strip_prefix(root()).expect("a path in the workspace");
     path.components().next().expect("a folder").as_os_str().to_string_lossy().into_owned()
 }
 
-/// The imports of a package from this workspace, for building, running or testing.
+/// The workspace crates that a package imports to build, run or test.
 fn imports(package: &Package) -> BTreeSet<&str> {
     let ours = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
     ours.map(|dependency| dependency.name.as_str()).collect()
@@ -146,10 +148,11 @@ fn the_crates_import_each_other_in_one_direction() {
     }
 }
 
-/// The most methods that a workload manager has to have.
+/// The most required methods of the trait `Wlm`.
 const MOST_METHODS_OF_THE_SEAM: usize = 8;
 
-/// The most other crates that a daemon brings with the library for it, and the most public modules of each library. Lower them where you can.
+/// The most crates that the daemon library pulls in, and the most public modules of each library. Lower these limits
+/// where you can.
 const MOST_CRATES_OF_A_DAEMON: usize = 32;
 const MOST_MODULES: [(&str, usize); 3] =
     [("gantry-types", 22), ("gantry-frontend", 23), ("gantry-backend", 4)];
@@ -172,7 +175,7 @@ fn the_seam_stays_narrow() {
 #[test]
 fn a_daemon_brings_few_crates() {
     let mut command = MetadataCommand::new();
-    // Dependencies of other platforms were not fetched.
+    // Dependencies of other platforms are not downloaded.
     let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let options = ["--offline", "--filter-platform", &here].map(str::to_owned);
     command.manifest_path(root().join("Cargo.toml")).other_options(options);
@@ -252,7 +255,7 @@ fn a_wlm_is_named_in_its_own_folder_only() {
     assert!(found.is_empty(), "a WLM is named outside its folder:\n{}", found.join("\n"));
 }
 
-/// Through one call of a [`Wlm`](gantry_wlm::Wlm), all of them come into the program that makes it.
+/// One call of a [`Wlm`](gantry_wlm::Wlm) method links all WLMs into the program that calls it.
 #[test]
 fn the_agent_does_not_carry_the_workload_managers() {
     let mut found = Vec::new();
@@ -279,13 +282,13 @@ fn no_file_is_longer_than_the_house_allows() {
     assert!(long.is_empty(), "longer than {MOST_LINES} lines:\n{}", long.join("\n"));
 }
 
-/// Every Rust, C and shell source below a folder.
+/// All Rust, C and shell sources below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return found };
     for entry in entries.flatten() {
         let path = entry.path();
-        // Recordings contain foreign output, and cargo's folder foreign sources.
+        // Recordings contain foreign output. Cargo's folder contains foreign sources.
         if path.is_dir() && path.file_name().is_none_or(|name| name != "fixtures" && name != "target") {
             found.extend(sources(&path));
         } else if path.is_dir() {
@@ -297,9 +300,9 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The WLMs' folders and the C interface.
+/// True for the folders of the WLMs and for the C interface.
 fn may_name_wlms(path: &str) -> bool {
-    // Help names workload managers, as its readers do.
+    // Help texts name workload managers because users know them by name.
     if C_INTERFACE.iter().any(|place| path.starts_with(place)) || path == "frontend/cli/src/args.rs" {
         return true;
     }
@@ -307,10 +310,10 @@ fn may_name_wlms(path: &str) -> bool {
     inside.is_some_and(|(folder, _)| ["flux", "slurm", "pbs", "ssh", "localhost"].contains(&folder))
 }
 
-/// The lists in which WLMs and their launchers stand.
+/// The lists that contain all WLMs and their launchers.
 const LISTS: [&str; 3] = ["WLMS", "LAUNCHERS", "RANK_SIDES"];
 
-/// A source without the lines that have to name every WLM: the lists, and the modules' declarations.
+/// Removes the lines that must name every WLM: the lists and the declarations of modules.
 fn without_the_list(text: &str) -> String {
     let mut in_list = false;
     let mut kept = String::new();
@@ -321,15 +324,16 @@ fn without_the_list(text: &str) -> String {
         if !in_list && !declares {
             kept.push_str(line);
         }
-        // Blank lines keep the numbers right.
+        // Blank lines keep the line numbers correct.
         kept.push('\n');
         in_list &= !line.trim_end().ends_with("];");
     }
     kept
 }
 
-/// Line number and word of each place that names a WLM, in code or comment. A name is cut at `_` and at capitals, so that
-/// `SLURM_JOB_ID` and `SlurmJob` name one; the reference's own variables (`CTI_...`) do not, and `ssh2` is a library.
+/// The line number and word of each place that names a WLM, in code or comments. Names are split at `_` and at
+/// capitals, so `SLURM_JOB_ID` and `SlurmJob` both match. The reference's own variables (`CTI_...`) do not match.
+/// Neither does the library `ssh2`.
 fn wlm_words(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -346,7 +350,7 @@ fn wlm_words(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// `SlurmJob` is `Slurm`, `Job`; `SLURM` stays one.
+/// Splits `SlurmJob` into `Slurm` and `Job`. `SLURM` stays one part.
 fn humps(name: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -362,7 +366,7 @@ fn humps(name: &str) -> Vec<&str> {
     parts
 }
 
-/// The dependencies in a manifest that do not say `workspace = true`, in the house's form: one a line.
+/// Dependencies in a manifest without `workspace = true`. The manifest must have one dependency a line.
 fn own_versions(manifest: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -380,7 +384,7 @@ fn own_versions(manifest: &str) -> Vec<String> {
     found
 }
 
-/// Each check is shown something bad once.
+/// Proves that each check can fail: each gets bad input once.
 mod seen_to_fail {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Everything that a user can get wrong: an error at once that names the cause and the remedy, and nothing left running.
+//! User mistakes. Each must cause an immediate error that names the cause and the remedy, and leave nothing running.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,11 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// An error has a second; on a machine that runs other tests as well it may take this.
+/// An error should take at most a second. This limit allows for a machine that also runs other tests.
 const AT_ONCE_MS: u64 = 3_000;
 
-/// The tool refuses a command at once, with this kind of error and these words in its text and in its hint, and is alone afterwards.
+/// The tool must refuse a command at once, with this kind of error and these words in its text and hint. Afterwards
+/// no other process may be left.
 #[track_caller]
 fn check(tool: &mut Tool, world: &World, command: &str, kind: &str, text: &str, hint: &str) {
     let error = check_error(tool, command, kind, text, hint);
@@ -205,7 +206,8 @@ fn an_unknown_workload_manager_is_refused_with_those_there_are() {
     });
 }
 
-/// A launched app whose session cannot have storage, and that can still be closed.
+/// Launches an app and asks for a session, which must fail because it cannot have storage. The app must still be
+/// closable.
 #[track_caller]
 fn check_stage(world: &World, mut tool: Tool, kind: &str, text: &str, hint: &str) {
     tool.ask("hold -n 2 /bin/true");
@@ -240,7 +242,7 @@ fn a_stage_directory_that_will_not_do_is_named_with_the_reason() {
     });
 }
 
-/// The tool in a mount namespace of its own, where a file system with these options lies on the stage directory.
+/// Runs the tool in its own mount namespace, with a file system with these options mounted on the stage directory.
 fn tool_on_mount(world: &World, options: &str) -> Command {
     let mut command = world.command("unshare");
     let script = format!("mount -t tmpfs -o {options} none \"$GANTRY_STAGE_DIR\" && exec \"$0\"");
@@ -249,7 +251,7 @@ fn tool_on_mount(world: &World, options: &str) -> Command {
     command
 }
 
-/// Whether this machine lets us mount.
+/// Whether this machine allows mounts.
 fn mounting() -> Result<(), String> {
     let unshare = tool("unshare")?;
     let world = World::new();
@@ -288,13 +290,14 @@ fn a_stage_directory_that_is_full_is_named() {
     require!(mounting());
     within(LIMIT, || {
         let world = World::new();
-        // Room for the directory itself and for nothing in it.
+        // Enough inodes for the directory itself and none for its contents.
         let tool = Tool::spawn(&world, tool_on_mount(&world, "nr_inodes=1"));
         check_stage(&world, tool, "no-access", "No space left on device", "free some space there");
     });
 }
 
-/// The tool in a mount namespace of its own, where the stage directory is a file system whose server answers nothing: every look at it hangs.
+/// Runs the tool in its own mount namespace. There the stage directory is a file system whose server never answers,
+/// so every access to it hangs.
 fn tool_on_hung_mount(world: &World) -> Command {
     let mut command = world.command("unshare");
     let options = "fd=9,rootmode=40000,user_id=0,group_id=0";
@@ -315,13 +318,13 @@ fn a_file_system_that_hangs_holds_up_its_session_and_nothing_else() {
     within(LIMIT, || {
         let world = World::new();
         let mut command = tool_on_hung_mount(&world);
-        // Orders and ends for the last node go by the others, which hang as well.
+        // With radix 1, requests for the last node pass through the other nodes, which hang as well.
         command.env("FAULT_TOOL_RADIX", "1").env("FAULT_TOOL_SECONDS", "4");
         let mut tool = Tool::spawn(&world, command);
         tool.ask("hold -N 3 -n 3 /bin/true");
         let failed = tool.refused("session");
         assert_eq!(failed["kind"], "timed-out", "{failed}");
-        // Its threads hang still. Signals, ends of processes and the links of others go on.
+        // Threads of the agents still hang. Signals, process exits and the links of other nodes must still work.
         tool.ask("release");
         assert_eq!(tool.event("exited")["code"], 0);
         tool.refused("close");
@@ -352,7 +355,7 @@ fn a_stage_directory_without_write_permission_is_refused() {
     });
 }
 
-/// A folder with a copy of the tool, and of those helpers that are named.
+/// Makes a folder with a copy of the tool and of the named helpers.
 fn installation(world: &World, helpers: &[&str]) -> PathBuf {
     let folder = world.work_dir().join("installed");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -362,7 +365,7 @@ fn installation(world: &World, helpers: &[&str]) -> PathBuf {
     folder
 }
 
-/// By a child, for the reason that [`World::executable`] gives.
+/// Copies in a child process, for the reason given at [`World::executable`].
 fn copy(from: &Path, to: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
@@ -384,7 +387,7 @@ fn a_helper_that_is_missing_is_named_with_where_it_was_looked_for() {
             let text = format!("{missing} was not found");
             check(&mut tool, &world, "hold /bin/true", "not-found", &text, &looked_for);
             check(&mut tool, &world, "launch /bin/true", "not-found", &text, "set GANTRY_INSTALL_DIR");
-            // And it is found where the variable says.
+            // With the variable set, the helper is found.
             let mut command = world.command(folder.join("fault_tool"));
             command.env("GANTRY_INSTALL_DIR", &binaries().dir);
             let mut tool = Tool::spawn(&world, command);
@@ -394,7 +397,7 @@ fn a_helper_that_is_missing_is_named_with_where_it_was_looked_for() {
     });
 }
 
-/// Replaces the version in the program.
+/// Changes the version number inside the program.
 fn patch_version(program: &Path, world: &World) {
     let version = env!("CARGO_PKG_VERSION");
     let other = format!("{}9", &version[..version.len() - 1]);

@@ -1,6 +1,8 @@
-//! The C libraries as C programs use them: installed below a prefix, linked by a C compiler, every function called.
+//! The C libraries as C programs use them: installed below a prefix, linked by a C compiler, with every function
+//! called.
 //!
-//! Each test below is one of a suite in `tests/c` and runs in its own process and world: any remains are a failure.
+//! Each test below belongs to a suite in `tests/c` and runs in its own process and world. Anything left behind is a
+//! failure.
 #![expect(clippy::disallowed_methods, reason = "a test is the user: it asks nm and pkg-config what they see")]
 
 use std::collections::BTreeSet;
@@ -13,13 +15,13 @@ use gantry_tests::capi::{compile, prefix, program, start, symbols};
 use gantry_tests::{SOON, World, binaries, require, tool, within};
 use nix::sys::signal::Signal;
 
-/// For a whole test, the compiler included.
+/// The timeout of a whole test, including the compiler.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The timeout under valgrind on a busy machine.
 const SLOW: Duration = Duration::from_secs(300);
 
-/// Runs a test of a suite; nothing may be left.
+/// Runs one test of a suite. It must leave nothing behind.
 #[track_caller]
 fn run(suite: &'static str, test: &'static str, flags: &'static [&str], more: &'static [(&str, &str)]) {
     within(LIMIT, move || {
@@ -37,7 +39,7 @@ fn run(suite: &'static str, test: &'static str, flags: &'static [&str], more: &'
     });
 }
 
-/// A test for each of a suite.
+/// Makes a Rust test for each test of a suite.
 macro_rules! suite {
     ($suite:ident: $($test:ident)*) => {
         mod $suite {
@@ -98,7 +100,7 @@ fn a_killed_c_tool_leaves_nothing() {
 #[test]
 fn the_address_sanitizer_finds_no_error_in_data_for_c() {
     const FLAGS: &[&str] = &["-fsanitize=address", "-fno-omit-frame-pointer"];
-    // The suites free little of their own memory; valgrind looks for the library's leaks.
+    // The suites free little of their own memory. The valgrind tests look for leaks of the library.
     const OPTIONS: &[(&str, &str)] = &[("ASAN_OPTIONS", "detect_leaks=0")];
     for (suite, test) in [
         ("app", "launches"),
@@ -121,8 +123,8 @@ fn outside_of_a_daemon_the_backend_library_says_so() {
     });
 }
 
-/// A lost block has no pointer to it. The possibly lost ones are the tables of handles, whose only pointer is not to
-/// their beginning.
+/// A lost block has no pointer to it. Valgrind reports the tables of handles as possibly lost, because the only
+/// pointer to each does not point to its start.
 #[test]
 fn valgrind_finds_no_leak_and_no_wrong_access_in_tool_and_daemon() {
     require!(tool("valgrind"));
@@ -151,7 +153,7 @@ fn valgrind_finds_no_leak_and_no_wrong_access_in_tool_and_daemon() {
     });
 }
 
-/// The channel and rendezvous: tool, daemons and ranks, each under valgrind.
+/// Runs the channel and rendezvous under valgrind: tool, daemons and ranks.
 #[test]
 fn valgrind_finds_nothing_in_the_calls_of_channel_and_rendezvous() {
     require!(tool("valgrind"));
@@ -179,14 +181,14 @@ fn valgrind_finds_nothing_in_the_calls_of_channel_and_rendezvous() {
         tool.close_stdin();
         let done = tool.wait(SLOW);
         assert_eq!(done.code(), 0, "{}", done.stderr.join("\n"));
-        // Output of daemons and ranks; some daemons are killed in the end, after all their output.
+        // The logs of daemons and ranks. Some daemons are killed at the end, after all their output.
         let said = read_all(&world.work_dir(), "said.");
         assert!(said.len() > 12 && said.iter().all(String::is_empty), "{said:?}");
         world.finish();
     });
 }
 
-/// Options that report leaks and wrong accesses by exit code 9.
+/// Options that make valgrind report leaks and invalid accesses by exit code 9.
 fn valgrind(world: &World) -> String {
     let known = world.work_dir().join("valgrind.supp");
     std::fs::write(&known, include_str!("../../frontend/capi/valgrind.supp")).expect("a file");
@@ -207,7 +209,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name)
 }
 
-/// Compiles a source that only has to compile, with the installed headers.
+/// Compiles a source with the installed headers. It is not run.
 #[track_caller]
 fn compiles(compiler: &str, name: &str, args: &[&str]) {
     let include = OsString::from_iter([OsStr::new("-I"), prefix().join("include").as_os_str()]);
@@ -233,7 +235,7 @@ fn values_layouts_and_signatures_are_those_of_the_reference() {
     compiles("cc", "abi.c", &["-std=c11", "-pedantic"]);
 }
 
-/// Symbols and their versions in a list, as `NAME@VERSION`.
+/// The symbols of a version script, as `NAME@VERSION`.
 fn listed(map: &str) -> BTreeSet<String> {
     let mut version = "";
     let mut found = BTreeSet::new();
@@ -247,17 +249,17 @@ fn listed(map: &str) -> BTreeSet<String> {
     found
 }
 
-/// Symbols and their versions in a library.
+/// The symbols that a library exports, with their versions.
 fn exported(library: &Path) -> BTreeSet<String> {
     let nm =
         Command::new("nm").args(["-D", "--defined-only", "--with-symbol-versions"]).arg(library).output();
     let said = String::from_utf8(nm.expect("nm").stdout).expect("text");
-    // Versions are symbols too, absolute ones.
+    // `nm` also lists the versions, as absolute symbols.
     let functions = said.lines().filter(|line| !line.contains(" A "));
     functions.filter_map(|line| Some(line.split_whitespace().nth(2)?.replace("@@", "@"))).collect()
 }
 
-/// Functions that headers declare.
+/// The functions that headers declare.
 fn declared(headers: &[&str]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for header in headers {
@@ -289,7 +291,7 @@ fn no_symbol_appears_or_vanishes_unnoticed() {
         let names: BTreeSet<String> =
             listed.iter().map(|name| name.split('@').next().unwrap_or_default().to_owned()).collect();
         assert_eq!(declared(&headers), names);
-        // cargo's build folder has the same symbols, without versions.
+        // The library in cargo's build folder has the same symbols, without versions.
         assert_eq!(exported(&binaries().dir.join(format!("libcommontools_{side}.so"))), names);
     }
 }
@@ -310,14 +312,14 @@ fn pkg_config_names_all_that_a_compiler_needs() {
             "{said}"
         );
         if source_name == "headers.c" {
-            // It includes the headers of both.
+            // This source includes the headers of both libraries.
             flags.push("-c".into());
         }
         compile("cc", &source(source_name), &folder.path().join(name), &flags);
     }
 }
 
-/// A library that lies alone has nothing beside it.
+/// A library that was copied away from its installation has no helpers beside it.
 #[test]
 fn cti_install_dir_says_where_the_rest_of_gantry_is() {
     within(LIMIT, || {
@@ -341,7 +343,7 @@ fn cti_install_dir_says_where_the_rest_of_gantry_is() {
     });
 }
 
-/// A prefix is moved, as packages are: its files find each other.
+/// Packages are moved after the build. The files of a moved prefix must still find each other.
 #[test]
 fn a_moved_prefix_works() {
     within(LIMIT, || {
@@ -350,7 +352,7 @@ fn a_moved_prefix_works() {
         let copied = Command::new("cp").arg("-a").arg(prefix()).arg(&moved).status().expect("cp");
         assert!(copied.success());
         let mut command = world.command(program("app", "fe", &["-Wl,--enable-new-dtags"]));
-        // With these flags the variable comes before the path in the program.
+        // With these linker flags, `LD_LIBRARY_PATH` takes precedence over the path in the program.
         command.arg("releases_once").env("LD_LIBRARY_PATH", moved.join("lib")).env("LD_DEBUG", "libs");
         let done = world.spawn(command).wait(LIMIT);
         assert_eq!(done.code(), 0, "{done:?}");

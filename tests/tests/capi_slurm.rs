@@ -1,4 +1,4 @@
-//! The C library on a real Slurm: held, hosts, session, manifest, daemon, release; a step that runs already.
+//! The C library on a real Slurm: hold, hosts, session, manifest, daemon, release, and attaching to a running step.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -10,12 +10,12 @@ use gantry_tests::testbed::{self, Config};
 use gantry_tests::{SOON, becomes_true, proc};
 use nix::sys::signal::Signal;
 
-/// Runs a test of the suite `slurm.c` on the login node; its output must contain the list.
+/// Runs a test of the suite `slurm.c` on the login node.
 fn run(test: &'static str, args: &'static [&'static str]) {
     run_on(Config::with_nodes(2), test, args);
 }
 
-/// As [`run`], on a bed of that kind.
+/// Like [`run`], on a testbed with this configuration.
 fn run_on(config: Config, test: &'static str, args: &'static [&'static str]) {
     on_cluster(config, move |cluster| {
         let suite = program("slurm", "fe", &[]);
@@ -59,7 +59,7 @@ fn a_step_that_runs_already_is_attached_to_by_the_table_of_slurm() {
     run("attaches", &[]);
 }
 
-/// A directory that every host sees, for one test.
+/// A directory for one test that every host can access.
 fn shared_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in(gantry_tests::target_dir()).expect("a folder");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("permissions");
@@ -99,7 +99,7 @@ fn a_launch_waits_in_the_queue_longer_than_its_deadline_and_has_a_limit_of_its_o
         assert_eq!(tool.next_line(SOON), "again");
         let begun = Instant::now();
         assert!(queued(1), "{}", cluster.said("squeue", ["--me"]));
-        // Longer than the deadline that the tool has set.
+        // Longer than the timeout that the tool has set.
         let ended = becomes_true(Duration::from_secs(10), || begun.elapsed() > Duration::from_secs(9));
         assert!(ended && testbed::program(tool.pid()).is_some(), "{:?}", tool.wait(SOON));
         cluster.said("scancel", [job.trim()]);
@@ -134,7 +134,7 @@ fn a_killed_c_tool_leaves_nothing_on_nodes() {
     });
 }
 
-/// As [`run`], with a directory for an argument.
+/// Like [`run`], with a directory as an argument.
 fn run_in(test: &'static str, folder: String) {
     on_cluster(Config::with_nodes(2), move |cluster| {
         let suite = program("slurm", "fe", &[]);
@@ -148,7 +148,7 @@ fn run_in(test: &'static str, folder: String) {
     });
 }
 
-/// Runs a test of the suite `channel.c` on the login node, with daemons and ranks on nodes.
+/// Runs a test of the suite `channel.c` on the login node, with daemons and ranks on the nodes.
 fn speak(test: &'static str) {
     on_cluster(Config::with_nodes(4), move |cluster| {
         let (peer, meets) = (program("peer", "be", &["-pthread"]), program("meets", "be", &[]));

@@ -1,5 +1,5 @@
-//! The C library's table of ssh: launchers on another host and on this host, with ranks on hosts that are reached by
-//! ssh.
+//! The table of ssh functions in the C library: launchers on another host and on this host, with ranks on hosts that
+//! ssh reaches.
 
 use gantry_tests::capi::{prefix, program};
 use gantry_tests::slurm::on_cluster;

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 const LIMIT: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_secs(2);
 
-/// An app on some nodes with a session.
+/// An app on this many nodes, with a session.
 async fn on_nodes(site: &mut Site, nodes: u32) -> (App, Session) {
     let count = nodes.to_string();
     let app = site.held(["-N", &count, "-n", &count, "/bin/true"]).await;
@@ -27,7 +27,7 @@ async fn on_nodes(site: &mut Site, nodes: u32) -> (App, Session) {
     (app, session)
 }
 
-/// As [`on_nodes`], in a tree with at most two children per agent.
+/// Like [`on_nodes`], in a tree with at most two children per agent.
 async fn on_deep_tree(site: &mut Site, nodes: u32) -> (App, Session) {
     let count = nodes.to_string();
     let config = Config { radix: 2, bulk_radix: 2, ..site.config() };
@@ -38,7 +38,7 @@ async fn on_deep_tree(site: &mut Site, nodes: u32) -> (App, Session) {
     (app, session)
 }
 
-/// Starts a daemon that takes these steps.
+/// Starts a daemon that performs these steps.
 async fn start(session: &Session, steps: impl IntoIterator<Item = &str>) -> Daemon {
     let request =
         DaemonRequest::new(binaries().dir.join("channel_daemon")).args(steps.into_iter().map(str::to_owned));
@@ -101,7 +101,7 @@ fn scattered_and_sent_messages_reach_their_receivers() {
         let _daemon = start(&session, ["echo:1", "echo:2", "wait"]).await;
         let channel = session.channel();
         let text = |node: u32| format!("for {node}").into_bytes();
-        // One is larger than a frame.
+        // One part is larger than a frame.
         let parts = |node: u32| if node == 2 { vec![7; 3_000_000] } else { text(node) };
         let sent = channel.scatter_nodes(1, (0..4).map(|node| (NodeId(node), parts(node))), SOON).await;
         assert_eq!(sent.expect("sent"), []);
@@ -122,7 +122,8 @@ fn scattered_and_sent_messages_reach_their_receivers() {
 fn tags_are_apart_and_operations_with_different_tags_run_at_once() {
     on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
-        // They contribute in another order than they are asked, and take messages in another order than they were sent.
+        // Daemons contribute in another order than the tool asks, and receive messages in another order than it sent
+        // them.
         let _daemon = start(&session, ["echo:3", "echo:2", "echo:1", "wait"]).await;
         let channel = session.channel();
         for tag in 1..=3 {
@@ -165,7 +166,7 @@ fn a_contribution_before_an_immediate_end_counts() {
         let channel = session.channel();
         assert_eq!(channel.members(), []);
         assert_eq!(channel.gather(1, Policy::All, SOON).await.expect("contributions").parts.len(), 2);
-        // And no more than once.
+        // A second gather gets nothing.
         assert_eq!(channel.gather(1, Policy::All, SOON).await.expect("no member is missing").parts.len(), 0);
         app.close(SOON).await.expect("close");
     });
@@ -230,7 +231,7 @@ fn trees_of_megabytes_are_merged_on_the_way_while_others_are_answered() {
         assert_eq!((reduced.contributed, reduced.missing.len()), (4, 0));
         assert!(reduced.bytes.len() > 1_000_000, "{} bytes", reduced.bytes.len());
         let tree = PrefixTree::decode(&reduced.bytes).expect("a tree");
-        // Of 20 functions 19 are common and one is the node's own.
+        // Of 20 functions, 19 are common to all nodes and one belongs to a single node.
         let functions = MODULES * (950 + 50 * NODES);
         assert_eq!((tree.len(), tree.ranks()), (MODULES + functions, RankSet::first_n(80)));
         for module in tree.outermost() {
@@ -318,7 +319,7 @@ fn a_daemon_that_is_killed_in_the_middle_is_named_and_the_policy_decides() {
 fn a_node_that_is_lost_takes_its_subtree_along_and_the_rest_is_summed() {
     on_this_machine(LIMIT, async |site| {
         let (app, session) = on_deep_tree(site, 14).await;
-        // Node 1 has nodes 4, 5, 10, 11, 12, 13 below it.
+        // Nodes 4, 5, 10, 11, 12 and 13 are below node 1.
         let agent = app.info().ranks[1]
             .pid
             .map(|pid| proc::stat(pid.get()).expect("a rank").parent)
@@ -378,7 +379,7 @@ fn late_members_are_named_the_others_are_merged_and_late_parts_are_dropped() {
     });
 }
 
-/// The most memory that a process ever had, in KiB.
+/// The peak memory of a process, in KiB.
 fn peak_kib(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -435,7 +436,7 @@ fn contributions_of_64_mib_come_through_and_agents_hold_little() {
             assert!(peak_kib(agent) < 32 * 1024, "agent of node {node}: {} KiB", peak_kib(agent));
         }
         assert_eq!(channel.gather(2, Policy::All, SOON).await.expect("small ones").parts.len(), 3);
-        // This contribution is not requested, and the end of its daemon does no harm.
+        // No gather requests this contribution. The exit of its daemon must do no harm.
         app.close(SOON).await.expect("close");
     });
 }
@@ -469,7 +470,7 @@ fn a_daemon_that_does_not_read_stops_only_its_senders() {
         let counts = channel.gather(1, Policy::All, SOON).await.expect("counts").parts;
         let count =
             |member: Member| u32::from_be_bytes(counts[&member].as_slice().try_into().expect("a number"));
-        // A message that was not sent in time was sent to no member, or later to all.
+        // A message that timed out was sent either to no member or, later, to all of them.
         let (fast, slow) = (count(members[0]), count(members[1]));
         assert!(slow >= 4 && (fast == slow + 100 || fast == slow + 99), "{fast} and {slow}");
         app.close(SOON).await.expect("close");
@@ -482,7 +483,7 @@ fn a_tool_that_does_not_take_messages_stops_their_sender_and_nothing_else() {
         let (app, session) = on_nodes(site, 2).await;
         let daemon = start(&session, ["on:1:flood:7:1000", "gather:1:10", "gather:2:10", "wait"]).await;
         let channel = session.channel();
-        // It is stopped when as much is on its way as the window has, and takes no processor time then.
+        // The daemon blocks when a full window is in flight. It then uses no CPU time.
         let flooding = daemon.processes().iter().find(|(node, _)| node.0 == 1).expect("a daemon").1.get();
         eventually(SOON, "the flood's end", || proc::stat(flooding).is_some_and(|stat| stat.state == 'S'));
         let gathered = channel.gather(1, Policy::BestEffort, SHORT).await.expect("the other's");
@@ -498,7 +499,7 @@ fn a_tool_that_does_not_take_messages_stops_their_sender_and_nothing_else() {
     });
 }
 
-/// The longest part wins; it says how many parts it was given.
+/// A filter that keeps the longest part and counts the parts it gets.
 struct Longest(Vec<u8>, std::sync::Arc<std::sync::atomic::AtomicUsize>);
 
 impl Reduce for Longest {
@@ -515,7 +516,7 @@ impl Reduce for Longest {
     }
 }
 
-/// Registers the filter "longest" and gives the count of parts that it is given.
+/// Registers the filter "longest". Returns the counter of the parts that it gets.
 fn register_longest(channel: &Channel) -> std::sync::Arc<std::sync::atomic::AtomicUsize> {
     let parts = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
     let counted = std::sync::Arc::clone(&parts);
@@ -528,12 +529,12 @@ fn a_tools_own_filter_merges_in_daemons_in_the_tool_or_in_both() {
     on_this_machine(LIMIT, async |site| {
         let (app, _) = on_deep_tree(site, 6).await;
         let longest = || Filter::Custom("longest".to_owned());
-        // The serving daemons, and the number of parts left for the tool.
+        // Which daemons serve the filter, and how many parts are left for the tool.
         for (serve, left) in
             [("serve:longest", 2), ("on:0:serve:longest", 2), ("fail:longest", 6), ("on:9:wait", 6)]
         {
             let session = app.session(SOON).await.expect("a session");
-            // Requested one by one, so that the daemons serve by then.
+            // Daemons perform the steps in order. Once tag 2 is gathered, they serve the filter.
             let _daemon = start(&session, [serve, "gather:2:1", "give:1:any", "give:1:any", "wait"]).await;
             let channel = session.channel();
             channel.gather(2, Policy::All, SOON).await.expect("all are there");

@@ -1,6 +1,7 @@
-//! The channel on nodes of a real cluster: other hosts, another network, agents that came with the ranks.
+//! The channel on nodes of a real cluster: on other hosts, over another network, with agents that were started with
+//! the ranks.
 //!
-//! `GANTRY_CHANNEL_NODES` says how many nodes: 4 where it is not set, 64 by hand.
+//! `GANTRY_CHANNEL_NODES` sets the number of nodes. The default is 4; use 64 by hand.
 #![expect(clippy::disallowed_methods, reason = "a test reads its own environment")]
 
 use gantry_tests::slurm::on_cluster;
@@ -10,7 +11,7 @@ use gantry_types::rank_set::RankSet;
 use serde_json::{Value, json};
 
 const LARGE_BYTES: u64 = 100_000_000;
-/// So that most nodes have others below them.
+/// With this radix, most nodes have other nodes below them.
 const RADIX: u32 = 2;
 
 fn nodes() -> u16 {
@@ -61,7 +62,7 @@ fn a_tool_on_the_login_node_speaks_with_daemons_on_four_nodes() {
     });
 }
 
-/// The daemon of node 2 was killed while all waited for it.
+/// The daemon on node 2 was killed while all daemons waited for it.
 fn check_policies(policies: &Value, nodes: u64) {
     let missing = json!([[2, "n003", "Gone"]]);
     let well = json!([true, nodes - 1, missing]);

@@ -1,4 +1,5 @@
-//! The structure of the crates, counted: circles of files, and methods of the trait that every workload manager implements.
+//! Limits the structure of the crates: circles of imports between files, and methods of the trait that every workload
+//! manager implements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,26 +12,26 @@ use syn::{Attribute, Item, ItemMod, ItemUse, Macro, UseTree, Visibility};
 /// A module's path from the root of its crate.
 type Module = Vec<String>;
 
-/// Names that a module brings into its scope by `use`, and where they come from. None: another crate.
+/// Names that a module imports by `use`, and their origins. None: another crate.
 type Names = BTreeMap<String, Option<Module>>;
 
-/// A module with a file of its own.
+/// A module that has its own file.
 struct File {
-    /// Paths that the file names, from the root of the crate.
+    /// The paths that the file names, from the root of the crate.
     uses: Vec<Module>,
     names: Names,
 }
 
-/// All files of a program or a library, by their modules.
+/// All files of a program or a library, by module.
 #[derive(Default)]
 struct Crate {
     files: BTreeMap<Module, File>,
 }
 
-/// Collects the paths of one file. Code that only tests see is left out.
+/// Collects the paths of one file. Skips code that is only for tests.
 struct Reader<'a> {
     module: &'a Module,
-    /// Modules within the file.
+    /// The inline modules around the current item.
     inside: Vec<String>,
     children: BTreeSet<String>,
     uses: Vec<Module>,
@@ -49,7 +50,8 @@ fn words<'a>(path: impl IntoIterator<Item = &'a syn::PathSegment>) -> Vec<String
 }
 
 impl Reader<'_> {
-    /// A path as it stands here, from the root of the crate. None: it leads out of the crate, or is a name of this file.
+    /// Resolves a path to one from the root of the crate. None: it leads out of the crate or names an item of this
+    /// file.
     fn resolve(&self, path: &[String]) -> Option<Module> {
         let here = [&self.module[..], &self.inside[..]].concat();
         let (mut from, mut rest) = match path.first()?.as_str() {
@@ -88,7 +90,7 @@ impl Reader<'_> {
             UseTree::Glob(_) => (None, prefix.to_vec()),
         };
         let path = self.resolve(&path);
-        // A facade re-exports items of its own modules: it does not use them itself.
+        // A facade re-exports items of its own modules. That is not a use.
         let hands_on = is_public && path.as_ref().is_some_and(|path| path.starts_with(self.module));
         if !hands_on {
             self.uses.extend(path.clone());
@@ -132,7 +134,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 
     fn visit_macro(&mut self, item: &'ast Macro) {
         visit::visit_macro(self, item);
-        // Arguments of macros are no syntax tree. Paths from the root are found all the same.
+        // Macro arguments have no syntax tree. The text search still finds paths from the root.
         let text = item.tokens.to_string().replace(' ', "");
         for (at, _) in text.match_indices("crate::") {
             let word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
@@ -150,7 +152,7 @@ impl Crate {
         all
     }
 
-    /// Reads a file and those of its modules, which are in `folder`.
+    /// Reads a file and the files of its modules, which are in `folder`.
     fn read_file(&mut self, path: &Path, module: Module, folder: &Path) {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let syntax = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -177,7 +179,7 @@ impl Crate {
         self.files.insert(module, File { uses, names });
     }
 
-    /// The file that defines a path. Imported names are looked up at their origin.
+    /// The file that defines a path. Follows imported names to their origin.
     fn find(&self, path: &[String]) -> Option<&Module> {
         let mut path = path.to_vec();
         for _ in 0..8 {
@@ -192,7 +194,7 @@ impl Crate {
         None
     }
 
-    /// For every file the files that it needs.
+    /// The files that each file needs.
     fn arrows(&self) -> BTreeMap<&Module, BTreeSet<&Module>> {
         let needs = |(module, file): (&'_ Module, &File)| {
             let found: BTreeSet<&Module> = file.uses.iter().filter_map(|path| self.find(path)).collect();
@@ -238,7 +240,7 @@ impl Crate {
     }
 }
 
-/// Roots of all programs and libraries, by the folder of the crate and their name.
+/// The roots of all programs and libraries, by package and target name.
 fn roots() -> Vec<(String, PathBuf)> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
     let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec().expect("cargo metadata");

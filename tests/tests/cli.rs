@@ -11,7 +11,6 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Runs a command to its end.
 fn gantry(world: &World, args: &[&str]) -> Finished {
     world.gantry(args).wait(SOON)
 }
@@ -53,7 +52,7 @@ fn a_held_app_is_listed_and_released_by_another_command_and_its_code_passed_on()
         let end = launch.wait(SOON);
         assert_eq!(end.code(), 5);
         let events = end.events();
-        // The ranks' output takes another way than events, and may overtake them.
+        // The ranks' output and the events take different paths, so output may overtake events.
         let (output, others): (Vec<_>, Vec<_>) =
             names(&events).into_iter().partition(|name| *name == "output");
         assert_eq!(output.len(), 3);
@@ -130,7 +129,7 @@ fn daemons_speak_with_a_label_and_their_highest_code_is_passed_on() {
         );
         assert_eq!(gantry(world, &["daemon", &id, "--nodes", "nowhere", "--", "true"]).code(), 64);
 
-        // A daemon in the foreground ends with its command.
+        // A foreground daemon ends with its command.
         let mut stays = world.gantry(["daemon", &id, "--json", "--", "sleep", "1000"]);
         let pid = i32::try_from(stays.next_event("daemon_started", SOON)["pid"].as_i64().unwrap()).unwrap();
         stays.signal(Signal::SIGINT);
@@ -233,7 +232,7 @@ fn doctor_names_failures_and_really_holds_a_program() {
         let unfit = world.spawn(command).wait(SOON);
         assert_eq!(unfit.code(), 1);
         assert!(unfit.stdout.iter().any(|line| line.starts_with("fail  stage directory: /no/such")));
-        // The attempt fails with the words of the product, and with its hint.
+        // The attempt fails with the product's own error text and hint.
         let at = unfit.stdout.iter().position(|line| line.starts_with("fail  hold: ")).unwrap();
         assert!(unfit.stdout[at].contains("/no/such"), "{unfit:?}");
         assert!(unfit.stdout[at + 1].starts_with("      "), "{unfit:?}");

@@ -1,4 +1,4 @@
-//! Co-allocated jobs over four managers at once: a real PBS beside a real Slurm, hosts over ssh, and the login node.
+//! Co-allocated jobs over four managers at once: a real PBS, a real Slurm, hosts over ssh, and the login node.
 
 use gantry_tests::launchers::MPICH_4;
 use gantry_tests::managers::on_slurm_and_pbs;
@@ -7,10 +7,10 @@ use gantry_tests::slurm::Cluster;
 use gantry_tests::testbed::config::HOME;
 use gantry_tests::{Run, SOON, becomes_true, binaries, record_skip, require, tool};
 
-/// Where PBS's server listens.
+/// The port of the PBS server.
 const SERVER_PORT: u16 = 15001;
 
-/// A subjob of programs that call the barrier.
+/// A subjob whose programs call the barrier.
 fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
     let program = binaries().dir.join("job_probe").display().to_string();
     format!(
@@ -18,7 +18,8 @@ fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
     )
 }
 
-/// The same on each of four managers: two ranks on two nodes of each batch system, one on a host over ssh, one here.
+/// The same subjob on each of four managers: two ranks on two nodes of each batch system, one rank over ssh, one rank
+/// here.
 fn four(steps: &str) -> [String; 4] {
     [
         part("pbs", "pbs://workq", steps, "(count=2)(hostCount=2)"),
@@ -34,7 +35,7 @@ fn begin(cluster: &Cluster, parts: &[String]) -> Run {
     cluster.gantry(["coalloc", "-i", &format!("+{}", parts.concat())])
 }
 
-/// Waits until all have come to stand there.
+/// Waits until all subjobs have reached this state.
 #[track_caller]
 fn reach(run: &mut Run, state: &str) {
     for name in ALL {
@@ -63,7 +64,7 @@ fn four_managers_are_held_at_one_barrier_and_their_processes_find_each_other() {
     });
 }
 
-/// The same as parts of one MPI world.
+/// The same subjobs as parts of one MPI world.
 fn four_of_mpi(program: &str, arguments: &str) -> String {
     let of_mpi = |part: String| {
         let part = part.replace("(barrierPoint=runtime)", "(jobType=mpi)");
@@ -83,7 +84,7 @@ fn four_managers_are_one_mpi_world_that_ends_as_one() {
         assert_eq!((done.code(), right.count()), (0, 18), "{done:?}");
         let of_pbs = "rank 1 of 6, program 0: stencil right";
         assert!(done.stdout.iter().any(|line| line == of_pbs), "{done:?}");
-        // A part of PBS ends all.
+        // An abort in the PBS part ends all parts.
         let done = cluster.gantry(["coalloc", &four_of_mpi(&world, "sum abort 1 8")]).wait(STARTS);
         let said = done.stderr.join("\n");
         assert_eq!(done.code(), 8, "{said}");
@@ -99,7 +100,8 @@ fn a_lowered_specification_of_the_document_runs_with_real_programs_on_two_batch_
     on_slurm_and_pbs(|cluster| {
         let contacts = cluster.world.work_dir().join("contacts");
         std::fs::write(&contacts, "RM1 pbs\nRM2 slurm\n").expect("contacts");
-        // The document leaves out what would run, and stands in parentheses of its own, which are none of the language.
+        // The document omits the program. It also wraps the specification in parentheses that the language does not
+        // have.
         let lowered = "(+ (& (count=3) (resourceManagerContact=RM1 ))\n    (& (count=2) (resourceManagerContact=RM2 )))";
         let program = "(directory=/)(executable=/bin/sh)(arguments=-c \"echo of $RANK_SAYS\")(environment=(RANK_SAYS \"five\"))";
         let spec = lowered.trim_start_matches('(').trim_end_matches(')').to_owned() + "))";
@@ -148,7 +150,7 @@ fn when_the_control_side_is_killed_everything_ends_on_every_manager() {
     });
 }
 
-/// PBS has nothing free for it: the job stays in the queue until it is taken out of there.
+/// PBS has no free nodes for the subjob. The job stays in the queue until it is cancelled there.
 #[test]
 fn a_part_that_pbs_never_starts_leaves_no_job_in_its_queue() {
     on_slurm_and_pbs(|cluster| {
@@ -166,14 +168,15 @@ fn a_part_that_pbs_never_starts_leaves_no_job_in_its_queue() {
     });
 }
 
-/// Tells PBS's server something, as who manages it.
+/// Sends an order to the PBS server, as its manager.
 #[track_caller]
 fn manage(cluster: &Cluster, order: &str) {
     let mut qmgr = cluster.bed.login().root_command("qmgr").expect("the login node");
     assert!(qmgr.args(["-c", order]).status().expect("qmgr").success(), "{order}");
 }
 
-/// PBS's server cannot be reached when the part is to be taken out of its queue, and later starts what nobody wants any more.
+/// The PBS server is unreachable when the subjob must be removed from its queue. Later the server starts the job,
+/// which is no longer wanted.
 #[test]
 fn what_a_manager_could_not_cancel_ends_by_itself_when_it_comes_up() {
     require!(tool("nft"));

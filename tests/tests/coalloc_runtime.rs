@@ -1,10 +1,10 @@
-//! What processes of a co-allocated job do together: the barrier that they call, and messages between them.
+//! How processes of a co-allocated job work together: the barrier that they call, and the messages between them.
 
 use std::path::Path;
 
 use gantry_tests::{Run, SOON, World, binaries, proc};
 
-/// A subjob on this machine that does these things.
+/// A subjob on this machine that performs these steps.
 fn part(label: &str, steps: &str, more: &str) -> String {
     let program = binaries().dir.join("job_probe").display().to_string();
     format!(
@@ -70,7 +70,7 @@ fn one_rank_that_does_not_come_keeps_its_subjob_from_checking_in() {
     let world = World::new();
     let gate = world.work_dir().join("gate");
     nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Rank 0 is first held up by its input, the others are not.
+    // Rank 1 first waits for the gate. Rank 0 does not.
     let script = format!(
         "if [ $GANTRY_RANK = 1 ]; then read x < '{}'; fi; exec '{}' barrier",
         gate.display(),
@@ -115,14 +115,15 @@ fn all_may_send_much_before_anybody_takes_anything() {
 
 #[test]
 fn what_is_much_comes_in_its_order() {
-    // 300 messages of 12 KB on average in each of four directions, and as much within the subjob of two.
+    // 300 messages of 12 KB on average in each of four directions, and the same amount within the subjob of two
+    // ranks.
     let steps = "barrier flow:300:10000";
     ends_well(World::new(), &[part("a", steps, "(count=2)"), part("b", steps, ""), part("c", steps, "")]);
 }
 
 #[test]
 fn who_closes_its_connection_and_opens_another_one_goes_on() {
-    // The other one says nothing before it has heard of the new connection.
+    // The other side sends nothing before it knows of the new connection.
     let steps = |more: &str| format!("barrier flow:40:10000 {more} pingpong:40");
     ends_well(World::new(), &[part("a", &steps("disconnect"), ""), part("b", &steps(""), "")]);
 }
@@ -148,7 +149,7 @@ fn who_takes_nothing_stops_who_sends_to_it() {
     let mut run = world.gantry(["coalloc", "-s", &spec]);
     proc::wait_file(&file, SOON);
     let sent: u64 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
-    // A mailbox, two windows, and what sockets hold.
+    // At most one mailbox, two windows, and the sockets' buffers are in flight.
     assert!((500_000..4_000_000).contains(&sent), "{sent} bytes are on their way");
     let done = run.wait(SOON);
     assert_eq!(done.code(), 0, "{done:?}");
@@ -198,7 +199,7 @@ fn a_program_that_calls_the_barrier_is_a_job_by_itself_where_there_is_no_other()
     world.finish();
 }
 
-/// A subjob whose rank 1 ends before it comes to the barrier, beside one that waits there.
+/// A subjob whose rank 1 ends before it reaches the barrier, beside a subjob that waits there.
 fn one_ends_early(start: &str) -> (World, Run, std::path::PathBuf) {
     let world = World::new();
     let ran = world.work_dir().join("ran");

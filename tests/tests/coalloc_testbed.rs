@@ -1,4 +1,4 @@
-//! Co-allocated jobs over three managers at once: Slurm, hosts over ssh, and the login node, on a bed of real ones.
+//! Co-allocated jobs over three managers at once on a testbed: a real Slurm, hosts over ssh, and the login node.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, becomes_true, binaries};
 
-/// A subjob of programs that call the barrier.
+/// A subjob whose programs call the barrier.
 fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
     let program = binaries().dir.join("job_probe").display().to_string();
     format!(
@@ -14,7 +14,7 @@ fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
     )
 }
 
-/// The same on each of three managers: two ranks on two nodes of Slurm's, two on two hosts over ssh, one here.
+/// The same subjob on each of three managers: two ranks on two Slurm nodes, two on two hosts over ssh, one here.
 fn three(steps: &str) -> [String; 3] {
     [
         part("slurm", "slurm", steps, "(count=2)(hostCount=2)"),
@@ -27,7 +27,7 @@ fn begin(cluster: &Cluster, parts: &[String]) -> Run {
     cluster.gantry(["coalloc", "-i", &format!("+{}", parts.concat())])
 }
 
-/// Waits until these subjobs have come to stand there, in whatever order.
+/// Waits until the subjobs have reached these states, in any order.
 #[track_caller]
 fn reach(run: &mut Run, states: &[&str]) {
     for state in states {
@@ -111,7 +111,7 @@ fn one_manager_is_taken_out_and_another_comes_before_the_release() {
 #[test]
 fn a_job_is_cancelled_in_each_state() {
     on_cluster(Config::with_nodes(4), |cluster| {
-        // Held up before the barrier; at it; past it.
+        // Before the barrier, at the barrier, and after the barrier.
         for (steps, states) in [
             ("wait barrier", ["slurm on slurm: active", "ssh on ssh: active", "here on localhost: active"]),
             ("barrier wait", CHECKED_IN),
@@ -134,7 +134,7 @@ fn a_job_is_cancelled_in_each_state() {
 #[test]
 fn a_manager_that_never_starts_its_part_stops_nobody_for_ever() {
     on_cluster(Config::with_nodes(2), |cluster| {
-        // Slurm takes the job, and gives it nothing.
+        // Slurm accepts the job and never starts it.
         let set = |state: &str| {
             let mut scontrol = cluster.bed.login().root_command("scontrol").expect("the login node");
             scontrol.args(["update", "nodename=n001,n002", "reason=test", &format!("state={state}")]);
@@ -148,7 +148,7 @@ fn a_manager_that_never_starts_its_part_stops_nobody_for_ever() {
         reach(&mut run, &["here on localhost: checked in"]);
         run.write(b"K\n");
         assert_eq!(run.wait(SOON).code(), 68);
-        // As its limit for the queue does.
+        // The timeout for the queue also ends the job.
         let command = |option: &str| {
             [
                 "coalloc".to_owned(),
@@ -163,7 +163,7 @@ fn a_manager_that_never_starts_its_part_stops_nobody_for_ever() {
         assert!(!said.contains("subjob never on slurm: active"), "{said}");
         assert!(said.contains("subjob never on slurm: failed: no answer within 3"), "{said}");
         assert!(said.contains("waiting in the queue"), "{said}");
-        // Time in the queue is not the launch's.
+        // Time in the queue does not count towards the launch timeout.
         let mut run = cluster.gantry(command("--timeout"));
         let queued = || cluster.said("squeue", ["--me", "--noheader", "--format=%T"]);
         assert!(becomes_true(SOON, || queued() == "PENDING\n"), "{}", queued());
@@ -199,7 +199,8 @@ fn the_example_of_the_document_runs_with_real_programs() {
         let folder = cluster.world.work_dir().to_owned();
         let contacts = folder.join("contacts");
         std::fs::write(&contacts, "RM1 slurm\nRM2 localhost\n").expect("contacts");
-        // The programs of the document, where every node has them; without arguments they pass the barrier and find each other.
+        // The programs of the document, in a folder that every node can access. Without arguments they pass the
+        // barrier and find each other.
         let probe = binaries().dir.join("job_probe");
         let names = ["myprog.sparc", "myprog.rs6000"].map(|name| probe.with_file_name(name));
         for name in &names {

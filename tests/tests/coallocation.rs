@@ -1,5 +1,5 @@
-//! One job of several subjobs, by the command line: held together, let go together, and what becomes of it when a part fails, is taken out, comes
-//! late, or when the control side is killed.
+//! One job of several subjobs, from the command line: held together and released together. Also covers a subjob that
+//! fails, is deleted or is late, and a control process that is killed.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, World, proc, programs};
 use nix::sys::signal::Signal;
 
-/// A subjob on this machine that makes the file `ran` once it runs, and then waits for its end.
+/// A subjob on this machine that creates the file `ran` when it runs, and then waits for its end.
 fn waiting(label: &str, ran: &Path, more: &str) -> String {
     let program = programs::get("touch_and_wait");
     let (program, ran) = (program.display(), ran.display());
@@ -30,7 +30,7 @@ fn files(world: &World, names: &[&str]) -> Vec<PathBuf> {
     names.iter().map(|name| world.work_dir().join(name)).collect()
 }
 
-/// Waits until all these subjobs have come to stand there, in whatever order.
+/// Waits until all these subjobs have reached this state, in any order.
 #[track_caller]
 fn reach(run: &mut Run, labels: &[&str], state: &str) {
     let mut left = labels.to_vec();
@@ -56,7 +56,7 @@ fn all_parts_wait_for_the_last_one_and_go_together() {
     let ran = files(&world, &["a", "b"]);
     let gate = world.work_dir().join("gate");
     nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // The last one comes when its input can be opened: a launch waits for that.
+    // The last subjob is late until its input can be opened: the launch waits for that.
     let late =
         shell("late", "exit 3", &format!("(subjobStartType=loose-barrier)(stdin=\"{}\")", gate.display()));
     let spec = format!("+{}{}{}", waiting("a", &ran[0], "(count=2)"), waiting("b", &ran[1], ""), late);
@@ -69,7 +69,7 @@ fn all_parts_wait_for_the_last_one_and_go_together() {
     for file in &ran {
         proc::wait_file(file, SOON);
     }
-    // A part runs a moment before it is said that it does.
+    // A subjob runs a moment before the event reports it.
     reach(&mut run, &["a"], "released");
     assert_eq!(states(&mut run, "a"), ["pending", "active", "checked_in", "released"]);
     run.signal(nix::sys::signal::Signal::SIGINT);
@@ -97,7 +97,7 @@ fn the_first_code_that_is_not_0_is_the_jobs_and_output_comes_where_it_was_sent()
     world.finish();
 }
 
-/// A subjob that cannot be launched, beside one that is held for ever unless something is done about it.
+/// A subjob that cannot be launched, beside a subjob that stays held until the failure is handled.
 fn one_fails(start: &str) -> (World, Run, PathBuf) {
     let world = World::new();
     let ran = world.work_dir().join("ran");
@@ -231,7 +231,7 @@ fn when_the_control_side_is_killed_nothing_goes_on() {
     run.stderr_line("held on localhost: checked in", SOON);
     proc::wait_file(&ran[1], SOON);
     run.kill();
-    // The leak check waits for the end of all that the job had.
+    // The leak check waits until all processes of the job have ended.
     world.finish();
     assert!(!ran[0].exists());
 }
@@ -255,7 +255,7 @@ fn a_job_that_was_let_go_may_go_on_without_its_tool_and_no_other() {
     tool.run.kill();
     tool.run.exited(SOON);
     ran[..2].iter().for_each(|file| proc::wait_file(file, SOON));
-    // What the kill could have set off happens before all of that: another job comes and goes.
+    // Runs another job from start to end, so that effects of the kill have had time to happen.
     let done =
         world.gantry(["coalloc", "+(&(resourceManagerContact=localhost)(executable=/bin/true))"]).wait(SOON);
     assert_eq!(done.code(), 0, "{done:?}");
@@ -277,7 +277,7 @@ fn a_job_in_the_background_is_told_by_its_apps_and_ends_with_them() {
     for app in &done.stdout {
         assert_eq!(world.gantry(["kill", app]).wait(SOON).code(), 0, "{app}");
     }
-    // What cannot be had is told by who was asked.
+    // If the launch fails, the command reports it.
     let bad = "+(&(resourceManagerContact=localhost)(label=bad)(executable=/nowhere/app))";
     let done = world.gantry(["coalloc", "--background", bad]).wait(SOON);
     assert_eq!(done.code(), 68, "{done:?}");
@@ -316,7 +316,7 @@ fn a_name_of_the_users_own_stands_for_a_manager() {
     command.env("GANTRY_CONTACTS", &contacts);
     let done = world.spawn(command).wait(SOON);
     assert_eq!((done.code(), done.stdout.as_slice()), (0, ["here".to_owned()].as_slice()), "{done:?}");
-    // Quietly nothing is said, and what the part writes goes nowhere.
+    // With `-q` gantry prints nothing, and the subjob's output is discarded.
     let spec = "+(&(resourceManagerContact=localhost)(executable=/bin/echo)(arguments=here))";
     let done = world.gantry(["coalloc", "-q", spec]).wait(SOON);
     assert_eq!((done.code(), done.stdout.len(), done.stderr.len()), (0, 0, 0), "{done:?}");
@@ -336,7 +336,7 @@ fn a_job_spans_slurm_and_the_login_node() {
         assert_eq!(states(&mut run, "cluster"), ["pending", "active", "checked_in", "released", "done"]);
         assert_eq!(states(&mut run, "login"), ["pending", "active", "checked_in", "released", "done"]);
 
-        // Slurm's own words, and the part here is not left.
+        // The error has Slurm's own text. No local part is left.
         let bad = spec.replace("resourceManagerContact=slurm", "resourceManagerContact=\"slurm://nowhere\"");
         let done = cluster.gantry(["coalloc", &bad]).wait(SOON);
         assert_eq!(done.code(), 68, "{done:?}");

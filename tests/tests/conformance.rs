@@ -1,5 +1,5 @@
-//! The same scenarios under every workload manager, and with every hold method. `on_every_wlm` lists the places; a
-//! scenario with fewer places says why. Tests for a single workload manager are in its own suites.
+//! The same scenarios under every workload manager, and with every hold method. `on_every_wlm` lists the managers. A
+//! scenario that skips some of them says why. Tests for a single workload manager are in its own suites.
 
 #[path = "conformance/hold.rs"]
 mod hold;

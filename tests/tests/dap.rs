@@ -1,4 +1,4 @@
-//! `gantry dap`: real gdbs on real ranks, seen by a client of the Debug Adapter Protocol.
+//! `gantry dap` with real gdbs on real ranks, driven by a client of the Debug Adapter Protocol.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -20,7 +20,7 @@ fn program() -> String {
     programs::get("rounds").to_str().unwrap().to_owned()
 }
 
-/// The source of it, and the line with this text.
+/// The path of the program's source, and the number of the line that contains this text.
 fn source(text: &str) -> (String, usize) {
     let path = programs::sources().join("rounds.c");
     let content = std::fs::read_to_string(&path).unwrap();
@@ -32,7 +32,7 @@ fn launching(ranks: u32) -> Value {
     json!({ "launcherArgs": ["-n", ranks.to_string()], "program": program(), "args": ["250"] })
 }
 
-/// Launches in the background, and gives the app's id and its ranks.
+/// Launches in the background. Returns the app's id and the pids of its ranks.
 #[track_caller]
 fn launched(world: &World, options: &[&str], ranks: &str) -> (String, Vec<i32>) {
     let program = program();
@@ -56,7 +56,7 @@ fn kill(world: &World, app: &str) {
     assert_eq!(world.gantry(["kill", "--yes", app]).wait(SOON).code(), 0);
 }
 
-/// Whether ranks go on by themselves.
+/// Whether all ranks run without a tracer.
 fn go_on(ranks: &[i32]) -> bool {
     let goes_on =
         |pid: &i32| proc::tracer(*pid).is_none() && !matches!(proc::state(*pid), Some('T' | 't') | None);
@@ -96,7 +96,7 @@ fn held_ranks_stop_at_breakpoints_and_are_looked_at_as_one() {
         assert_eq!((&frames[0]["source"]["path"], &frames[0]["line"]), (&json!(path), &json!(line)));
         let scopes = editor.done("scopes", json!({ "frameId": frames[0]["id"] }));
         let locals = editor.variables(&scopes["scopes"][0]["variablesReference"]);
-        // Rank 2 alone is called with another number.
+        // Only rank 2 is called with another number.
         assert_eq!((&locals[0]["name"], &locals[0]["value"]), (&json!("n"), &json!("[10;11]")));
         let registers = editor.variables(&scopes["scopes"][1]["variablesReference"]);
         assert!(registers.len() > 10, "{registers:?}");
@@ -148,7 +148,7 @@ fn one_rank_stops_and_steps_while_the_others_go_on() {
         let stop = editor.event("stopped");
         assert_eq!((&stop["threadId"], &stop["allThreadsStopped"]), (&json!(one), &json!(false)));
         editor.output("0: round");
-        // Log messages stop nothing.
+        // Log messages do not stop ranks.
         let log = json!([{ "line": line, "logMessage": "n is {n} in {rank}" }]);
         editor.done("setBreakpoints", json!({ "source": { "path": path }, "breakpoints": log }));
         editor.output(": n is ");
@@ -194,7 +194,7 @@ fn ranks_that_run_are_paused_and_left_as_they_were() {
         for pid in &held {
             eventually(SOON, "it is held", || proc::why_not_held(*pid).is_none());
         }
-        // Without breakpoints nobody needs a gdb.
+        // No gdb is needed without breakpoints.
         let mut editor = Editor::start(world);
         editor.begin("attach", json!({ "target": held_app }));
         editor.done("configurationDone", json!({}));
@@ -257,7 +257,7 @@ fn a_thread_opens_into_a_session_of_its_ranks_through_a_second_adapter() {
             (&asked["arguments"]["request"], &configuration["name"]),
             (&json!("attach"), &json!("ranks 0-2"))
         );
-        // As editors do: they start an adapter for it.
+        // Starts a second adapter for the request, as editors do.
         let mut part = Editor::start(world);
         part.begin("attach", configuration.clone());
         part.done("configurationDone", json!({}));
@@ -268,7 +268,7 @@ fn a_thread_opens_into_a_session_of_its_ranks_through_a_second_adapter() {
         let refused = part.ask("attach", json!({ "session": { "port": 1, "token": "x", "ranks": "0" } }));
         assert_eq!(refused["success"], false);
         part.leave(json!({}));
-        // By a socket nothing is had without the token.
+        // A client on the socket gets nothing without the token.
         let port = u16::try_from(configuration["session"]["port"].as_u64().unwrap()).unwrap();
         let mut stranger = Editor::connect(port);
         let refused =
@@ -313,7 +313,7 @@ fn an_editor_comes_by_a_socket_with_the_token_and_bad_messages_lose_nothing() {
     });
 }
 
-/// An editor whose ranks all make steps, at a breakpoint that they come to all the time.
+/// An editor whose ranks are all stepping, at a breakpoint that they hit continuously.
 fn stepping(world: &World, request: &str, configuration: Value, ranks: u32) -> Editor {
     let mut editor = Editor::start(world);
     editor.begin(request, configuration);
@@ -323,7 +323,7 @@ fn stepping(world: &World, request: &str, configuration: Value, ranks: u32) -> E
     let running = editor.thread(&format!("ranks 0-{}: running", ranks - 1));
     editor.done("pause", json!({ "threadId": running }));
     let thread = editor.event("stopped")["threadId"].as_i64().unwrap();
-    // Out of the system's library, which takes a while, and over the breakpoint again and again.
+    // The step leaves the system's library, which takes a while, and hits the breakpoint repeatedly.
     editor.done("stepOut", json!({ "threadId": thread, "singleThread": true }));
     editor
 }
@@ -348,7 +348,7 @@ fn ranks_go_on_when_the_adapter_or_the_daemon_is_killed_in_the_middle_of_a_step(
             eventually(SOON, "no daemon is left", || of_program(world, "gantry-gdbd").is_empty());
         }
         kill(world, &app);
-        // What was launched for it ends with it.
+        // An app that the adapter launched ends with the adapter.
         let editor = stepping(world, "launch", launching(2), 2);
         proc::send(editor.pid(), Signal::SIGKILL);
         drop(editor);

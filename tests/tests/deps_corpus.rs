@@ -1,4 +1,4 @@
-//! Small programs, one for each rule of ld.so(8): our result is the loader's, in its order.
+//! Small programs, one for each rule of ld.so(8). Our result must be the loader's, in the loader's order.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(clippy::disallowed_methods, reason = "programs are built with the system's compiler")]
@@ -13,7 +13,7 @@ use gantry_tests::loader::{self, Listed};
 use gantry_tests::{binaries, require, skip, tool};
 use tempfile::TempDir;
 
-/// A folder in which programs are built. Paths are relative to it; `@` in flags stands for it.
+/// A folder to build programs in. Paths are relative to it. `@` in flags stands for it.
 struct Yard {
     folder: TempDir,
 }
@@ -24,7 +24,7 @@ impl Yard {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        // As the loader will see it: the temporary folder may be behind a link.
+        // The loader resolves links, and the temporary folder may be behind one.
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
@@ -59,7 +59,7 @@ impl Yard {
         }
     }
 
-    /// A library with its file's name as SONAME.
+    /// A library whose SONAME is its file name.
     fn library(&self, name: &str, flags: &str) -> PathBuf {
         let soname = Path::new(name).file_name().unwrap().to_str().unwrap();
         self.library_as(name, soname, flags)
@@ -67,7 +67,7 @@ impl Yard {
 
     fn library_as(&self, name: &str, soname: &str, flags: &str) -> PathBuf {
         let soname = if soname.is_empty() { String::new() } else { format!("-Wl,-soname,{soname}") };
-        // It needs nothing by default.
+        // The library needs nothing by default.
         self.compile(name, "int here;", &format!("-shared -fPIC -nostdlib {soname} {flags}")).unwrap();
         self.path(name)
     }
@@ -84,7 +84,7 @@ fn closure(program: &Path, variables: &[(&str, &str)]) -> Closure {
     Resolver::new(ResolverConfig { library_path, ..ResolverConfig::default() }).closure(program).unwrap()
 }
 
-/// The resolver and the loader find the same, in the same order. Returns the resolver's result.
+/// The resolver and the loader must find the same files in the same order. Returns the resolver's result.
 #[track_caller]
 fn check(program: &Path, variables: &[(&str, &str)]) -> Closure {
     let theirs = loader::trace(program, program.parent().unwrap(), variables);
@@ -109,7 +109,7 @@ fn compare(ours: &Closure, theirs: &Listed) {
     assert_eq!(versions.collect::<std::collections::BTreeSet<_>>(), theirs.versions, "{}", theirs.said);
 }
 
-/// How a library was found, and where.
+/// How and where a library was found.
 #[track_caller]
 fn found(closure: &Closure, name: &str) -> (How, PathBuf) {
     let found = closure.needed.iter().find(|it| it.name == name);
@@ -146,8 +146,8 @@ fn rpath_is_inherited_along_the_chain_and_runpath_is_not() {
     assert_eq!(found(&check(&program, &[]), "libc1.so"), (How::Rpath, yard.path("low/libc1.so")));
     let program = yard.program("new", &inherited.replace(OLD, NEW));
     assert_eq!(check(&program, &[]).missing.len(), 1);
-    // An object with a RUNPATH in the chain ignores all RPATHs, for its own needs as well; the libraries that it loads
-    // use the others' again.
+    // An object with a RUNPATH ignores all RPATHs of the chain when it loads its own needs. The libraries that it
+    // loads use the RPATHs of the others again.
     yard.library("libs/liba1.so", &format!("mid/libb1.so -Wl,-rpath,@/nowhere {NEW}"));
     let program = yard.program("broken", &inherited);
     assert_eq!(check(&program, &[]).missing[0].name, "libb1.so");
@@ -200,7 +200,7 @@ fn folders_for_better_processors_come_first() {
     let yard = Yard::new();
     let plain = yard.library("lib/libh.so", "");
     let program = yard.program("tool", &format!("lib/libh.so -Wl,-rpath,@/lib {NEW}"));
-    // From the worst to the best: each one more is found instead of the last one.
+    // In ascending order of priority: the loader prefers each new library to the one before.
     for below in [
         "x86_64",
         "haswell",
@@ -310,7 +310,7 @@ fn a_library_without_default_folders_gets_none() {
     yard.library("lib/libn.so", "-Wl,-z,nodefaultlib -Wl,--no-as-needed -lc");
     let program = yard.program("tool", &format!("lib/libn.so -Wl,-rpath,@/lib {NEW} -Wl,-z,nodefaultlib"));
     assert!(check(&program, &[]).missing.iter().any(|it| it.name == "libc.so.6"));
-    // A library that another object has loaded counts for all.
+    // A library that another object has loaded also satisfies this one.
     let program = yard.program("other", &format!("lib/libn.so -Wl,-rpath,@/lib {NEW}"));
     assert!(check(&program, &[]).missing.is_empty());
 }
@@ -351,7 +351,7 @@ fn a_library_without_a_version_that_is_needed_is_told() {
     let closure = check(&program, &[]);
     let expected = yard.text("version V2 of @/libv.so, needed by @/tool, was not found");
     assert_eq!(closure.missing[0].to_string(), expected);
-    // Without any versions it is taken for one that has them all.
+    // The loader accepts a library without any versions as one that has all of them.
     yard.library("libv.so", "");
     assert!(check(&program, &[]).missing.is_empty());
 }
@@ -373,7 +373,7 @@ fn filters_are_loaded_before_the_library_that_has_them() {
     assert!(
         names.iter().position(|it| *it == "libreal.so") < names.iter().position(|it| *it == "libfilter.so")
     );
-    // An auxiliary one may be missing.
+    // An auxiliary filter may be missing.
     fs::remove_file(yard.path("libmaybe.so")).unwrap();
     assert!(self::closure(&program, &[]).missing.is_empty());
 }
@@ -511,7 +511,7 @@ fn inside_a_sysroot_every_link_and_every_folder_is_its_own() {
     yard.compile("root/usr/bin/tool", source, "root/usr/bin/../../../libo.so").unwrap_err();
     yard.library("root/opt/x/libo.so", "");
     yard.compile("root/usr/bin/tool", source, "root/opt/x/libo.so").unwrap();
-    // An older system: its loader and its C library are another one's, with fewer versions.
+    // An older system: its loader and C library are other files, with fewer versions.
     let loader = closure(&yard.path("root/usr/bin/tool"), &[]).interpreter.unwrap();
     let script = yard.write("old.map", "GLIBC_2.2.5 { };\n");
     let old = format!("-Wl,--version-script={}", script.display());

@@ -1,4 +1,4 @@
-//! Every program and library of this machine: our dependencies are those of its own loader.
+//! Every program and library of this machine: our dependencies must be those of the machine's own loader.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,7 +12,7 @@ use gantry_frontend::staging::{Arch, Closure, Resolver, ResolverConfig, Why};
 use gantry_tests::loader::{self, Listed};
 
 const FOLDERS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec"];
-/// A lower number means that the machine was not really examined.
+/// With a lower number, the machine was not really examined.
 const ENOUGH: usize = 1500;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -35,7 +35,7 @@ fn dependencies_of_all_files_of_this_machine_agree_with_the_loader() {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
-                    // A guard in a loop's head would be held for its body.
+                    // A lock guard in the head of the loop would be held during its body.
                     let next = files.lock().unwrap().next();
                     let Some(file) = next else { return };
                     match compare(&resolver, &file) {
@@ -70,7 +70,7 @@ fn is_elf(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
 }
 
-/// The counter to increase when both agree; a description when they do not.
+/// Returns the counter to increase if both agree, or a description of the difference.
 fn compare(resolver: &Resolver, file: &Path) -> Result<fn(&mut Counts), String> {
     let elf = File::open(file).ok().and_then(|file| parse_elf(&file).ok());
     let is_dynamic = elf.as_ref().is_none_or(|elf| elf.dynamic.is_some() || elf.interpreter.is_some());
@@ -93,7 +93,7 @@ fn compare(resolver: &Resolver, file: &Path) -> Result<fn(&mut Counts), String> 
             Err(describe(file, &ours, &listed))
         };
     }
-    // Where the list fails, the loader still tells all that it finds; unless it gives up there as well.
+    // If the list fails, the loader still reports all files that it finds, unless that fails as well.
     let all = loader::list_all(&loader, file);
     let agreed = !closure.missing.is_empty() && (is_same(&ours, &all) || !ours.is_whole && !all.is_whole);
     if agreed { Ok(|counts| counts.both_fail += 1) } else { Err(describe(file, &ours, &all)) }
@@ -122,7 +122,7 @@ fn is_same(ours: &Listed, theirs: &Listed) -> bool {
         && ours.versions == theirs.versions
 }
 
-/// The loader that the file asks for, or for a library the one of its machine; none when it is not there.
+/// The loader that a program asks for. For a library, the loader of its machine. None: it is not installed.
 fn loader_of(elf: Option<&Elf>) -> Option<PathBuf> {
     let usual = |arch: Arch| (arch == Arch::NATIVE).then(native_loader).flatten();
     let loader = match elf {
@@ -132,7 +132,7 @@ fn loader_of(elf: Option<&Elf>) -> Option<PathBuf> {
     loader.filter(|path| path.is_file())
 }
 
-/// This test's own.
+/// The loader of this test program.
 fn native_loader() -> Option<PathBuf> {
     let own = File::open("/proc/self/exe").ok()?;
     parse_elf(&own).ok()?.interpreter.map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! Documents name tests and pages that exist, and are written in short sentences.
+//! Checks the documents: the tests and pages that they name must exist, and their sentences must be short.
 
 #[path = "documents/error_texts.rs"]
 mod error_texts;
@@ -15,12 +15,12 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above its tests").to_owned()
 }
 
-/// The words of a Markdown text that stand between single backticks.
+/// The words between single backticks in a Markdown text.
 fn code_words(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// Why that promise has no test; `None` if it has.
+/// Why a named test or file does not exist. `None`: it exists.
 fn missing(word: &str) -> Option<String> {
     if let Some((suite, test)) = word.split_once("::") {
         let file = if suite.contains('/') { suite.to_owned() } else { format!("tests/tests/{suite}.rs") };
@@ -34,7 +34,8 @@ fn missing(word: &str) -> Option<String> {
     (!path.exists()).then(|| format!("{word}: there is no {}", path.display()))
 }
 
-/// The missing tests in the last column of the table that begins with `head`. The table has more than `least` rows.
+/// The missing tests in the last column of the table that begins with `head`. The table must have more than `least`
+/// rows.
 fn untested_rows(text: &str, head: &str, least: usize) -> Vec<String> {
     let rows = text.lines().skip_while(|line| *line != head).skip(2);
     let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
@@ -70,7 +71,7 @@ fn a_row_without_a_test_or_with_one_that_does_not_exist_is_found() {
     assert!(wrong[0].contains("no test is named") && wrong[1].contains("documents::no"), "{wrong:?}");
 }
 
-/// Whether a word in code is the path of a file or folder of this repository.
+/// Whether a code word is the path of a file or folder of this repository.
 fn is_own_path(word: &str) -> bool {
     let begins = ["shared/", "wlm/", "frontend/", "backend/", "tests/", "examples/", "docs/"];
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
@@ -113,7 +114,7 @@ fn a_test_or_file_that_does_not_exist_is_found() {
     }
 }
 
-/// All pages: those beside the README, and the book.
+/// All pages: the book, and the pages beside the README.
 fn pages() -> Vec<PathBuf> {
     let outside = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "ARCHITECTURE.md"];
     let mut pages = outside.map(|name| workspace().join(name)).to_vec();
@@ -130,7 +131,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// A page's text without its blocks of code.
+/// The lines of a page outside its code blocks.
 fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     text.lines().filter(move |line| {
@@ -140,21 +141,21 @@ fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the links of a page lead, but those to the web.
+/// The targets of a page's links, except those on the web.
 fn links(text: &str) -> Vec<String> {
     let ends = prose_lines(text).flat_map(|line| line.split("](").skip(1));
     let targets = ends.filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
 }
 
-/// The name by which a heading is linked to.
+/// The fragment that links to a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The problem of a link on the page at `from`.
+/// Returns the problem of a link on the page `from`, if any.
 fn wrong_link(from: &Path, link: &str) -> Option<String> {
     let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
     let path = if file.is_empty() { from.to_owned() } else { from.parent().expect("a folder").join(file) };
@@ -204,7 +205,7 @@ fn the_summary_lists_every_page_of_the_book() {
     assert_eq!(listed, there);
 }
 
-/// The reference of commands, events, exit codes and the control socket is written by `cargo xtask docs`.
+/// `cargo xtask docs` writes the reference of commands, events, exit codes and the control socket.
 #[test]
 fn the_written_reference_is_as_the_code_has_it() {
     let world = World::new();
@@ -233,7 +234,7 @@ fn product_code(folder: &str) -> String {
     text
 }
 
-/// String literals that have nothing but such letters.
+/// String literals that consist only of such letters.
 fn literals(code: &str, is_letter: impl Fn(char) -> bool) -> BTreeSet<String> {
     let strings =
         code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| line.split('"'));
@@ -247,7 +248,8 @@ fn first_column(page: &str) -> BTreeSet<String> {
     rows.flat_map(code_words).map(str::to_owned).collect()
 }
 
-/// Variables with which gantry's own processes speak to each other, and those of the cluster that tests play: no interface.
+/// Variables that are no interface: gantry's own processes use them among themselves, or the tests' fake cluster
+/// does.
 const OWN_VARIABLES: [&str; 13] = [
     "GANTRY_FLUX_",
     "GANTRY_FLUX_NODE",
@@ -264,7 +266,7 @@ const OWN_VARIABLES: [&str; 13] = [
     "GANTRY_FAKE_JOB",
 ];
 
-/// Folders with code that users meet.
+/// Folders with code whose interfaces users see.
 const PRODUCT: [&str; 14] = [
     "shared/types/src",
     "shared/src",
@@ -308,7 +310,7 @@ fn messages_on_the_page_for_troubles_are_those_of_the_code() {
     assert!(unknown.is_empty(), "no message has {unknown:?}");
 }
 
-/// The functions of the Common Tools Interface, and those in its tables.
+/// The functions of the Common Tools Interface, including those in its tables.
 fn cti_calls() -> BTreeSet<String> {
     let headers = ["frontend/capi/include/common_tools_fe.h", "backend/capi/include/common_tools_be.h"];
     let text: String =
@@ -367,7 +369,7 @@ fn the_page_of_xml_messages_has_the_names_of_the_code() {
     assert!(unknown.is_empty(), "not in the code: {unknown:?}");
 }
 
-/// The paragraphs and items of lists of a page, without tables and headings.
+/// The paragraphs and list items of a page, without tables and headings.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for line in prose_lines(text) {
@@ -390,7 +392,7 @@ fn words(text: &str) -> usize {
     text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
-/// How many words each sentence has, in ascending order.
+/// The number of words of each sentence, in ascending order.
 fn sentence_lengths(paragraphs: &[String]) -> Vec<usize> {
     let ends = |word: &str| word.ends_with(['.', '?', '!']);
     let mut lengths = Vec::new();

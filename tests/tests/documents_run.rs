@@ -1,4 +1,4 @@
-//! The commands in the documents run as printed, and produce the page's output.
+//! The commands in the documents must run as printed, and produce the page's output.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,10 +10,10 @@ use gantry_tests::slurm::on_cluster_for;
 use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, World, proc, programs, within};
 
-/// For all pages on one bed.
+/// The timeout for all pages on one testbed.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Where commands run.
+/// The testbeds that commands run on.
 const BEDS: [&str; 3] = ["localhost", "slurm", "ssh"];
 
 #[test]
@@ -43,7 +43,7 @@ fn every_block_of_commands_runs_or_says_why_not() {
     }
 }
 
-/// The route of a reader with nothing but the README.
+/// A reader who has only the README must get this far.
 #[test]
 fn the_readme_leads_to_held_ranks_on_every_bed_and_shows_them() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
@@ -66,7 +66,7 @@ fn blocks_in(language: &str) -> Vec<Block> {
     pages().iter().flat_map(|page| blocks(page)).filter(|block| block.language() == language).collect()
 }
 
-/// A documentation test compiles them: `gantry_tests::Documents`.
+/// The documentation tests of `gantry_tests::Documents` compile the pages.
 #[test]
 fn every_page_with_rust_is_compiled() {
     let compiled = include_str!("../src/lib.rs");
@@ -133,7 +133,7 @@ fn commands_run_on_this_machine() {
             let desk = Desk::in_world(&world);
             let wrong = desk.run_page("localhost", &blocks(&page), || {
                 let mut command = world.command_in_our_group("env");
-                // Open MPI asks root to say so twice, and counts CPUs.
+                // Open MPI requires two variables to run as root. It also limits ranks to the number of CPUs.
                 command.args([
                     "OMPI_ALLOW_RUN_AS_ROOT=1",
                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
@@ -170,7 +170,7 @@ fn commands_run_over_ssh() {
     commands_run_on("ssh", &["GANTRY_WLM=ssh"]);
 }
 
-/// Programs that wait stand for ranks; `start` starts a tool on them. It must print a line of the status of each.
+/// Uses waiting programs as ranks. `start` starts a tool on them, which must print a line of each one's status.
 #[track_caller]
 fn shows_status_of_every_rank(start: impl FnOnce(&World, &str) -> Run + Send + 'static) {
     within(LIMIT, || {

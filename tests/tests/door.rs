@@ -1,6 +1,7 @@
-//! Strangers at every port of a launch: thousands of connections that prove nothing, made by another user and by our own.
+//! Strangers at every port of a launch: thousands of connections that never authenticate, from another user and from
+//! our own.
 //!
-//! Each test has a network namespace of its own, so that the crowd reaches no other program.
+//! Each test has its own network namespace, so that the crowd reaches no other program.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -15,12 +16,12 @@ use nix::sched::{CloneFlags, unshare};
 
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(300);
-/// Connections to the frontend's port, and to the port of each agent.
+/// The numbers of connections to the frontend's port and to the port of each agent.
 const CROWD: (usize, usize) = (2000, 100);
-/// The user `nobody`, and the one that runs the tests.
+/// The user `nobody`, and the user that runs the tests.
 const USERS: [&str; 2] = ["65534", "0"];
 
-/// A world whose processes have a loopback of their own. None: this user may not have one.
+/// A world whose processes have their own loopback interface. None: this user may not have one.
 fn alone() -> Option<World> {
     if !nix::unistd::geteuid().is_root() || unshare(CloneFlags::CLONE_NEWNET).is_err() {
         record_skip("only root has a network namespace and another user to attack from");
@@ -33,7 +34,7 @@ fn alone() -> Option<World> {
     Some(world)
 }
 
-/// gantry with an agent that waits at a gate before it begins.
+/// A gantry whose agents wait at a gate before they start.
 struct Gated {
     folder: PathBuf,
     gate: PathBuf,
@@ -58,7 +59,8 @@ impl Gated {
         Self { folder, gate }
     }
 
-    /// The time of a launch from when its agents may dial, while `crowd` stands at the frontend's port.
+    /// Measures a launch from the moment its agents may connect, while `crowd` keeps its connections to the
+    /// frontend's port.
     fn launch(&self, world: &World, crowd: &mut Run) -> Duration {
         let gate = Flock::lock(File::open(&self.gate).unwrap(), FlockArg::LockExclusive).unwrap();
         let mut command = world.command(&binaries().gantry);
@@ -84,7 +86,7 @@ fn crowd(world: &World, user: &str, (first, others): (usize, usize)) -> Run {
     crowd
 }
 
-/// How many connections it had.
+/// Ends the crowd. Returns the number of connections that it had.
 fn disperse(mut crowd: Run) -> usize {
     crowd.close_stdin();
     let said = crowd.next_line(SOON);

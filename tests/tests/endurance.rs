@@ -1,6 +1,6 @@
-//! Many launches in a row: none lost, none running before its release, nothing left.
+//! Many launches in a row: none may be lost, none may run before its release, and nothing may be left.
 //!
-//! `ENDURANCE_LAUNCHES` changes the number: a thousand before a release. The time that it took is printed, not judged.
+//! `ENDURANCE_LAUNCHES` sets the number. Use 1000 before a release. The elapsed time is printed, not asserted.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use gantry_tests::{SOON, Site, on_this_machine, pids, proc, programs};
 
 const LAUNCHES: u32 = 200;
 
-/// Of twenty launches twelve have one rank, seven have 4, one has 64.
+/// Of 20 launches, 12 have 1 rank, 7 have 4 ranks and 1 has 64 ranks.
 fn ranks_of(launch: u32) -> &'static str {
     match launch % 20 {
         19 => "64",
@@ -21,7 +21,7 @@ fn ranks_of(launch: u32) -> &'static str {
 
 async fn held_and_released(site: &Site, launch: u32, say: &str) -> Vec<i32> {
     let count = ranks_of(launch);
-    // Every third one is a program with a loader and libraries; the others are as short as a program can be.
+    // Every third program has a loader and libraries. The others are as short as a program can be.
     let program = if launch.is_multiple_of(3) { say } else { "/bin/true" };
     let app: App = site.launch(LaunchRequest::new(["-n", count, program]).hold(true)).await;
     let mut events = app.events();
@@ -54,14 +54,14 @@ fn launches_in_a_row_are_held_and_released() {
         let launches =
             std::env::var("ENDURANCE_LAUNCHES").map_or(Ok(LAUNCHES), |text| text.parse()).expect("a number");
         let say = programs::get("say").display().to_string();
-        // The first one opens descriptors that stay: the runtime's own.
+        // The first launch opens descriptors that stay open: those of the runtime.
         held_and_released(site, 0, &say).await;
         let own = Census::take();
         let start = Instant::now();
         for launch in 0..launches {
             let ranks = held_and_released(site, launch, &say).await;
             if launch % 100 == 99 {
-                // Other processes may have its pids by now, so look for the world's own tag.
+                // Other processes may have reused the pids, so search by the world's own tag.
                 assert!(ranks.iter().all(|pid| !site.world.processes().contains(pid)), "launch {launch}");
             }
         }

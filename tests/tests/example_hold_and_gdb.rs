@@ -9,7 +9,7 @@ use gantry_tests::{Run, World, programs, require, tool, within};
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Starts the example on two ranks of `exit_with 3 4` and gives the lines to type, one for each rank, from `gdb` on.
+/// Starts the example on two ranks of `exit_with 3 4`. Returns the lines to type, one per rank, from `gdb` on.
 fn hold(world: &World) -> (Run, Vec<String>) {
     let program = programs::get("exit_with");
     let mut run = world.example("hold_and_gdb", ["-n", "2", program.to_str().expect("a path"), "3", "4"]);
@@ -22,7 +22,7 @@ fn hold(world: &World) -> (Run, Vec<String>) {
     (run, lines)
 }
 
-/// Types a line into a shell and the commands into the gdb that it starts. Returns gdb's output.
+/// Types a line into a shell, and the commands into the gdb that it starts. Returns gdb's output.
 fn type_in(world: &World, gdb: &Path, line: &str, commands: &[&str]) -> String {
     let typed = line.replacen("gdb", &format!("{} -nx -batch", gdb.display()), 1);
     let commands: String = commands.iter().map(|command| format!(" -ex '{command}'")).collect();
@@ -50,7 +50,7 @@ fn gdb_breaks_at_main_of_every_held_rank_and_sees_its_exit() {
     });
 }
 
-/// The kernel stops a rank again when its debugger detaches, because the hold's SIGSTOP was never undone.
+/// The kernel stops a rank again when its debugger detaches, unless the hold's SIGSTOP was undone.
 #[test]
 fn a_rank_goes_on_when_its_gdb_detaches() {
     let gdb = require!(tool("gdb"));

@@ -1,5 +1,5 @@
-//! The launch pipeline on a fake cluster: a queue, limits, failing nodes. The guard and the agents are the real ones,
-//! so these tests show in milliseconds what the suites of real workload managers show in seconds.
+//! The launch pipeline on a fake cluster: a queue, limits, failing nodes. The guard and the agents are real. These
+//! tests show in milliseconds what the suites of real workload managers show in seconds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Longer than any test.
 const FOREVER_MS: u64 = 1_000_000;
 
-/// A cluster that behaves as `site` says, and the world around it.
+/// A cluster that behaves as `site` says, and its world.
 struct Cluster {
     world: World,
 }
@@ -37,7 +37,7 @@ impl Cluster {
         self.world.spawn(command)
     }
 
-    /// Launches with these options and arguments, and tells in JSON.
+    /// Launches with these options and arguments, with events in JSON.
     fn launch(&self, options: &[&str], args: &[&str]) -> Run {
         self.gantry(&[&["--json", "launch", "--wlm", "fake"], options, &["--"], args].concat())
     }
@@ -48,7 +48,7 @@ impl Cluster {
         Some(text.trim().to_owned())
     }
 
-    /// Waits until the first job has ended, and gives how.
+    /// Waits until the first job has ended, and returns how.
     #[track_caller]
     fn end(&self) -> String {
         assert!(becomes_true(SOON, || self.read("end").is_some()), "the job does not end");

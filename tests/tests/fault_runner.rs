@@ -1,7 +1,7 @@
-//! Random faults: any process of ours is killed or stopped at any moment of an app's life, while ranks and daemons start others that are
-//! hard to find. Nothing may be left afterwards.
+//! Random faults: any of our processes is killed or stopped at any moment of an app's life. Ranks and daemons start
+//! other processes that are hard to find. Nothing may be left afterwards.
 //!
-//! Each run comes from a number, which is printed. `GANTRY_FAULT_SEED=N` plays that run again, `GANTRY_FAULT_RUNS=N` makes so many runs.
+//! Each run has a seed, which is printed. `GANTRY_FAULT_SEED=N` repeats that run. `GANTRY_FAULT_RUNS=N` makes N runs.
 
 #![expect(clippy::print_stdout, reason = "it prints the numbers, and how to repeat one")]
 
@@ -14,16 +14,16 @@ use gantry_tests::testbed::{Config, Testbed};
 use gantry_tests::{SOON, World, becomes_true, proc, programs, within};
 use nix::sys::signal::Signal;
 
-/// How long the runs on each bed take together.
+/// The total time of the runs on each testbed.
 const TIME: Duration = Duration::from_secs(50);
 
-/// The most that all of them may take when their number is given.
+/// The timeout of all runs if their number is given.
 const LIMIT: Duration = Duration::from_secs(4 * 3600);
 
-/// How long it may take until nothing is left: a guard gives 20 s to agents that hang.
+/// The timeout until nothing is left. A guard gives hung agents 20 s.
 const GONE: Duration = Duration::from_secs(60);
 
-/// Says how a run that fails is played again.
+/// Prints how to repeat a run that failed.
 struct Replay(u64, &'static str, Vec<String>);
 
 impl Drop for Replay {
@@ -39,7 +39,7 @@ impl Drop for Replay {
     }
 }
 
-/// Plays the runs; `run` does one of them and returns its events.
+/// Performs the runs. `run` performs one of them and returns its events.
 fn play_all(test: &'static str, mut run: impl FnMut(&Schedule, &mut Vec<String>)) {
     let mut done = 0;
     drop(programs::get("strays"));
@@ -64,7 +64,7 @@ fn random_faults_on_this_machine_leave_nothing() {
             *log = play(schedule, world.command(tool_program()), &launch, &find);
             let gone = || world.processes().is_empty() && world.files_left().is_empty();
             if !becomes_true(GONE / 10, gone) {
-                // The processes that clean up may be dead; the next command does it.
+                // The processes that clean up may be dead. The next command then cleans up.
                 assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
                 assert!(becomes_true(GONE, gone), "left: {}", world.leaks());
             }
@@ -88,17 +88,17 @@ fn random_faults_under_slurm_leave_nothing() {
             *log = play(schedule, tool, &launch, &find);
             let gone =
                 || cluster.bed.leftovers().is_empty() && cluster.said("squeue", ["--noheader"]).is_empty();
-            // The control socket of a tool that was killed with its guard goes with the next command.
+            // If a tool was killed with its guard, the next command removes its control socket.
             cluster.ask(&["ps", "--json"]);
-            // Running ranks continue without their agents. Slurm keeps the job of an srun that was killed before its ranks
-            // existed; the user must cancel it. The next app on a node cleans up after dead agents.
+            // Running ranks continue without their agents. If an srun is killed before its ranks exist, Slurm keeps
+            // its job, and the user must cancel it. The next app on a node cleans up after dead agents.
             let excused =
                 [Kind::Agent, Kind::Keeper, Kind::Launcher].iter().any(|kind| schedule.kills(*kind));
             if !becomes_true(if excused { GONE / 10 } else { GONE }, gone) {
                 assert!(excused, "left: {:#?}", cluster.bed.leftovers());
                 cluster.said("scancel", ["--me"]);
-                // A child of a detached rank that holds the rank's output keeps slurmstepd waiting if Slurm has no cgroups.
-                // Slurm gives up after a minute or two; the user would end it earlier.
+                // Without cgroups, slurmstepd waits for a child of a detached rank that holds the rank's output open.
+                // Slurm gives up after a minute or two. The user would end it earlier.
                 if cluster.bed.wait_idle(GONE / 6).is_err() {
                     let left = bed.nodes().into_iter().flat_map(|host| host.user_processes());
                     left.for_each(|process| proc::send(process.pid, Signal::SIGKILL));

@@ -1,4 +1,4 @@
-//! Who dies with whom, for apps that were attached to: whatever dies, ranks are left as they were found.
+//! Which processes end together in attached apps. Whatever dies, the ranks are left as they were found.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Two processes that were there before, attached to, with a daemon beside them.
+/// Two processes that existed before, attached to, with a daemon.
 struct Scene {
     tool: Tool,
     found: Vec<Run>,
@@ -37,7 +37,7 @@ impl Scene {
         Self { tool, found, daemon, root, world }
     }
 
-    /// All of ours is gone, and theirs is there.
+    /// All our processes are gone. The found processes are unchanged.
     #[track_caller]
     fn assert_left_as_found(&self) {
         proc::wait_gone(self.daemon, SOON);
@@ -95,7 +95,7 @@ fn agent_killed_while_attached_leaves_the_ranks_as_they_were() {
         proc::send(only(&agents(&scene.world)), Signal::SIGKILL);
         scene.tool.event("nodes_lost");
         scene.assert_left_as_found();
-        // It can be attached to again.
+        // The ranks can be attached to again.
         scene.tool.ask(&format!("attach {},{}", scene.found[0].pid(), scene.found[1].pid()));
     });
 }
@@ -121,7 +121,8 @@ fn tool_guard_and_agent_killed_together_leave_the_ranks_as_they_were() {
         scene.tool.run.kill();
         scene.tool.run.exited(SOON);
         proc::wait_gone(scene.daemon, SOON);
-        // The user's next agent and the next command remove the storage and the socket. The command does not wait for that.
+        // The user's next agent removes the storage, and the next command removes the socket. The command does not
+        // wait for that.
         assert!(scene.world.gantry(["ps", "--json"]).wait(SOON).status.success());
         let mut next = Tool::start(&scene.world);
         next.ask(&format!("attach {}", scene.found[0].pid()));

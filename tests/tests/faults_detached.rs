@@ -1,4 +1,4 @@
-//! Who dies with whom, for apps from which the tool has detached.
+//! Which processes end together in apps from which the tool has detached.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Scene {
         Self { tool, ranks, daemon, root, world }
     }
 
-    /// Ranks, daemon and storage are there.
+    /// Ranks, daemon and storage still exist.
     #[track_caller]
     fn assert_goes_on(&self) {
         assert!(self.ranks.iter().all(|pid| proc::is_alive(*pid)), "a rank has ended");
@@ -48,7 +48,7 @@ impl Scene {
         self.tool.run.exited(SOON);
     }
 
-    /// Waits for something that happens after all that the kill could have set off: another app of another tool comes and goes.
+    /// Gives effects of the kill time to happen: another tool runs another app from start to end.
     fn let_things_happen(&self) {
         let mut other = Tool::start(&self.world);
         other.ask("launch -n 2 /bin/true");
@@ -163,7 +163,7 @@ fn a_detached_app_without_a_reader_is_not_stopped_by_its_output() {
         let world = World::new();
         let mut tool = Tool::start(&world);
         let program = programs::get("flood").display().to_string();
-        // As much as fits nowhere; it ends by itself when it can write all of it.
+        // More output than any buffer holds. The rank ends by itself when it can write all of it.
         let pid = numbers(&tool.ask(&format!("hold {program} 50000000"))["pids"])[0];
         tool.ask("detach");
         tool.run.kill();

@@ -1,6 +1,6 @@
-//! Who dies with whom, for apps that were launched: real SIGKILLs to tool, guard, agent, daemon and rank in each state.
+//! Which processes end together in launched apps: real SIGKILLs to tool, guard, agent, daemon and rank in each state.
 //!
-//! Every test ends with the leak check: no process, socket or file may be left, unless the test says which ones
+//! Every test ends with the leak check. No process, socket or file may be left, unless the test says which ones
 //! continue.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How far an app is.
+/// The state of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Held,
@@ -22,9 +22,9 @@ enum State {
     DaemonRunning,
 }
 
-/// An app of four ranks in that state, and all pids.
+/// An app of four ranks in this state, with all pids.
 struct Scene {
-    // Dropped in this order: the tool is killed before the world looks for leaks.
+    // Fields are dropped in this order: the tool is killed before the world looks for leaks.
     tool: Tool,
     ranks: Vec<i32>,
     daemons: Vec<i32>,
@@ -72,13 +72,13 @@ impl Scene {
         self.tool.run.exited(SOON);
     }
 
-    /// Whether a rank has run its first instruction.
+    /// Whether any rank has run its first instruction.
     fn ran(&self) -> bool {
         (0..self.ranks.len()).any(|rank| self.world.work_dir().join(format!("ran.{rank}")).exists())
     }
 }
 
-/// The owner of the app's control socket is dead; the next command removes it.
+/// The owner of the app's control socket is dead. The next command removes the socket.
 fn sweep_sockets(world: &World) {
     assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
 }
@@ -94,12 +94,12 @@ fn kill(pid: i32) {
 
 fn kill_if_there(pid: i32) {
     if let Ok(process) = proc::Pidfd::open(pid) {
-        // An error means that it has ended of itself.
+        // An error means that the process has already ended.
         drop(process.signal(Signal::SIGKILL));
     }
 }
 
-/// Runs the same in each state that an app can be in once it is there.
+/// Runs the same check in each of these states.
 fn in_each(states: &'static [State], check: fn(Scene, State)) {
     within(LIMIT, move || states.iter().for_each(|state| check(Scene::new(*state), *state)));
 }
@@ -140,14 +140,14 @@ fn tool_that_returns_without_a_word_leaves_no_process() {
     });
 }
 
-/// Begins a launch of many ranks and does something as soon as `ready`.
+/// Starts a launch of many ranks and acts as soon as `ready` is true.
 fn while_starting(what: &str, ready: fn(&World) -> bool, act: fn(&World, &mut Tool)) {
     let program = programs::get("touch_and_wait").display().to_string();
     for round in 0..5 {
         let world = World::new();
         let mut tool = Tool::start(&world);
         tool.tell(&format!("hold -N 2 -n 300 {program} {}", world.work_dir().join("ran").display()));
-        // Looked at without a pause: it is about to be over.
+        // Polls without a pause, because the state does not last.
         let seen = std::iter::repeat_with(|| ready(&world)).take(100_000).any(|ready| ready);
         assert!(seen, "{what} was never seen in round {round}");
         act(&world, &mut tool);
@@ -189,7 +189,8 @@ fn guard_killed_while_app_is_starting_fails_the_launch_and_leaves_no_process() {
             |world| !agents(world).is_empty(),
             |world, tool| {
                 guards(world).into_iter().for_each(kill_if_there);
-                // Either the launch fails, or it was through before the guard's end was seen; then the app ends.
+                // Either the launch fails, or it had succeeded before the guard's end was noticed. In the second case
+                // the app ends.
                 let answer = tool.answer();
                 if answer["done"].is_string() {
                     tool.event("exited");
@@ -204,7 +205,7 @@ fn guard_killed_while_app_is_starting_fails_the_launch_and_leaves_no_process() {
 fn agent_killed_while_app_is_starting_fails_the_launch_and_leaves_no_process() {
     within(LIMIT, || {
         while_starting("a rank", has_ranks, |world, tool| {
-            // Of two agents the second may end with the first.
+            // There are two agents. The second may end with the first.
             agents(world).into_iter().for_each(kill_if_there);
             let answer = tool.answer();
             if answer["done"].is_string() {
@@ -353,7 +354,7 @@ fn tool_guard_and_agent_killed_together_leave_no_process_and_the_next_agent_swee
         }
         let root = scene.root.clone().expect("a session");
         assert!(Path::new(&root).exists(), "no process was left to remove it");
-        // A background child of the daemon is an orphan now: only the daemon itself dies with its agent.
+        // A background child of the daemon is an orphan now. Only the daemon itself dies with its agent.
         scene.world.processes().into_iter().for_each(kill);
         sweep_sockets(&scene.world);
         let mut next = Tool::start(&scene.world);
@@ -371,7 +372,7 @@ fn daemon_killed_is_told_and_nothing_else_happens() {
         assert_eq!(event["signal"], "SIGKILL", "{event}");
         assert!(scene.ranks.iter().all(|pid| proc::why_not_held(*pid).is_none()));
         assert!(scene.root.as_ref().is_some_and(|root| Path::new(root).is_dir()));
-        // Another one can be started in its place.
+        // Another daemon can be started in its place.
         scene.tool.ask("daemon /bin/true");
         assert_eq!(scene.tool.event("daemon_exited")["code"], 0);
         scene.kill_tool();

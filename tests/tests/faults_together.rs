@@ -1,4 +1,5 @@
-//! Several of ours are killed at once, while ranks and daemons have started others that are hard to find: real SIGKILLs, nothing is left.
+//! Several of our processes are killed at once by real SIGKILLs. Ranks and daemons have started other processes that
+//! are hard to find. Nothing may be left.
 
 use std::time::Duration;
 
@@ -9,25 +10,25 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// An app of two nodes with a daemon, whose ranks and daemons have started five children each.
+/// An app on two nodes with a daemon. Each rank and daemon has started five children.
 fn running(world: &World) -> Tool {
     let mut tool = Tool::start(world);
     let program = programs::get("strays").display().to_string();
     tool.ask(&format!("launch -N 2 -n 4 {program}"));
     tool.ask("session");
     tool.ask(&format!("daemon {program}"));
-    // Daemons run a copy of it.
+    // Daemons run a copy of the program.
     let runs = |pid: &i32| proc::command_line(*pid).ends_with("strays");
     let strays = || world.processes().iter().filter(|pid| runs(pid)).count();
     eventually(SOON, "all have started others", || strays() == 6 * 6);
     tool
 }
 
-/// Kills them with nothing between one and the next.
+/// Kills the processes with no other work between the signals.
 fn kill_all(pids: impl IntoIterator<Item = i32>) {
     let held: Vec<Pidfd> = pids.into_iter().map(|pid| Pidfd::open(pid).expect("a process")).collect();
     for process in held {
-        // An error means that it has ended with another one.
+        // An error means that the process ended with an earlier one.
         drop(process.signal(Signal::SIGKILL));
     }
 }
@@ -42,7 +43,7 @@ fn guard_and_agents_killed_at_once_leave_nothing_while_the_tool_lives() {
         kill_all(victims);
         let alone = || world.processes().into_iter().all(|pid| pid == tool.run.pid());
         eventually(SOON, "the tool is alone", alone);
-        // Their storage is removed by the next command.
+        // The next command removes the agents' storage.
         assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
         tool.assert_alone(&world);
     });

@@ -1,4 +1,5 @@
-//! Names that other programs and machines have chosen, on their way to a terminal: nothing in them moves the cursor or forges a line.
+//! Names that other programs and machines have chosen, printed to a terminal. No name may move the cursor or forge a
+//! line.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -13,14 +14,14 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// The name of a program that clears a terminal, rings its bell, sets its title, forges a row of a listing and of a log, and turns the
-/// reading direction around.
+/// The name of a program. It clears a terminal, rings its bell and sets its title. It also forges a row of a listing
+/// and of a log, and reverses the reading direction.
 const EVIL: &str = "a\x1b[2J\x07\x1b]0;t\x07\n3kx9w0fz  localhost  running  1  n1  0  0  forged\r\u{9b}2J\u{202e}\u{2028}\u{200b}b";
 
-/// How it is shown.
+/// The escaped form that gantry prints.
 const SHOWN: &str = "a\\x1b[2J\\x07\\x1b]0;t\\x07\\n3kx9w0fz  localhost  running  1  n1  0  0  forged\\r\\u{9b}2J\\u{202e}\\u{2028}\\u{200b}b";
 
-/// Runs a command; nothing that a terminal obeys may come out of it. Lines have an end of their own.
+/// Runs a command. Its output may contain nothing that a terminal obeys, except the ends of lines.
 #[track_caller]
 fn gantry(world: &World, args: &[&str]) -> Finished {
     let done = world.gantry(args).wait(SOON);
@@ -30,7 +31,7 @@ fn gantry(world: &World, args: &[&str]) -> Finished {
     done
 }
 
-/// A copy of a program that lasts, under the name.
+/// A copy of a program that keeps running, under the evil name.
 fn evil(world: &World) -> PathBuf {
     let path = world.work_dir().join(EVIL);
     std::fs::copy("/bin/sleep", &path).unwrap();
@@ -49,7 +50,7 @@ fn the_name_of_a_program_stays_in_its_row() {
         let mut launch = world.gantry(["launch", "--hold", "--json", "--", "-n", "2", &name, "1000"]);
         let held = launch.next_event("held", SOON);
         let id = held["app"].as_str().unwrap().to_owned();
-        // Programs get the name as it is.
+        // Programs get the name unchanged.
         assert_eq!(held["ranks"][0]["exe"].as_str().unwrap(), name);
         let listed = gantry(world, &["ps"]);
         assert_eq!(listed.stdout.len(), 2, "{listed:#?}");
@@ -103,7 +104,7 @@ fn errors_and_logs_that_repeat_a_name_are_escaped() {
     });
 }
 
-/// A helper in a directory of that name, which others can change, is passed over. The log says so.
+/// gantry skips a helper in a directory of that name that others can change. The log reports that.
 fn assert_logged_escaped(world: &World) {
     let folder = world.work_dir().join(EVIL.replace('a', "open"));
     std::fs::create_dir(&folder).unwrap();
@@ -116,7 +117,7 @@ fn assert_logged_escaped(world: &World) {
     assert!(!done.stderr.iter().any(|line| line.contains(is_obeyed)), "{done:#?}");
 }
 
-/// A library that says that it needs another one of that name.
+/// A library that needs another library of that name.
 fn needs(world: &World, name: &str) -> PathBuf {
     let (source, needed) = (world.work_dir().join("one.c"), world.work_dir().join("needed.so"));
     std::fs::write(&source, "int one(void) { return 1; }\n").unwrap();
@@ -172,7 +173,7 @@ fn a_shell_inserts_a_completion_as_one_inert_word() {
         std::fs::write(world.work_dir().join("complete"), script).unwrap();
         let gantry_path = gantry_tests::binaries().gantry.display().to_string();
         for (words, typed) in [("kill exec = a", "exec="), ("kill exec = a\\\\\\ b", "exec=")] {
-            // The completion is typed into a line, and the line is run.
+            // Types the completion into a line and runs the line.
             let line = format!(
                 "source ./complete; COMP_WORDS=({gantry_path} {words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); \
                  _gantry_live {gantry_path} \"${{COMP_WORDS[COMP_CWORD]}}\" ''; \

@@ -1,4 +1,5 @@
-//! `gantry mpir` under a real gdb, which knows nothing of gantry: it sets `MPIR_being_debugged`, stops in `MPIR_Breakpoint`, and reads the table by its types.
+//! `gantry mpir` under a real gdb, which knows nothing of gantry. gdb sets `MPIR_being_debugged`, stops in
+//! `MPIR_Breakpoint`, and reads the table by its types.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -24,7 +25,7 @@ fn starter() -> PathBuf {
     binaries().dir.join("gantry-mpir")
 }
 
-/// gdb, which reads its commands from a pipe.
+/// A gdb that reads its commands from a pipe.
 struct Gdb {
     run: Run,
     asked: usize,
@@ -42,7 +43,7 @@ const GDB: [&str; 12] = [
     "set print elements 0",
     "-ex",
     "set breakpoint pending on",
-    // The commands of gdb are not for rank 0.
+    // Keeps gdb's commands away from the stdin of rank 0.
     "-ex",
     "set exec-wrapper sh -c 'exec \"$0\" \"$@\" < /dev/null'",
 ];
@@ -89,7 +90,7 @@ impl Gdb {
         said
     }
 
-    /// The table, by its types: host, program, process.
+    /// The table, read by its types: host, program, process.
     #[track_caller]
     fn table(&mut self) -> Vec<(String, String, i32)> {
         let said = self.ask(&["p MPIR_debug_state", "p MPIR_debug_abort_string"]);
@@ -104,7 +105,7 @@ impl Gdb {
         entries.map(|entry| (text(entry, 1), text(entry, 3), pid(entry))).collect()
     }
 
-    /// Its starter.
+    /// The starter that this gdb debugs.
     fn starter(&self) -> i32 {
         proc::children(self.run.pid())
             .into_iter()
@@ -119,7 +120,7 @@ impl Gdb {
     }
 }
 
-/// The pids of the table, which must be held as /proc has it.
+/// All ranks of the table must be held according to /proc.
 #[track_caller]
 fn assert_held(table: &[(String, String, i32)]) {
     for rank in table {
@@ -146,7 +147,7 @@ fn gdb_finds_held_ranks_with_types_and_lets_them_go_and_the_exit_code_passes_thr
         for part in ["char *host_name;", "char *executable_name;", "int pid;", "MPIR_PROCDESC *"] {
             assert!(types.contains(part), "{part}: {types}");
         }
-        // The id for a debugger's servers is that of the app.
+        // The id that debuggers give their servers is the app's id.
         let id = gdb.ask(&["p totalview_jobid"]);
         let apps: Vec<Value> =
             serde_json::from_str(&world.gantry(["ps", "--json"]).wait(SOON).stdout[0]).unwrap();
@@ -194,7 +195,7 @@ fn ranks_that_a_debugger_traces_stay_with_it() {
         other.ask(&["info program"]);
         assert_eq!(proc::tracer(table[1].2), Some(other.run.pid()));
         gdb.run.write(b"continue\n");
-        // The first rank ends by itself, and the second one when its debugger lets it.
+        // The first rank ends by itself. The second ends when its debugger continues it.
         proc::wait_gone(table[0].2, SOON);
         assert_eq!(proc::state(table[1].2), Some('t'));
         let said = other.ask(&["handle SIGSTOP nostop nopass", "continue"]);
@@ -215,7 +216,7 @@ fn the_end_of_a_rank_by_a_signal_is_told_as_the_reason_of_an_abort() {
         let said = gdb.ask(&["continue", "p MPIR_debug_state", "p MPIR_debug_abort_string"]);
         assert!(said.contains(" = 2\n") && said.contains("rank 0: killed by SIGSEGV"), "{said}");
         let said = gdb.ask(&["continue"]);
-        // 139, as gdb writes it.
+        // 139 in octal, as gdb prints it.
         assert!(said.contains("exited with code 0213"), "{said}");
         gdb.quit();
     });
@@ -300,7 +301,7 @@ fn signals_to_the_starter_are_those_of_a_launch() {
             }
             assert_eq!(run.wait(SOON).code(), code);
         }
-        // A terminal's Ctrl-C comes to both processes, and counts once.
+        // A Ctrl-C at the terminal reaches both processes, and must count once.
         let mut terminal = world.terminal(["mpir", "-n", "2", "/bin/sleep", "1000"]);
         eventually(SOON, "ranks", || world.processes().iter().filter(|pid| is_sleep(**pid)).count() == 2);
         terminal.type_text("\x03");
@@ -315,7 +316,7 @@ fn is_sleep(pid: i32) -> bool {
     proc::exe(pid).is_some_and(|exe| exe.ends_with("sleep"))
 }
 
-/// The table of a starter that runs, by gantry's own client of MPIR, once it is whole.
+/// Reads the table of a running starter by gantry's own MPIR client, once the table is complete.
 #[track_caller]
 fn read_table(starter: i32) -> Table {
     let pid = Pid::new(starter).unwrap();
@@ -343,7 +344,7 @@ fn gantrys_own_client_reads_the_table_of_launched_and_attached_starters() {
         let started = run.next_event("started", SOON);
         let table = read_table(run.pid());
         assert_eq!(pids_in(&table), pids_of(&started));
-        // What runs already has a table, too.
+        // Attaching to running processes also gives a table.
         let ranks: Vec<String> = pids_of(&started).iter().map(i64::to_string).collect();
         let mut beside = world.gantry(["mpir", "--json", &ranks.join(",")]);
         beside.next_event("attached", SOON);
@@ -376,7 +377,7 @@ fn gantrys_own_client_holds_by_it_as_by_any_launcher() {
     });
 }
 
-/// A program that launchers start on this machine, held under gdb and let go.
+/// Launchers on this machine start a program, which is held under gdb and released.
 fn check_launcher(options: &[&'static str], launcher: &'static str, compiler: &str) -> Result<(), String> {
     tool("gdb")?;
     tool(launcher)?;
@@ -391,7 +392,7 @@ fn check_launcher(options: &[&'static str], launcher: &'static str, compiler: &s
         assert_eq!(table.len(), 4);
         assert!(table.iter().all(|(_, program, _)| program == &hello), "{table:?}");
         assert_held(&table);
-        // A launcher may kill a rank that has not taken leave, which is told too.
+        // A launcher may kill a rank that has not disconnected from it. That end is reported as well.
         let said = gdb.ask(&["delete", "continue"]);
         assert!(said.contains("exited"), "{said}");
         assert_eq!(said.lines().filter(|line| line.contains("of 4")).count(), 4, "{said}");
@@ -411,7 +412,7 @@ fn ranks_of_open_mpi_are_held_for_a_debugger() {
     require!(check_launcher(&options, "mpirun.openmpi", "mpicc.openmpi"));
 }
 
-/// gdb on the login node holds ranks on two nodes, and lets them go.
+/// gdb on the login node holds ranks on two nodes and releases them.
 fn check_on(cluster: &Cluster, args: &[&str]) {
     let starter = starter().display().to_string();
     let words = [&GDB[..], &["--args", &starter], args, &["/bin/sleep", "1.25"]].concat();
@@ -419,7 +420,7 @@ fn check_on(cluster: &Cluster, args: &[&str]) {
     gdb.run_to_breakpoint();
     let mut places: Vec<_> = gdb.table().into_iter().map(|(host, _, pid)| (host, pid)).collect();
     cluster.assert_held("/bin/sleep 1.25", 4);
-    // Nodes of the bed have process numbers of their own.
+    // Nodes of the testbed have their own pid numbers.
     places.sort_unstable();
     let hosts: Vec<&str> = places.iter().map(|(host, _)| host.as_str()).collect();
     assert_eq!(hosts, ["n001", "n001", "n002", "n002"]);

@@ -1,4 +1,4 @@
-//! Holding the program that is meant, which the launcher starts by way of others.
+//! Holding the right program if the launcher starts it through other programs.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 const SOON: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A script that becomes and starts other programs before and after the one that is meant.
+/// A script that executes and starts other programs before and after the program to hold.
 fn script(world: &World, text: &str) -> PathBuf {
     let path = world.work_dir().join("script");
     std::fs::write(&path, format!("#!/bin/sh\n{text}")).expect("a script");
@@ -54,7 +54,8 @@ fn the_program_behind_a_script_is_held_and_the_script_waits() {
     });
 }
 
-/// Programs that set something up and become another one, those that are there: a container's starter does no more than `unshare`.
+/// The installed programs that set something up and then execute another program. A container's starter does no more
+/// than `unshare`.
 fn starters() -> Vec<&'static str> {
     let all = [
         &["nice"][..],

@@ -1,7 +1,8 @@
-//! One agent of an app knows the secret and breaks the rules, in every way that `hostile_agent` has. The tool and the other nodes go on, the
-//! node is named, memory is bounded, and nothing is left.
+//! One agent of an app knows the secret and breaks the rules, in every way that `hostile_agent` implements. The tool
+//! and the other nodes must continue, the error must name the node, memory must be bounded, and nothing may be left.
 //!
-//! Of four nodes with a rank each one is hostile. In a chain, which is the deepest tree, it hangs below an honest one or has honest ones below it.
+//! There are four nodes with a rank each. One node is hostile. In a chain, which is the deepest tree, it is below an
+//! honest node or has honest nodes below it.
 
 #![expect(clippy::print_stdout, reason = "the test prints how much memory a flood took")]
 
@@ -18,22 +19,22 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// How much more memory a flooded tool may use than one that is not. Up to 22 MiB were seen where the machine is busy. Without a bound it is more than
-/// 60 MiB.
+/// The most additional memory of a flooded tool. Up to 22 MiB were seen on a busy machine. Without a bound it is more
+/// than 60 MiB.
 const MORE_KIB: u64 = 48 * 1024;
 
-/// How the nodes hang together.
+/// The shape of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// All are the frontend's children.
+    /// All nodes are children of the frontend.
     Flat,
-    /// Each hangs below the one before it.
+    /// Each node is the child of the one before.
     Chain,
 }
 
-/// A tool beside which a hostile agent stands in the real one's place.
+/// A tool with a hostile agent installed in place of the real one.
 struct Scene {
-    // Dropped in this order: the tool is killed before the world looks for leaks.
+    // Fields are dropped in this order: the tool is killed before the world looks for leaks.
     tool: Tool,
     host: String,
     world: World,
@@ -41,11 +42,11 @@ struct Scene {
 
 impl Scene {
     fn new(mode: &str, shape: Shape, hostile_node: u32) -> Self {
-        // Only waiting for a message that never comes takes so long.
+        // Only a wait for a message that never arrives takes this long.
         Self::with_timeout(mode, shape, hostile_node, 15)
     }
 
-    /// Each of the tool's commands may take so many seconds.
+    /// The timeout of each of the tool's commands is this many seconds.
     fn with_timeout(mode: &str, shape: Shape, hostile_node: u32, seconds: u32) -> Self {
         let world = World::new();
         let (dir, real) = (world.work_dir().join("bin"), &binaries().dir);
@@ -87,7 +88,7 @@ impl Scene {
         scene
     }
 
-    /// From now on it breaks the rules.
+    /// From now on the hostile agent breaks the rules.
     fn go(&self) {
         fs::write(self.world.work_dir().join("go"), "").expect("a file");
     }
@@ -96,14 +97,14 @@ impl Scene {
         self.world.work_dir().join("go.done")
     }
 
-    /// The honest nodes' ranks that run.
+    /// This many ranks of the honest nodes must run.
     #[track_caller]
     fn assert_ranks(&self, count: usize) {
         let there = becomes_true(SOON, || running(&self.world, "touch_and_wait").len() == count);
         assert!(there, "{:?}", running(&self.world, "touch_and_wait"));
     }
 
-    /// The nodes of the next loss, and why.
+    /// The nodes and the reason of the next loss.
     fn lost(&mut self) -> (Vec<String>, String) {
         let event = self.tool.event("nodes_lost");
         let hosts = event["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -116,19 +117,19 @@ impl Scene {
         self.world.processes().iter().any(is_it)
     }
 
-    /// Its link is closed, by the frontend or by its parent: it has nothing to do any more.
+    /// The frontend or the parent has closed the link of the hostile agent, so the agent ends.
     fn hostile_is_cut_off(&self) {
         assert!(becomes_true(SOON, || !self.hostile_runs()), "the hostile agent still runs");
     }
 
-    /// An event of another node's rank is reported.
+    /// The tool still gets events of other nodes' ranks.
     fn others_are_heard(&mut self) {
         let ranks = running(&self.world, "touch_and_wait");
         proc::send(ranks[0], Signal::SIGKILL);
         self.tool.event("rank_exited");
     }
 
-    /// The tool returns from main, and nothing stays.
+    /// The tool returns from main, and leaves nothing behind.
     fn tool_ends(mut self) {
         self.tool.run.close_stdin();
         assert_eq!(self.tool.run.wait(SOON).code(), 0);
@@ -144,7 +145,8 @@ impl Scene {
     }
 }
 
-/// A lie is found, the node named, and the others go on. In `said`, `NODE0` stands for the name of the first node.
+/// A lie is detected, the error names the node, and the others continue. `NODE0` in `said` stands for the name of the
+/// first node.
 fn lies(mode: &'static str, said: &'static str) {
     within(LIMIT, move || {
         let mut scene = Scene::launched(mode, Shape::Flat, 1);
@@ -235,7 +237,7 @@ fn a_node_that_sends_output_unasked_is_lost() {
     lies("flood-output", "spoke on output of its ranks, for which it was not asked");
 }
 
-/// As [`lies`], of output for which the tool has asked and which it does not read.
+/// Like [`lies`], with output that the tool has requested and does not read.
 fn lies_in_output(mode: &'static str, said: &'static str) {
     within(LIMIT, move || {
         let mut scene = Scene::launched_by("unread", mode, Shape::Flat, 1);
@@ -317,7 +319,7 @@ fn held_ranks_of_other_nodes_stay_held_and_are_released() {
     });
 }
 
-/// An invalid message of a node before its ranks exist ends the launch, and the error names the node.
+/// An invalid message before the ranks exist ends the launch. The error names the node.
 fn spoils_the_launch(mode: &'static str, said: &'static str) {
     within(LIMIT, move || {
         let mut scene = Scene::new(mode, Shape::Flat, 1);
@@ -364,13 +366,13 @@ fn an_agent_that_goes_as_soon_as_it_has_its_place_ends_the_launch_and_is_named()
 
 #[test]
 fn an_agent_that_goes_before_it_has_said_anything_ends_the_launch() {
-    // It has no link yet, so the guard's report is the only evidence.
+    // The agent has no link yet, so the guard's report is the only evidence.
     spoils_the_launch("end-before-hello", "gantry-agent: ended before it reported: exit code 0");
 }
 
 #[test]
 fn an_agent_that_goes_when_it_has_said_its_name_ends_the_launch() {
-    // Its link may stand by then. The guard's report and the cut link arrive in either order.
+    // The agent may have a link by then. The guard's report and the cut link arrive in either order.
     spoils_the_launch("end-after-hello", "");
 }
 
@@ -441,7 +443,7 @@ fn an_honest_parent_cuts_off_a_child_that_speaks_as_another() {
         let mut scene = Scene::launched("lie-as-another", Shape::Chain, 2);
         scene.go();
         let (hosts, reason) = scene.lost();
-        // The last node hangs below the hostile one.
+        // The last node is below the hostile one.
         assert_eq!(hosts, [scene.host.clone(), scene.host.replace(".2", ".3")]);
         assert_eq!(reason, "it spoke for node 0, which is not below it: its link was closed");
         scene.others_go_on(2);
@@ -476,7 +478,7 @@ fn a_hostile_parent_is_lost_with_those_below_it_and_those_above_go_on() {
     });
 }
 
-/// A launch waits for a silent node until its timeout, and names it.
+/// A launch waits for a silent node until its timeout. The error names the node.
 fn stalls(mode: &'static str) {
     within(LIMIT, move || {
         let mut scene = Scene::with_timeout(mode, Shape::Flat, 1, 3);
@@ -504,7 +506,7 @@ fn an_agent_that_listens_at_ten_thousand_addresses_is_refused_and_named_when_tim
     stalls("flood-addresses");
 }
 
-/// Its message arrives before or after it has its place.
+/// The message arrives before or after the agent has its place in the tree.
 #[test]
 fn an_agent_that_speaks_before_it_has_its_place_is_refused_and_named() {
     spoils_the_launch("lie-early", "");

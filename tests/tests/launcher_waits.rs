@@ -1,4 +1,5 @@
-//! Launchers that tell where their ranks are and do not stop them: the ranks wait for their launcher, and are stopped there so that it need not stand.
+//! Launchers that report where their ranks are and do not stop them. The ranks wait for their launcher. gantry stops
+//! the ranks there, so it need not stop the launcher.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Tests may be run as root, and with more ranks than processors.
 const OPTIONS: [&str; 4] = ["--allow-run-as-root", "--oversubscribe", "-n", "3"];
 
-/// Launches three ranks of an MPI program by a launcher as it stands.
+/// Launches three ranks of an MPI program by an unmodified launcher.
 #[track_caller]
 fn start(world: &World, options: &[&str], launcher: &str, program: &str) -> Run {
     let launch = [&["launch", "--json", "--launcher", launcher][..], options, &["--"], &OPTIONS, &[program]];
     world.gantry(launch.concat())
 }
 
-/// The ranks' processes, which are stopped and untraced.
+/// The ranks' pids. All must be stopped and untraced.
 #[track_caller]
 fn stopped(held: &Value) -> Vec<i32> {
     let ranks = held["ranks"].as_array().expect("ranks");
@@ -30,13 +31,14 @@ fn stopped(held: &Value) -> Vec<i32> {
     pids
 }
 
-/// The parent of a rank: the launcher, on this machine.
+/// The parent of a rank. On this machine it is the launcher.
 #[track_caller]
 fn launcher_of(rank: i32) -> i32 {
     proc::stat(rank).expect("a rank").parent
 }
 
-/// Holds, sees that ranks stand and their launcher does not, lets go, and sees that they find each other.
+/// Holds the ranks and checks that they are stopped and their launcher is not. Then releases them and checks that
+/// they find each other.
 #[track_caller]
 fn check(options: &[&str], launcher: &str, program: &str) {
     let world = World::new();

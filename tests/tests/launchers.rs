@@ -1,5 +1,5 @@
-//! Launchers that bring agents on this machine, with real MPI libraries: every rank held and released, and the
-//! launcher's code passed on.
+//! Launchers that start agents on this machine, with real MPI libraries. Every rank is held and released, and the
+//! launcher's exit code is passed on.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A launcher, and its first arguments.
+/// A launcher and its first arguments.
 #[derive(Clone, Copy)]
 struct By {
     launcher: &'static str,
@@ -34,14 +34,14 @@ const HYDRA: By = By { launcher: "mpiexec.hydra", options: &[] };
 /// Tests may be run as root, and with more ranks than processors.
 const OPEN_MPI: By = By { launcher: "mpirun.openmpi", options: &["--allow-run-as-root", "--oversubscribe"] };
 
-/// Launches held, checks that many ranks from outside, releases them, and returns their output, sorted; the exit code
-/// must be `code`, if given.
+/// Launches held, checks this many ranks from outside and releases them. Returns their output, sorted. If `code` is
+/// given, the exit code must be that.
 #[track_caller]
 fn check_by(by: By, world: &World, args: &[&str], ranks: usize, code: Option<i32>) -> Vec<String> {
     check_run(world, world.gantry(by.build_launch(args)), ranks, code)
 }
 
-/// As [`check_by`], for a started run.
+/// Like [`check_by`], for a run that is already started.
 #[track_caller]
 fn check_run(world: &World, mut run: Run, ranks: usize, code: Option<i32>) -> Vec<String> {
     let held = run.next_event("held", 2 * SOON);
@@ -84,7 +84,8 @@ fn sixty_four_ranks_under_hydra_are_held_again_and_again() {
     });
 }
 
-/// Open MPI 4 takes a path for its prefix, puts the folders of that prefix first, and may then find another `srun` than its user does.
+/// If Open MPI 4 is called by a path, it takes that path for its prefix and puts the prefix's folders first. It may
+/// then find another `srun` than its user does.
 #[test]
 fn a_launcher_is_called_as_its_user_calls_it() {
     let path = require!(tool(OPEN_MPI.launcher)).display().to_string();
@@ -108,7 +109,8 @@ fn programs_without_a_loader_are_held() {
     });
 }
 
-/// By hand a hundred times: `GANTRY_ROUNDS=100`. MPICH's own launcher needs more open files for so many than the soft limit of most users is.
+/// Run it a hundred times by hand: `GANTRY_ROUNDS=100`. With so many ranks, MPICH's own launcher needs more open
+/// files than the soft limit of most users.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn of_256_ranks_under_either_launcher_none_is_lost() {
@@ -133,7 +135,7 @@ fn of_256_ranks_under_either_launcher_none_is_lost() {
     });
 }
 
-/// A launcher whose ranks have a low limit: their agent begins with it, too.
+/// A launcher whose ranks have a low limit. Their agent starts with the same limit.
 const HUNDRED: &[u8] = br#"#!/bin/sh
 shift 2
 ulimit -Sn 40
@@ -145,7 +147,7 @@ done
 wait
 "#;
 
-/// The agent could receive as many ranks as it had open files for.
+/// The agent once received only as many ranks as its limit of open files allowed.
 #[test]
 fn a_soft_limit_of_open_files_does_not_bound_the_ranks_of_a_node_and_stays_what_they_have() {
     in_a_world(LIMIT, |world| {
@@ -156,7 +158,7 @@ fn a_soft_limit_of_open_files_does_not_bound_the_ranks_of_a_node_and_stays_what_
     });
 }
 
-/// Starts the first of two ranks, and kills it as soon as its agent is there: as launchers do that hear of a failure on another node.
+/// Starts the first of two ranks and kills it as soon as its agent exists. Launchers do that when another node fails.
 const GIVES_UP: &[u8] = br#"#!/bin/sh
 shift 2
 PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 MPI_LOCALRANKID=0 "$@" &
@@ -185,7 +187,7 @@ fn a_launcher_that_gives_up_before_all_ranks_have_come_leaves_no_agent_that_wait
     });
 }
 
-/// Loses the first signal by which it is asked to go, as srun does that submits its job at that moment.
+/// Loses the first SIGTERM. srun does that if it is submitting its job at that moment.
 const LOSES_A_SIGNAL: &[u8] = br#"#!/bin/sh
 trap 'trap - TERM' TERM
 : >"$0.waits"
@@ -204,14 +206,14 @@ fn a_launcher_that_loses_the_signal_to_go_ends_soon_after_its_tool() {
     });
 }
 
-/// As [`LOSES_A_SIGNAL`], and tells that it was asked a second time.
+/// Like [`LOSES_A_SIGNAL`], and records that it got a second signal.
 const HEARS_THE_SECOND_SIGNAL: &[u8] = br#"#!/bin/sh
 trap 'trap "echo >\"$0.ended\"; exit" TERM' TERM
 : >"$0.waits"
 while :; do sleep 0.1; done
 "#;
 
-/// A launcher that is killed while it submits its job leaves the job in the queue.
+/// If a launcher is killed while it submits its job, the job stays in the queue.
 #[test]
 fn a_launcher_whose_guard_is_killed_ends_in_order() {
     in_a_world(LIMIT, |world| {
@@ -229,7 +231,7 @@ fn a_launcher_whose_guard_is_killed_ends_in_order() {
     });
 }
 
-/// Holds and releases four ranks of a launcher with this error in its table; returns the report about it.
+/// Holds and releases four ranks of a launcher whose table has this error. Returns the report about it.
 fn lied_to(world: &World, launcher: &str, lie: &str, more: &[&str]) -> Option<serde_json::Value> {
     let args = ["launch", "-vv", "--json", "--launcher", launcher];
     let rest = ["--", "-n", "4", "-x", lie, "/bin/sh", "-c", "read -r line; exit 3"];
@@ -238,7 +240,7 @@ fn lied_to(world: &World, launcher: &str, lie: &str, more: &[&str]) -> Option<se
         run.next_event("held", SOON);
         assert_eq!(world.gantry(["release"]).wait(SOON).code(), 0);
     }
-    // The table is looked at in the launcher that runs, so that the app must not be over before.
+    // gantry reads the table in the running launcher, so the app must not end first.
     run.stderr_line("own proctable", SOON);
     run.close_stdin();
     let done = run.wait(SOON);
@@ -273,7 +275,7 @@ fn a_launcher_whose_table_contradicts_is_told_of_and_its_ranks_run() {
             count["message"].as_str().is_some_and(|it| it.contains("it has 5 ranks, and 4 are there")),
             "{count}"
         );
-        // The launcher's child is then not the rank.
+        // In this case the launcher's child is not the rank.
         assert_eq!(told("LIE=pid", &["--hold-at", "*/dash"]), None);
     });
 }
@@ -296,7 +298,7 @@ fn the_table_of_open_mpi_agrees_once_its_ranks_have_met() {
     });
 }
 
-/// As newer versions of Slurm start their tasks.
+/// Blocks SIGCHLD, as newer versions of Slurm do when they start tasks.
 const BLOCKS: &[u8] = b"#!/bin/sh\nexec env --block-signal=CHLD mpiexec.hydra \"$@\"\n";
 
 #[test]
@@ -351,7 +353,7 @@ fn ranks_that_are_bound_have_a_core_each() {
         if cores > 1 {
             assert_ne!(free, alone);
             let bound = own(&launch(2, &["--bind-to", "core"]));
-            // Where two threads share a core there may be only one.
+            // If two threads share a core, there may be only one core.
             assert!(bound.len() == 2 && bound.is_superset(&alone) || bound.is_empty(), "{bound:?}");
         }
         let done = launch(cores + 1, &["-bind-to", "core"]);
@@ -380,7 +382,8 @@ fn programs_of_open_mpi_are_not_started_without_their_launcher() {
             );
             assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--launcher mpirun")), "{error}");
         }
-        // One rank is a world anyway, and other programs need nothing. Open MPI leaves an empty folder of its own behind.
+        // One rank is a complete world, and non-MPI programs need nothing. Open MPI leaves its own empty folder
+        // behind.
         let temporary = format!("TMPDIR={}", world.work_dir().display());
         for args in [["-n", "1", &hello], ["-n", "2", "/bin/true"]] {
             let launch = ["launch", "--json", "--env", &temporary, "--"];

@@ -1,5 +1,4 @@
-//! The leak check is the basis of every other suite: it must detect each kind of leak, name it, and otherwise be
-//! silent.
+//! All other suites depend on the leak check. It must detect and name each kind of leak, and otherwise be silent.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -12,14 +11,14 @@ use nix::sys::signal::Signal;
 const SOON: Duration = Duration::from_secs(10);
 const NO_ARGS: [&str; 0] = [];
 
-/// A world that does not wait long, for leaks that are there on purpose.
+/// A world with a short grace period, for deliberate leaks.
 fn impatient() -> World {
     let mut world = World::new();
     world.set_grace(Duration::from_millis(100));
     world
 }
 
-/// Ends the world and gives the words of its failure.
+/// Ends the world and returns the message of its failure.
 fn failure_of(world: World) -> String {
     let outcome = catch_unwind(AssertUnwindSafe(|| world.finish()));
     *outcome.expect_err("the leak check must fail").downcast::<String>().expect("a message")
@@ -118,7 +117,7 @@ fn a_failed_test_shows_its_own_message_and_kills_its_processes() {
         let world = impatient();
         let run = world.start(&programs::get("ignore_term"), NO_ARGS);
         pid = run.pid();
-        // For an instant after it was started it shows no environment by which it could be found.
+        // For an instant after its start, a process has no environment that identifies it.
         gantry_tests::eventually(SOON, "it is seen", || world.processes().contains(&pid));
         std::mem::forget(run);
         panic!("the test's own words");

@@ -1,4 +1,4 @@
-//! Leaks of the test process itself. Its tests share that process, so a lock lets them run one at a time.
+//! Leaks of the test process itself. The tests share that process, so a lock lets them run one at a time.
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
 
 use std::fs::File;

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Goes on for longer than a daemon is left alone after its app's end.
+/// Runs longer than the time that a daemon has after its app's end.
 const LATE: &str = "/bin/sh -c 'sleep 4; echo late'";
 
 /// The output of a daemon whose app ended at once, with code 7.

@@ -1,5 +1,5 @@
-//! Launchers run to their breakpoint, and their tables read: a fake launcher in every shape that real ones have, and the real ones that
-//! are installed.
+//! Runs launchers to their breakpoint and reads their tables. Covers a fake launcher in every shape of the real ones,
+//! and the installed real launchers.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test that runs itself again tells itself so in the environment"
@@ -45,7 +45,7 @@ fn check_table(table: &Table, ranks: u32, hosts: u32) {
     assert_eq!((table.job.as_deref(), table.step.as_deref()), (Some("77"), Some("3")));
 }
 
-/// Held, left at once, and to its end: the whole run, whose output must be `lines`.
+/// Holds the launcher, releases it at once and runs it to its end. The output must be `lines`.
 #[track_caller]
 fn check_whole(argv: &[OsString], how: How, lines: &[&str]) {
     let world = World::new();
@@ -84,7 +84,7 @@ fn symbols_in_a_library_are_found_when_it_is_loaded() {
     }
 }
 
-/// The fake launcher, stripped and with the symbols in a library.
+/// The fake launcher, stripped, with its symbols in a library.
 fn launcher_with_library() -> Result<PathBuf, String> {
     let library = programs::get_with("mpir_symbols", "libmpir_symbols.so", &["-shared", "-fPIC"])?;
     let folder = library.parent().expect("a folder").display().to_string();
@@ -126,7 +126,7 @@ fn scripts_and_wrappers_are_followed_to_the_launcher() {
     let outer = world.executable("outer", format!("#!/usr/bin/env sh\nexec {inner}\n").as_bytes());
     check_whole(&with(outer, &[]), LEAVE, &WHOLE_SAYS);
     check_whole(&with("/usr/bin/env".into(), &[&program, WHOLE[0], WHOLE[1]]), CHANGE_CODE, &WHOLE_SAYS);
-    // A launcher that becomes another one before it comes to its breakpoint.
+    // The launcher executes another launcher before it reaches its breakpoint.
     let words = ["exec", &program, WHOLE[0], WHOLE[1]];
     check_whole(&launcher(&words), LEAVE, &["debugged 1", "debugged 1", "called"]);
 }
@@ -223,7 +223,7 @@ fn a_launcher_that_stays_goes_on_by_order_only() {
             Driven::start(&world, &launcher(&["handle", WHOLE[0], WHOLE[1]]), How { breakpoints, ..STAY });
         assert_eq!(run.line(), "debugged 1");
         check_table(&run.held(), 4, 2);
-        // A signal waits for it.
+        // A signal stays pending until the release.
         run.driver.order(Order::Signal(Signal::new(libc::SIGUSR1).unwrap()));
         proc::eventually(SOON, "a pending signal", || pending(run.pid));
         assert_eq!(proc::state(run.pid), Some('t'));
@@ -246,7 +246,7 @@ fn a_launcher_that_was_left_is_nobodys_tracee_and_can_be_ended() {
     assert_eq!([run.line(), run.line()], WHOLE_SAYS);
     assert_eq!(proc::tracer(run.pid), None);
     assert_eq!(proc::stat(run.pid).map(|stat| stat.group), Some(run.pid));
-    // An order that means nothing here.
+    // A release has no effect in this state.
     run.driver.order(Order::Release);
     run.driver.order(Order::Signal(Signal::TERM));
     assert_eq!(run.ended(), ExitStatus::Signal(Signal::TERM));
@@ -263,7 +263,7 @@ fn a_driver_that_is_dropped_takes_its_launcher_along() {
     }
 }
 
-/// Run by the next test in a process of its own, which is killed; in an ordinary run it does nothing.
+/// The next test runs this test in another process, which it kills. In an ordinary run it does nothing.
 #[test]
 fn a_driver_whose_process_is_killed() {
     let Some(how) = std::env::var_os("GANTRY_TEST_INNER") else { return };
@@ -271,7 +271,7 @@ fn a_driver_whose_process_is_killed() {
     let (how, lines) = if how == "stay" { (STAY, 1) } else { (LEAVE, 2) };
     let mut run = Driven::start(&world, &launcher(&[WHOLE[0], WHOLE[1], "pause"]), how);
     run.held();
-    // Read all its output: otherwise a later write would fail without a reader.
+    // Read all its output. Otherwise a later write would fail without a reader.
     assert_eq!((0..lines).map(|_| run.line()).collect::<Vec<_>>(), WHOLE_SAYS[..lines]);
     println!("\nheld {}", run.pid);
     run.ended();
@@ -306,7 +306,7 @@ fn signals_are_passed_on_on_the_way() {
     assert_eq!([run.line(), run.line()], ["debugged 1", "ready"]);
     run.driver.order(Order::Signal(Signal::new(libc::SIGUSR1).unwrap()));
     assert_eq!(run.line(), "got 10");
-    // A stop stops it until it is continued.
+    // SIGSTOP stops the launcher until SIGCONT.
     run.driver.order(Order::Signal(Signal::STOP));
     proc::eventually(SOON, "a stop", || matches!(proc::state(run.pid), Some('T' | 't')));
     drop(run.stdin.take());
@@ -343,7 +343,7 @@ fn check_failure(words: &[&str], kind: Kind, text: &str, ended: ExitStatus) {
     let failure = Failure::from(&error);
     assert_eq!(failure.kind(), kind, "{words:?}");
     assert!(failure.message().ends_with(text), "{words:?}: {}", failure.message());
-    // Its output was passed on all the same.
+    // The launcher's output was still passed on.
     let mut stderr = String::new();
     run.stderr.read_to_string(&mut stderr).expect("its standard error");
     assert_eq!(stderr.contains("no such node"), words.contains(&"complain=no such node"));
@@ -432,7 +432,7 @@ fn events_make_the_driver_readable() {
 #[test]
 fn a_program_without_symbols_is_ended_before_it_starts_anything() {
     let world = World::new();
-    // `timeout` forks its program; it is neither a launcher nor a script.
+    // `timeout` forks its program. It is neither a launcher nor a script.
     let timeout = require!(tool("timeout"));
     let mark = world.work_dir().join("mark");
     let mut run = Driven::start(&world, &with(timeout, &["60", "touch", &mark.display().to_string()]), LEAVE);
@@ -501,7 +501,8 @@ fn a_hundred_thousand_ranks_are_read() {
     assert_eq!(run.ended(), ExitStatus::Code(0));
 }
 
-/// A launcher that is installed, asked for something that starts no ranks: it ends before its breakpoint, and its symbols were found.
+/// Runs an installed launcher with arguments that start no ranks. It ends before its breakpoint. Checks whether its
+/// symbols were found.
 #[track_caller]
 fn check_installed(program: PathBuf, words: &[&str], has_symbols: bool) {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Launches where a process may have few open files, as most users' limits have it.
+//! Launches with a low limit of open files, as most users have it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gantry_tests::{Finished, World, binaries, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Runs the command line under test after `ulimit` with these options.
+/// Runs gantry after `ulimit` with these options.
 fn gantry(world: &World, limits: &str, args: &[&str]) -> Finished {
     let mut command = world.command("/bin/sh");
     let script = format!("ulimit {limits} && exec \"$0\" \"$@\"");
@@ -42,7 +42,7 @@ fn a_launch_without_descriptors_names_the_limit_and_the_remedy() {
     });
 }
 
-/// If the table grew with the ranks, each growth would stop the agent for about 10 ms, as it has threads.
+/// If the table grew with the ranks, each growth would stop the agent for about 10 ms, because the agent has threads.
 #[test]
 fn an_agents_table_of_open_files_has_room_before_it_starts_ranks() {
     within(LIMIT, || {

@@ -1,5 +1,5 @@
-//! Trees of 64 real agents on one machine: a deep one with at most two children per agent, so six links from end to
-//! end; and a wide one, where all are the frontend's own children, and bulk data takes a separate narrow tree.
+//! Trees of 64 real agents on one machine. A deep tree has at most two children per agent, so six links from end to
+//! end. In a wide tree, all agents are the frontend's own children, and bulk data uses a separate narrow tree.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 const SECONDS: Duration = Duration::from_secs(20);
 const NODES: usize = 64;
 
-/// An app of one rank on each node, and every process that belongs to it.
+/// An app with one rank on each node, and all its processes.
 struct Nodes {
     app: App,
     /// By node number.
@@ -54,22 +54,22 @@ impl Nodes {
         self.agents.iter().chain(&self.ranks).copied().chain([self.guard]).collect()
     }
 
-    /// Bytes of bulk data that each node has received and sent on.
+    /// The bytes of bulk data that each node has received and sent on.
     async fn counts(&self) -> Vec<(u64, u64)> {
         measure::bulk_counts(&self.app, SECONDS).await.expect("counts")
     }
 
-    /// Bytes that each of those has received that can still be reached.
+    /// The bytes that each node has received, without the nodes that are lost.
     async fn counts_of_rest(&self) -> Vec<u64> {
         loop {
-            // One may be lost while it is asked.
+            // A node may be lost during the query.
             if let Ok(counts) = measure::bulk_counts(&self.app, SECONDS).await {
                 return counts.into_iter().map(|(received, _)| received).collect();
             }
         }
     }
 
-    /// How many descriptors each agent has open.
+    /// The number of open descriptors of each agent.
     fn descriptors(&self) -> Vec<usize> {
         let count = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").count();
         self.agents.iter().map(count).collect()
@@ -84,7 +84,7 @@ impl Nodes {
     }
 }
 
-/// Nodes below this one, and itself, in a tree of radix 2.
+/// This node and the nodes below it, in a tree of radix 2.
 fn subtree(node: usize) -> BTreeSet<usize> {
     let mut nodes = BTreeSet::from([node]);
     let mut level = vec![node];
@@ -105,7 +105,7 @@ fn run(body: impl Future<Output = ()> + Send + 'static) {
 
 #[test]
 fn every_node_of_a_deep_tree_answers_and_receives_bulk_data_and_nothing_is_left() {
-    // Over links of its own, and over those of orders.
+    // Bulk data uses its own links (radix 2), or the control links (radix 0).
     for bulk_radix in [2, 0] {
         run(async move {
             const BYTES: u64 = 3_000_001;
@@ -144,7 +144,7 @@ fn bulk_data_takes_a_narrow_tree_of_its_own_and_goes_to_no_others() {
             assert_eq!(received - earlier, if some.contains(&node) { BYTES } else { 0 }, "node {node}");
             assert!(sent - sent_earlier <= if some.contains(&node) { 2 * BYTES } else { 0 }, "node {node}");
         }
-        // Links that were made for a stream go with it.
+        // Links that were opened for a stream are closed with it.
         eventually(SECONDS, "the end of all links of streams", || wide.descriptors() == before);
         wide.close().await;
     });
@@ -157,9 +157,9 @@ fn a_node_that_is_killed_in_the_middle_of_a_stream_costs_that_stream_only() {
         let handle = AppHandle::clone(&wide.app);
         let endless =
             tokio::spawn(async move { measure::broadcast(&handle, u64::MAX / 2, 6 * SECONDS).await });
-        // Orders pass while the stream flows.
+        // Control messages pass while the stream flows.
         while wide.counts().await[0].1 == 0 {}
-        // It feeds two, and those feed four.
+        // The killed node feeds two nodes, which feed four.
         proc::send(wide.agents[0], Signal::SIGKILL);
         let mut flowing = wide.counts_of_rest().await;
         for _ in 0..3 {
@@ -174,7 +174,7 @@ fn a_node_that_is_killed_in_the_middle_of_a_stream_costs_that_stream_only() {
         assert!(!endless.is_finished(), "the other half still receives");
         endless.abort();
         assert!(endless.await.unwrap_err().is_cancelled());
-        // The pending stream is over everywhere, and the next one succeeds.
+        // The pending stream has ended everywhere, and the next one succeeds.
         measure::broadcast(&wide.app, 3_000_000, 2 * SECONDS).await.unwrap();
         wide.close().await;
     });

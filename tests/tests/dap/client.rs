@@ -1,4 +1,4 @@
-//! A client of the Debug Adapter Protocol, as far as the tests need one.
+//! A minimal client of the Debug Adapter Protocol for the tests.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,26 +10,25 @@ use std::time::{Duration, Instant};
 use gantry_tests::{World, becomes_true};
 use serde_json::{Value, json};
 
-/// How long an answer may take.
+/// The timeout for an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An editor.
 pub(crate) struct Editor {
     to: Box<dyn Write>,
     news: Receiver<Value>,
     seq: i64,
-    /// Events and requests that nobody has asked for yet.
+    /// Events and requests that no caller has taken yet.
     pub(crate) kept: VecDeque<Value>,
     child: Option<Child>,
 }
 
 impl Editor {
-    /// One that starts `gantry dap`.
+    /// Starts `gantry dap`.
     pub(crate) fn start(world: &World) -> Self {
         Self::start_with(world.gantry_command(["dap"]))
     }
 
-    /// One that starts this.
+    /// Starts an adapter with this command.
     pub(crate) fn start_with(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("gantry dap");
         let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
@@ -38,7 +37,7 @@ impl Editor {
         editor
     }
 
-    /// One that connects to a port.
+    /// Connects to an adapter's port.
     pub(crate) fn connect(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         let from = stream.try_clone().expect("a second handle");
@@ -76,7 +75,7 @@ impl Editor {
         self.seq
     }
 
-    /// The next message of such a kind. Others are kept.
+    /// Waits for the next matching message. Keeps all others.
     #[track_caller]
     pub(crate) fn next(&mut self, what: &str, is_meant: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.kept.iter().position(&is_meant) {
@@ -95,14 +94,14 @@ impl Editor {
         }
     }
 
-    /// Asks, and gives the response, whatever it is.
+    /// Sends a request and returns the response, even if it is an error.
     #[track_caller]
     pub(crate) fn ask(&mut self, command: &str, arguments: Value) -> Value {
         let seq = self.send(command, arguments);
         self.next(command, |it| it["type"] == "response" && it["request_seq"] == seq)
     }
 
-    /// Asks, and gives what a response has that says it is done.
+    /// Sends a request that must succeed and returns the response's body.
     #[track_caller]
     pub(crate) fn done(&mut self, command: &str, arguments: Value) -> Value {
         let response = self.ask(command, arguments);
@@ -115,7 +114,7 @@ impl Editor {
         self.next(name, |it| it["event"] == name)["body"].clone()
     }
 
-    /// Begins with a configuration, up to where breakpoints are set.
+    /// Starts a session with a configuration, up to the point where breakpoints can be set.
     #[track_caller]
     pub(crate) fn begin(&mut self, request: &str, configuration: Value) {
         self.done("initialize", json!({ "adapterID": "gantry", "supportsStartDebuggingRequest": true }));
@@ -123,7 +122,7 @@ impl Editor {
         self.event("initialized");
     }
 
-    /// Waits until there is a thread of that name, and gives its number.
+    /// Waits until a thread has this name, and returns its number.
     #[track_caller]
     pub(crate) fn thread(&mut self, name: &str) -> i64 {
         let mut last = Value::Null;
@@ -137,28 +136,27 @@ impl Editor {
         found.filter(|_| came).unwrap_or_else(|| panic!("no thread '{name}': {last}"))
     }
 
-    /// The frames of a thread.
     #[track_caller]
     pub(crate) fn frames(&mut self, thread: i64) -> Vec<Value> {
         let stack = self.done("stackTrace", json!({ "threadId": thread }));
         stack["stackFrames"].as_array().expect("frames").clone()
     }
 
-    /// The variables of a list.
+    /// The variables that a reference stands for.
     #[track_caller]
     pub(crate) fn variables(&mut self, reference: &Value) -> Vec<Value> {
         let body = self.done("variables", json!({ "variablesReference": reference }));
         body["variables"].as_array().expect("variables").clone()
     }
 
-    /// What the prompt answers.
+    /// The answer to a line that is typed at the prompt.
     #[track_caller]
     pub(crate) fn typed(&mut self, line: &str) -> String {
         let body = self.done("evaluate", json!({ "expression": line, "context": "repl" }));
         body["result"].as_str().expect("a text").to_owned()
     }
 
-    /// Waits until text that ranks have written has this in it.
+    /// Waits for output of ranks that contains this text.
     #[track_caller]
     pub(crate) fn output(&mut self, part: &str) {
         self.next(part, |it| {
@@ -166,14 +164,14 @@ impl Editor {
         });
     }
 
-    /// Leaves, and waits for the end of the adapter.
+    /// Disconnects and waits for the adapter to exit.
     #[track_caller]
     pub(crate) fn leave(mut self, arguments: Value) {
         self.done("disconnect", arguments);
         assert!(self.ended().success());
     }
 
-    /// Waits for the end of the adapter.
+    /// Waits for the adapter to exit.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let child = self.child.as_mut().expect("a process");

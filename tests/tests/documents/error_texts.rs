@@ -1,7 +1,7 @@
-//! Finds the texts of errors in the sources, and whether a hint stands beside each.
+//! Finds the error texts in the sources, and whether each has a hint.
 //!
-//! The search knows the functions that make errors, and follows a text through functions that hand it on. It knows no types, so it finds
-//! neither texts that are put together in other ways, nor those of one word.
+//! The search knows the functions that make errors. It follows a text through functions that pass it on. It knows no
+//! types, so it misses texts that are built in other ways. It also misses texts of one word.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use syn::{
     Stmt, Token,
 };
 
-/// Through how many functions a text is followed to the one that makes an error of it.
+/// The most functions that a text is followed through, up to the one that makes an error of it.
 const DEEPEST: usize = 2;
 
 /// Constructors of errors: the end of the path, the argument with the text, and whether a hint comes with it.
@@ -37,13 +37,13 @@ const MAKERS: [(&str, &str, usize, bool); 12] = [
 /// The text of an error, with variable parts in braces.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ErrorText {
-    /// The source, from the root of the repository.
+    /// The source file, relative to the root of the repository.
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) has_hint: bool,
 }
 
-/// A function that makes an error of a text that it is given.
+/// A function that makes an error of its text argument.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Maker {
     argument: usize,
@@ -53,12 +53,13 @@ struct Maker {
 /// Functions of one file that make errors, by name.
 type Makers = BTreeMap<String, BTreeSet<Maker>>;
 
-/// All texts of errors in the product, sorted.
+/// All error texts of the product, sorted.
 pub(crate) fn error_texts(root: &Path) -> Vec<ErrorText> {
     let mut found = BTreeSet::new();
     for folder in super::PRODUCT {
         let files = sources(&root.join(folder));
-        // A function that makes errors is known by its name in its file, and elsewhere if no other has that name.
+        // A function that makes errors is known by name in its own file. In other files it is known if its name is
+        // unique.
         let mut makers: BTreeMap<usize, Makers> = BTreeMap::new();
         let mut texts = BTreeSet::new();
         for _ in 0..=DEEPEST {
@@ -85,7 +86,7 @@ pub(crate) fn error_texts(root: &Path) -> Vec<ErrorText> {
     found.into_iter().collect()
 }
 
-/// The sources of a folder, without those that only tests see.
+/// The sources of a folder, without those that are only for tests.
 fn sources(folder: &Path) -> Vec<(PathBuf, syn::File)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -106,7 +107,7 @@ fn sources(folder: &Path) -> Vec<(PathBuf, syn::File)> {
     found
 }
 
-/// Where a text comes from.
+/// The origin of a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Origin {
     Literal(String),
@@ -116,7 +117,7 @@ enum Origin {
 /// A function or closure that is being read.
 #[derive(Default)]
 struct Scope {
-    /// The function's name; none for a closure without one.
+    /// The function's name. None for an unnamed closure.
     name: Option<String>,
     parameters: Vec<Option<String>>,
     texts: BTreeMap<String, Vec<Origin>>,
@@ -124,13 +125,12 @@ struct Scope {
     hinted: BTreeSet<String>,
 }
 
-/// Reads one file.
 struct Reader<'a> {
     makers: &'a BTreeMap<usize, Makers>,
     index: usize,
     scopes: Vec<Scope>,
     constants: BTreeMap<String, String>,
-    /// Names of variants that a function `hint` answers for, by type.
+    /// Variants for which a function `hint` has an answer, by type.
     answered: BTreeMap<String, BTreeSet<String>>,
     is_hinted: bool,
     closure: Option<String>,
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where the text of an expression comes from, as far as that can be seen.
+    /// The origins of an expression's text, as far as they are visible.
     fn origins(&self, expr: &Expr) -> Vec<Origin> {
         match expr {
             Expr::Lit(lit) => match &lit.lit {
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where one place of a tuple comes from.
+    /// The origins of one element of a tuple.
     fn places(&self, expr: &Expr, index: usize) -> Vec<Origin> {
         match expr {
             Expr::Tuple(it) => it.elems.get(index).map(|it| self.origins(it)).unwrap_or_default(),
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         self.constants.get(name).map(|text| vec![Origin::Literal(text.clone())]).unwrap_or_default()
     }
 
-    /// The text of `format!`; if it has no words, the texts of its arguments.
+    /// The text of `format!`. If it has no words, the texts of its arguments.
     fn template(&self, mac: &syn::Macro) -> Vec<Origin> {
         let is_text = mac.path.segments.last().is_some_and(|last| {
             last.ident == "format" || last.ident == "format_args" || last.ident == "concat"
@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
         named.chain(parts.iter().skip(1).flat_map(|part| self.origins(part))).collect()
     }
 
-    /// An error is made of that text.
+    /// Records that an error is made of this text.
     fn made(&mut self, text: &Expr, has_hint: bool) {
         for origin in self.origins(text) {
             match origin {
@@ -323,7 +323,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether that is a kind of errors with a hint of its own, as `gantry_frontend::Error::hint` has them.
+/// Whether this is a kind of error that has its own hint in `gantry_frontend::Error::hint`.
 fn kind_has_remedy(expr: &Expr) -> bool {
     let Expr::Path(path) = expr else { return false };
     let words: Vec<String> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
@@ -345,7 +345,7 @@ fn is_sentence(text: &str) -> bool {
     has_words(text) && text.contains(' ')
 }
 
-/// Whether a template has words of its own.
+/// Whether a template has words outside its braces.
 fn has_words(template: &str) -> bool {
     let mut depth = 0;
     template.chars().any(|c| {
@@ -463,7 +463,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
                 scope.texts.insert(name, origins);
             }
         }
-        // `let (message, hint) = match ..`: each place of the tuple.
+        // `let (message, hint) = match ..`: each element of the tuple.
         if let Pat::Tuple(names) = &local.pat {
             for (index, name) in names.elems.iter().enumerate() {
                 let origins = self.places(&init.expr, index);
@@ -578,7 +578,7 @@ fn error_attribute(attributes: &[Attribute]) -> impl Iterator<Item = String> {
                 _ => None,
             },
             _ => {
-                // `.hosts` is no expression: the text is the first token.
+                // `.hosts` is not an expression, so the parser fails. The text is the first token.
                 let first = list.tokens.clone().into_iter().next()?;
                 syn::parse_str::<syn::LitStr>(&first.to_string()).ok().map(|text| text.value())
             }

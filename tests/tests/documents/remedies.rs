@@ -1,4 +1,4 @@
-//! Every text of an error says what to do, or has a row on the page for troubles.
+//! Every error text must have a hint, or a row on the troubleshooting page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::error_texts::{ErrorText, error_texts};
 use super::{code_words, workspace};
 
-/// Files whose texts stand within another message, and a part of that message that has a row.
+/// Files whose texts are part of another message. Each has a part of that message that has a row.
 const PARTS: [(&str, &str); 13] = [
     ("frontend/src/procgroup/xml/tree.rs", "text outside of the message"),
     ("frontend/src/staging/elf/unfit.rs", "invalid ELF header"),
@@ -24,8 +24,8 @@ const PARTS: [(&str, &str); 13] = [
     ("wlm/src/slurm/multi_prog.rs", "of the file with programs"),
 ];
 
-/// Texts with neither a hint nor a row: their variable part is the message, or they are too short to be found on a
-/// page. No more may be added.
+/// Texts with neither a hint nor a row. Their variable part is the message, or they are too short to be found on a
+/// page. Do not add more.
 const WITHOUT_REMEDY: [&str; 8] = [
     "no command",
     "{name} is '{value}', which is {wanted}",
@@ -37,7 +37,7 @@ const WITHOUT_REMEDY: [&str; 8] = [
     "more than {MAX_HOSTS} hosts",
 ];
 
-/// The texts of the product, read once for all tests.
+/// The error texts of the product, read once for all tests.
 fn texts() -> &'static [ErrorText] {
     static TEXTS: OnceLock<Vec<ErrorText>> = OnceLock::new();
     TEXTS.get_or_init(|| error_texts(&workspace()))
@@ -57,7 +57,7 @@ fn has_row(page: &str, text: &str) -> bool {
     messages(page).iter().any(|message| text.contains(message))
 }
 
-/// Texts that leave their reader without a remedy.
+/// Texts without a remedy.
 fn without_remedy<'a>(texts: &'a [ErrorText], page: &str) -> Vec<&'a ErrorText> {
     let is_part = |file: &str| PARTS.iter().any(|(of, _)| *of == file);
     let is_usage = |text: &str| text.contains("\n\nusage: ");
