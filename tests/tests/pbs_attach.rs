@@ -1,5 +1,5 @@
-//! Attaching to jobs of a real PBS with a user's own script: from the login node, where ssh reaches the job's first
-//! host and tasks all others, and from within the job. The job is unchanged.
+//! Attaching to jobs of a real PBS with a user's own script. From the login node, ssh reaches the job's first host
+//! and PBS tasks reach the others. Also from within the job. The job must be unchanged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,14 +14,14 @@ use gantry_tests::testbed::{Process, program};
 use gantry_tests::{Run, SOON, binaries, eventually, proc, record_skip, tool};
 use nix::sys::signal::Signal;
 
-/// All ranks on two places of each of three hosts.
+/// The nodes of all ranks: two ranks on each of three hosts.
 const ALL: [&str; 6] = ["n001", "n001", "n002", "n002", "n003", "n003"];
 
 fn attach(cluster: &Cluster, options: &[&str], target: &str) -> Run {
     cluster.gantry([&["--json", "attach", "--wlm", "pbs"], options, &[target]].concat())
 }
 
-/// The node and process of each rank, a `sleep` of that length, by node.
+/// The node and process of each rank, sorted by node. A rank is a `sleep` with this argument.
 fn ranks_of(cluster: &Cluster, seconds: u32) -> Vec<(String, Process)> {
     let mut ranks = cluster.find(&format!("/bin/sleep {seconds}"));
     ranks.retain(|(_, process)| process.line.starts_with("/bin/sleep "));
@@ -29,7 +29,7 @@ fn ranks_of(cluster: &Cluster, seconds: u32) -> Vec<(String, Process)> {
     ranks
 }
 
-/// A job with `sleep`s as ranks, once they exist.
+/// A job with `sleep`s as ranks, once they run.
 #[track_caller]
 fn running(cluster: &Cluster, script: &str, seconds: u32, nodes: &[&str]) -> Script {
     let script = Script::submit(&cluster.bed, script);
@@ -48,7 +48,7 @@ fn assert_hosts(attached: &serde_json::Value, nodes: &[&str]) {
     assert_eq!(hosts, nodes, "{attached}");
 }
 
-/// Attaches with a daemon on each node, lets go again, and sees that ranks are as they were.
+/// Attaches with a daemon on each node and detaches. The ranks must be unchanged.
 #[track_caller]
 fn attach_and_leave(cluster: &Cluster, target: &str, seconds: u32, nodes: &[&str]) {
     let before = ranks_of(cluster, seconds);
@@ -87,10 +87,10 @@ fn ranks_of_the_jobs_own_mpiexec_are_found_in_its_table() {
         let script = running(cluster, "mpiexec.hydra -n 6 /bin/sleep 1000", 1000, &ALL);
         let number = script.id.split('.').next().expect("a number");
         attach_and_leave(cluster, number, 1000, &ALL);
-        // And again: nothing is in the way.
+        // A second attach works as well.
         attach_and_leave(cluster, &script.id, 1000, &ALL);
         delete(cluster, &script);
-        // Processes of the launcher's ssh are in no session of the job.
+        // The processes of the launcher's ssh are in no session of the job, so PBS does not end them.
         for (_, process) in ranks_of(cluster, 1000) {
             proc::send(process.pid, Signal::SIGKILL);
         }
@@ -196,7 +196,7 @@ fn invalid_targets_have_their_own_errors() {
         assert_eq!(error["kind"], "not-found", "{error}");
         assert!(error.to_string().contains("Unknown Job Id"), "{error}");
         let script = running(cluster, "/bin/sleep 1005", 1005, &["n001"]);
-        // Another user than the job's owner cannot read the data for acting on its behalf.
+        // Only the job's owner can read the data that is needed to act on the job's behalf.
         let node = cluster.bed.node(1);
         let session = node.user_processes().into_iter().find(|it| it.line == "-bash").expect("a script");
         let guard = binaries().gantry.with_file_name("gantry-guard");

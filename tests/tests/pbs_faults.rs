@@ -1,5 +1,5 @@
-//! Faults under an app in a job of a real PBS: a mom, an agent, the job, the script. Each is reported as such, and
-//! nothing is left on any host.
+//! Faults of an app in a job of a real PBS: a mom, an agent, the job, the script. Each fault must be reported as
+//! such, and nothing may be left on any host.
 
 use gantry_tests::pbs::{STARTS, Script, ask_there, jobs, on_pbs, said_by};
 use gantry_tests::slurm::{Cluster, cause_of, error_of};
@@ -8,10 +8,10 @@ use gantry_tests::testbed::{Process, program};
 use gantry_tests::{Run, SOON, binaries, eventually, proc, programs};
 use nix::sys::signal::Signal;
 
-/// Two places on each of two hosts.
+/// Two slots on each of two hosts.
 const FOUR: [&str; 5] = ["--", "-l", "select=2:ncpus=2:mpiprocs=2", "-l", "place=scatter"];
 
-/// Begins a held launch on the login node, and waits until its ranks are held.
+/// Starts a held launch on the login node and waits until its ranks are held.
 #[track_caller]
 fn held(cluster: &Cluster, seconds: &str) -> Run {
     let mut run =
@@ -40,7 +40,7 @@ fn a_mom_that_is_killed_takes_its_host_and_the_others_are_cleaned() {
     on_pbs(|cluster| {
         let mut run = held(cluster, "901");
         cluster.bed.node(2).kill_daemon("pbs_mom").expect("it runs");
-        // Agents have links of their own: the app continues until it is ended.
+        // Agents have their own links, so the app continues until it is ended.
         proc::send(program(run.pid()).expect("the tool"), Signal::SIGTERM);
         run.exited(3 * SOON);
         for line in ["/bin/sleep 901", "gantry-agent serve told pbs"] {
@@ -54,7 +54,7 @@ fn a_mom_that_is_killed_takes_its_host_and_the_others_are_cleaned() {
     });
 }
 
-/// A whole node that is gone is seen by its agent's link, as its mom says nothing.
+/// The agent's link shows that a whole node is gone. Its mom reports nothing.
 #[test]
 fn a_host_that_goes_while_ranks_are_held_is_told_by_its_name() {
     on_pbs(|cluster| {
@@ -75,7 +75,7 @@ fn a_host_that_goes_while_ranks_are_held_is_told_by_its_name() {
     });
 }
 
-/// A temporary change of the second node, by a root shell there.
+/// A temporary change of the second node, made by a root shell there.
 struct Changed<'a> {
     cluster: &'a Cluster,
     undo: String,
@@ -123,7 +123,7 @@ fn agents_that_cannot_be_executed_on_a_host_say_why() {
     });
 }
 
-/// The bed's leak check finds the remains of a sent agent.
+/// The testbed's leak check finds leftovers of a sent agent.
 #[test]
 fn a_host_that_does_not_see_gantry_is_sent_the_agent_when_asked() {
     on_pbs(|cluster| {
@@ -144,7 +144,7 @@ fn a_host_that_does_not_see_gantry_is_sent_the_agent_when_asked() {
     });
 }
 
-/// PBS discards an agent's output in a task.
+/// PBS discards the output of an agent that runs as a task, so the agent must report in another way.
 #[test]
 fn an_agent_of_another_release_leaves_word_of_that() {
     on_pbs(|cluster| {
@@ -186,7 +186,7 @@ fn a_script_that_ends_while_ranks_are_held_takes_them_along() {
     });
 }
 
-/// `qsub -I` at a terminal: gantry in it is as gantry in a script.
+/// In `qsub -I` at a terminal, gantry must behave as in a script.
 #[test]
 fn an_interactive_job_holds_and_ends_ranks_on_its_hosts() {
     on_pbs(|cluster| {

@@ -1,12 +1,13 @@
-//! Apps in jobs of a real PBS, launched by the job's script as an ordinary user: agents are tasks of the job, and start the ranks.
+//! Apps in jobs of a real PBS, launched by the job's script as an ordinary user. Agents are tasks of the job, and
+//! start the ranks.
 
 use gantry_tests::pbs::{Script, ask_there, on_pbs, said_by};
 use gantry_tests::slurm::Cluster;
 use gantry_tests::testbed::Process;
 use gantry_tests::{SOON, becomes_true, binaries, eventually, proc, programs, tool};
 
-/// The node and process of every rank with that line, by node. The tool and launchers have lines with the same end,
-/// and do not count.
+/// The node and process of each rank with this command line, sorted by node. The tool and launchers have lines with
+/// the same end, and do not count.
 fn ranks_of(cluster: &Cluster, line: &str) -> Vec<(String, Process)> {
     let mut ranks = cluster.find(line);
     ranks.retain(|(_, process)| process.line.starts_with('/') && process.line.split(' ').count() == 2);
@@ -14,7 +15,7 @@ fn ranks_of(cluster: &Cluster, line: &str) -> Vec<(String, Process)> {
     ranks
 }
 
-/// Fails unless ranks of that line are on these nodes, and all are held as `/proc` has it.
+/// Ranks with this command line must be on these nodes, and all must be held according to `/proc`.
 #[track_caller]
 fn assert_held(cluster: &Cluster, line: &str, nodes: &[&str]) {
     let found = ranks_of(cluster, line);
@@ -28,7 +29,7 @@ fn assert_held(cluster: &Cluster, line: &str, nodes: &[&str]) {
 /// Two ranks on each node.
 const ALL: [&str; 6] = ["n001", "n001", "n002", "n002", "n003", "n003"];
 
-/// Begins a job that holds ranks of a program that ends with 7; its script, and the app.
+/// Starts a job that holds ranks of a program that exits with 7. Returns the job's script and the app.
 #[track_caller]
 fn held(cluster: &Cluster, options: &str) -> (Script, String) {
     let program = programs::get("exit_with").display().to_string();
@@ -136,7 +137,7 @@ fn an_mpi_launcher_brings_agents_to_the_hosts_of_the_job() {
     });
 }
 
-/// Its ranks stop nowhere by themselves: they wait in the library for their launcher.
+/// The ranks do not stop by themselves. They wait in the library for their launcher.
 #[test]
 fn a_launcher_that_says_where_its_ranks_are_holds_them_on_the_hosts_of_the_job() {
     on_pbs(|cluster| {

@@ -1,4 +1,4 @@
-//! Apps that are launched on the login node of a real PBS: a job is submitted that brings the agents.
+//! Apps that are launched on the login node of a real PBS. gantry submits a job that starts the agents.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use gantry_tests::testbed::program;
 use gantry_tests::{Run, SOON, becomes_true, eventually, proc, programs};
 use nix::sys::signal::Signal;
 
-/// Two places on each of two hosts.
+/// Two slots on each of two hosts.
 const FOUR: [&str; 5] = ["--", "-l", "select=2:ncpus=2:mpiprocs=2", "-l", "place=scatter"];
 
-/// Begins a launch through PBS.
+/// Starts a launch through PBS.
 fn launch(cluster: &Cluster, options: &[&str], args: &[&str]) -> Run {
     cluster.launch(&[&["--wlm", "pbs"], options, args].concat())
 }
@@ -57,7 +57,7 @@ fn ranks_read_and_write_here_and_know_their_own_host() {
     });
 }
 
-/// The ticket stands in the agents' environment, which only their user may read.
+/// The ticket is in the agents' environment, which only their user can read.
 #[test]
 fn the_secret_is_in_no_argument_list_and_in_nothing_that_pbs_shows() {
     on_pbs(|cluster| {
@@ -74,11 +74,11 @@ fn the_secret_is_in_no_argument_list_and_in_nothing_that_pbs_shows() {
                 );
             }
         }
-        // An agent and its keeper have the same one.
+        // An agent and its keeper have the same ticket.
         tickets.sort_unstable();
         tickets.dedup();
         assert_eq!(tickets.len(), 2, "an agent on each host");
-        // Of 32 bytes of secret, in the middle of it, any four.
+        // Pieces of 16 digits of each ticket, which contains the 32-byte secret.
         let pieces: Vec<&str> = tickets
             .iter()
             .flat_map(|it| it.as_bytes().chunks(16))
@@ -99,7 +99,7 @@ fn the_secret_is_in_no_argument_list_and_in_nothing_that_pbs_shows() {
     });
 }
 
-/// A launch that waits for more than there is, when the tool has said so.
+/// A launch whose job waits in the queue. Returns when the tool has reported that.
 #[track_caller]
 fn waiting(cluster: &Cluster, options: &[&str]) -> Run {
     let mut run = launch(cluster, options, &["--", "-h", "/bin/true"]);
@@ -184,7 +184,7 @@ fn a_tool_that_is_killed_or_a_job_that_is_deleted_leaves_nothing() {
     });
 }
 
-/// Its time is made shorter when everything stands, so that nothing depends on how long that takes.
+/// The walltime is shortened once everything runs, so the test does not depend on the start-up time.
 #[test]
 fn a_job_whose_time_is_over_is_told_as_that_whether_its_ranks_are_held_or_run() {
     on_pbs(|cluster| {
@@ -270,7 +270,8 @@ fn a_job_whose_nodes_have_no_gantry_fetches_it_and_leaves_nothing_of_it() {
     );
 }
 
-/// The fetched file is proven by words that are only in the script, which PBS keeps for the job's owner.
+/// The job verifies the fetched file by values that are only in its script. PBS shows the script only to the job's
+/// owner.
 #[test]
 fn a_job_that_fetches_gantry_shows_no_word_of_it_to_others() {
     on_pbs_with(

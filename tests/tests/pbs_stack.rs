@@ -1,4 +1,5 @@
-//! `gantry why` and `gantry stack` on a job of a real PBS that hangs, by the job's id. It is then freed, and has its result.
+//! `gantry why` and `gantry stack` on a hung job of a real PBS, by the job's id. Then the job is freed and must print
+//! its result.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Batch jobs that the command line submits to a real PBS: attached to when their ranks run, cancelled when the
-//! command stops waiting.
+//! Batch jobs that gantry submits to a real PBS. gantry attaches when their ranks run. It cancels them if the command
+//! stops waiting.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::{SOON, eventually};
 
-/// A batch script in the user's home, which every host sees.
+/// A batch script in the user's home, which all hosts share.
 fn script(cluster: &Cluster, name: &str, lines: &str) -> String {
     let path = Path::new(HOME).join(name);
     write_script(&cluster.bed.login().path(&path).expect("the login node"), lines);
     path.display().to_string()
 }
 
-/// Keeps a job's output off every host.
+/// Prevents files with a job's output on any host.
 const QUIET: [&str; 4] = ["-j", "oe", "-o", "/dev/null"];
 
 #[test]

@@ -1,4 +1,5 @@
-//! The client of PBS's task management: one suite against the stand-in, which runs everywhere, and against a real OpenPBS where one is installed.
+//! The client of PBS's task management. One suite runs everywhere against a stand-in, and against a real OpenPBS if
+//! one is installed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +20,7 @@ use gantry_wlm::pbs::tm::{
     Caller, Client, Command, Cookie, Framing, Loss, NodeId, Spawn, Task, TaskId, TmError, packet,
 };
 
-/// For a whole test.
+/// The timeout of a whole test.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// How long to wait for an event that must not come.
@@ -29,7 +30,7 @@ fn probe() -> std::path::PathBuf {
     binaries().dir.join("tm_probe")
 }
 
-/// Fails with all that was said when a case has not passed.
+/// Fails with all output if a case has not passed.
 #[track_caller]
 fn assert_all_passed(said: &str) {
     for (name, _) in CASES {
@@ -79,7 +80,7 @@ fn a_task_that_comes_after_its_deadline_is_killed() {
             let sleeper = Spawn::new(["/bin/sleep", "300"]);
             let error = client.spawn(NodeId(4), sleeper, NEVER).await.expect_err("too late");
             assert!(matches!(error, TmError::TimedOut { .. }), "{error}");
-            // Callers in time, late callers and waiting ones get answers in order: by then the other one is known.
+            // The mom answers in order, so by then the late task is known.
             let there = client.task_info(NodeId(4), SOON).await.expect("a list");
             let [task] = there[..] else { panic!("one task has come: {there:?}") };
             assert_eq!(client.obit(task).await.expect("an end"), 256 + libc::SIGKILL);
@@ -121,7 +122,7 @@ fn blocking_callers_need_no_runtime() {
         let mut session = Session::start(mom.environment(), Framing::Packets, SOON).expect("a mom");
         assert!(matches!(session.poll(true), Ok(Polled::Idle)));
         let mut begin = |command: Command| session.begin(&command).expect("sent");
-        // More than a mom reads at once, so that sending has to wait now and then.
+        // More than a mom reads at once, so that sending blocks sometimes.
         let large = |node| Spawn::new(["true"]).variable("PADDING", "p".repeat(20_000)).on(NodeId(node));
         let mut wanted: Vec<EventId> = (0..60).map(|index| begin(large(index % 6))).collect();
         let bad = begin(Command::Tasks { node: NodeId(77) });
@@ -147,7 +148,7 @@ fn blocking_callers_need_no_runtime() {
     });
 }
 
-/// The result of bytes in these pieces: the answered events, and whether the mom disconnected.
+/// Sends bytes in these pieces. Returns the answered events, and whether the mom disconnected.
 fn heard(port: u16, pieces: &[&[u8]]) -> (Vec<i32>, bool) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the stand-in");
     stream.set_read_timeout(Some(NEVER)).expect("a time");
@@ -155,7 +156,7 @@ fn heard(port: u16, pieces: &[&[u8]]) -> (Vec<i32>, bool) {
     let mut hung_up = false;
     for piece in pieces {
         stream.write_all(piece).expect("written");
-        // No data may come in between: the time separates two writes.
+        // The mom may send nothing between two pieces. The read timeout then separates the writes.
         while let Ok(length) = stream.read(&mut buffer) {
             hung_up |= length == 0;
             bytes.extend_from_slice(&buffer[..length]);
@@ -174,7 +175,7 @@ fn heard(port: u16, pieces: &[&[u8]]) -> (Vec<i32>, bool) {
     (events, hung_up)
 }
 
-/// As recorded of real moms; `tests/fixtures/pbs/*/good-and-bad` has each of them.
+/// Recorded from real moms. `tests/fixtures/pbs/*/good-and-bad` has each case.
 #[test]
 fn the_stand_in_is_as_fussy_as_real_moms() {
     within(LIMIT, || {
@@ -223,7 +224,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// A bed of three nodes with a real PBS, and the output of its ordinary user's job over all of them.
+/// Runs a test on a testbed of three nodes with a real PBS.
 fn real(config: Config, body: impl FnOnce(&mut Shared) + Send + 'static) {
     within(LIMIT, move || {
         let mut bed = shared(&config);
@@ -260,7 +261,7 @@ fn of_a_real_mom_that_was_killed_nothing_is_heard_and_others_go_on() {
         std::fs::write(home.join("dead"), "").expect("written");
         let said = said(bed, SOON * 3);
         assert!(said.contains("passed outlive\nended 0\n"), "{said}");
-        // The dead mom's processes are not ended. A node that was off and on has a new mom.
+        // The processes of the dead mom are not ended. A node that was powered off and on has a new mom.
         let mut qdel = bed.login().command("qdel").expect("the login node");
         let _it_may_have_gone = qdel.args(["-W", "force", &job]).stderr(Stdio::null()).status();
         bed.node(3).power_off().expect("it was on");

@@ -1,4 +1,4 @@
-//! `libgantry_tm`: a C program that was written for PBS's own library is compiled with ours, and does the same.
+//! `libgantry_tm`: a C program that was written for PBS's own library is compiled with ours, and must do the same.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,17 +9,17 @@ use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, shared, usable};
 use gantry_tests::{SOON, World, binaries, programs, require, within};
 
-/// For a whole test.
+/// The timeout of a whole test.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The program's output with PBS's own library in a job of a real PBS. The test with a real one proves it.
+/// The program's output with PBS's own library in a job of a real PBS. The test with a real PBS proves it.
 const EXPECTED: &str = include_str!("../fixtures/pbs/23.06.06/tm_calls.expected");
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
 }
 
-/// A program with a header from one folder and a library from another.
+/// Compiles a program with a header from one folder and a library from another.
 fn compile(name: &str, made: &str, include: &Path, lib: &Path, library: &str) -> PathBuf {
     let flags = [
         format!("-I{}", include.display()),
@@ -68,7 +68,7 @@ fn outside_of_a_job_the_environment_is_refused() {
         let output = world.command(ours()).env("PBS_MOMPORT", "1").output().expect("the program");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.ends_with("init: 17005\n"), "{said}");
-        // There is no mom; the first request reports that.
+        // No mom runs here. The first request reports that.
         assert!(said.contains("\nattach: 17000\n"), "{said}");
         world.finish();
     });

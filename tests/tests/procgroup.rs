@@ -1,5 +1,5 @@
-//! Process groups by the command line, on this machine: queried by their processes, signalled, killed; in a line, in
-//! XML, on a socket.
+//! Process groups from the command line, on this machine: queried by their processes, signalled, killed. Queries come
+//! in a line, in XML, and on a socket.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -30,12 +30,12 @@ fn said(world: &World, args: &[&str]) -> String {
     done.stdout.join("\n")
 }
 
-/// A program that reports its signals, under another name: a copy, as a link would show its target.
+/// A program that reports its signals, under another name. It is a copy, because a link would show its target.
 fn copy(world: &World, name: &str) -> PathBuf {
     world.executable(name, &fs::read(programs::get("report_signal")).unwrap())
 }
 
-/// Starts a group in the background and waits until all its processes are ready. Gives the file with its output.
+/// Starts a group in the background and waits until all its processes are ready. Returns the file with its output.
 fn start(world: &World, program: &Path, ranks: usize, nodes: usize) -> PathBuf {
     let log = world.work_dir().join(format!("{}.log", program.file_name().unwrap().display()));
     let (program, count, nodes) = (program.display().to_string(), ranks.to_string(), nodes.to_string());
@@ -81,7 +81,7 @@ fn groups_are_found_signalled_and_killed_by_their_processes() {
         let (log_b, log_c) = (start(world, &b, 4, 2), start(world, &c, 1, 1));
         let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
         let user = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap().unwrap().name;
-        // By program and host, as the question of the notebook is.
+        // A query by program and host, like the query of the notebook.
         let query = format!(
             "<get-process-group>
                <process-group submitter='*' pgid='*' totalprocs='*'>
@@ -94,7 +94,7 @@ fn groups_are_found_signalled_and_killed_by_their_processes() {
         let expected = [("submitter", user.as_str()), ("pgid", "1"), ("totalprocs", "4")];
         let found: Vec<_> = group.attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
         assert_eq!(found, expected);
-        // All processes of the group, not only those that fit.
+        // All processes of the group, not only the matching ones.
         let line = |rank: u32| format!("exec={} host={host}.{} rank={rank}", b.display(), rank / 2);
         assert_eq!(processes(&answer), (0..4).map(line).collect::<Vec<_>>());
         let count = |query: &str| said(world, &["ps", query]).lines().count() - 1;
@@ -167,7 +167,7 @@ fn at_a_terminal_more_than_one_group_is_asked_for() {
         terminal.type_text("n\n");
         assert_eq!(terminal.wait(SOON).code(), Some(0));
         assert_eq!(said(world, &["ps", "state=running"]).lines().count(), 3);
-        // One is hit without a question.
+        // A single group is signalled without a question.
         let mut terminal = world.terminal(["signal", "HUP", "exec=b.out"]);
         assert_eq!(terminal.wait(SOON).code(), Some(0));
         eventually(SOON, "the signal", || lines(&one, "got SIGHUP") == 1);
@@ -204,7 +204,7 @@ fn a_dead_frontends_socket_is_swept_and_another_users_is_not_touched() {
         assert_eq!(none.kind(), std::io::ErrorKind::WouldBlock, "another user's socket was connected to");
         fs::remove_file(foreign).unwrap();
 
-        // And they do not come to ours.
+        // The other user does not reach our groups either.
         let b = copy(world, "b.out");
         start(world, &b, 1, 1);
         let mut command = world.command("setpriv");
@@ -232,7 +232,7 @@ fn a_shell_completes_queries_by_live_groups() {
             let done = world.start(Path::new("/bin/bash"), ["-c", &line]).wait(SOON);
             done.stdout
         };
-        // A shell of this kind takes '=' for a word of its own.
+        // bash splits words at '='.
         assert_eq!(complete("kill exec = b"), ["b.out"]);
         assert_eq!(
             complete("ps submitter ="),
@@ -244,7 +244,7 @@ fn a_shell_completes_queries_by_live_groups() {
     });
 }
 
-/// The answers to a socket's client: all its messages sent at once, and the end of sending.
+/// Sends all messages to a socket at once and ends the sending side. Returns the answers.
 fn talk(socket: &Path, messages: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(messages).unwrap();
@@ -267,7 +267,7 @@ fn a_private_socket_serves_several_clients_until_it_is_told_to_end() {
         assert!(!open.join("s").exists());
         fs::set_permissions(&open, fs::Permissions::from_mode(0o700)).unwrap();
         let socket = open.join("s");
-        // One that a killed process has left is no obstacle.
+        // A socket that a killed process has left is no obstacle.
         drop(UnixListener::bind(&socket).unwrap());
         let name = socket.display().to_string();
         let mut service = world.gantry(["pm", "--listen", &name]);
@@ -276,7 +276,7 @@ fn a_private_socket_serves_several_clients_until_it_is_told_to_end() {
         let second = gantry(world, &["pm", "--listen", &name]);
         assert_ne!(second.code(), 0, "{second:?}");
 
-        // Clients that say nothing make way, more of them than there are places.
+        // Silent clients are dropped when others need their places. There are more of them than places.
         let _silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
         let query = "<get-process-group><process-group pgid='*'/></get-process-group>";
         assert!(talk(&socket, query.as_bytes()).contains("<process-group pgid=\"1\"/>"));

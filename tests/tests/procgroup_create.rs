@@ -1,4 +1,4 @@
-//! Process groups that a message starts on this machine: mixed specifications, repeated hosts, co-processes; and
+//! Process groups that a message starts on this machine: mixed specifications, repeated hosts, co-processes, and
 //! their records after the end.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
@@ -86,7 +86,7 @@ fn a_group_of_mixed_processes_on_repeated_hosts_is_as_it_was_asked_for() {
         let without_pid =
             |line: &String| line.split_once(' ').unwrap().1.replace("=/bin/sleep", "=/usr/bin/sleep");
         assert_eq!(told.iter().map(without_pid).collect::<Vec<_>>(), expected);
-        // And so the system has it.
+        // The system reports the same.
         let pids: Vec<i32> =
             told.iter().map(|line| line[4..].split(' ').next().unwrap().parse().unwrap()).collect();
         assert_eq!(proc::variable(pids[0], "LEVEL").as_deref(), Some("3"));
@@ -113,7 +113,7 @@ fn a_group_of_mixed_processes_on_repeated_hosts_is_as_it_was_asked_for() {
         assert_eq!(forget(world, 1).all("error").count(), 1, "a group that runs was forgotten");
         ask(world, "<kill-process-group pgid='1'/>");
         assert!(pids.iter().all(|pid| !proc::is_alive(*pid)));
-        // Its record is kept until it is forgotten, and then nothing is left.
+        // The group's record is kept until it is deleted. Then nothing is left.
         let ended =
             ask(world, "<get-process-group-info><process-group submitter='desai'/></get-process-group-info>");
         let group = &ended.children[0];
@@ -164,17 +164,17 @@ fn a_co_process_runs_before_the_ranks_do() {
                 host = host(),
             )
         };
-        // One that cannot be started: no rank has run.
+        // A co-process that cannot be started. No rank may have run.
         let refused = ask(world, &spec("/no/such/daemon"));
         assert_eq!(refused.name, "error");
         assert!(!ran.exists(), "ranks ran without their co-process");
         let script = format!("#!/bin/sh\necho $GANTRY_NODE $1 >> {work}/beside\nexec sleep 1000\n");
         let daemon = world.executable("daemon", script.as_bytes()).display().to_string();
-        // The group that could not be started has had a number.
+        // The group that could not be started also used a number.
         assert_eq!(show(&ask(world, &spec(&format!("{daemon} -x")))), "pgid=2");
         proc::wait_file(&ran, SOON);
         eventually(SOON, "the co-process", || {
-            // On the node of its own processes only.
+            // The co-process runs only on the node of its own processes.
             fs::read_to_string(world.work_dir().join("beside")).unwrap_or_default() == "0 -x\n"
         });
         let sessions = gantry(world, &["ps", "--json", "session=1 pgid=*"]);

@@ -1,4 +1,5 @@
-//! Process groups on a real Slurm: mixed programs on repeated hosts, found by host, program and submitter, signalled and killed.
+//! Process groups on a real Slurm: mixed programs on repeated hosts, found by host, program and submitter, signalled
+//! and killed.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -124,7 +125,8 @@ fn a_co_process_runs_on_the_nodes_of_its_processes_before_they_do() {
         // All hosts share the user's home.
         let _files = [home_file(cluster, "ran", ""), home_file(cluster, "beside", "")];
         let (ran, beside) = (format!("{HOME}/ran"), format!("{HOME}/beside"));
-        // When it was started, and when a rank ran, in hundredths of a second since the machine was: both are of one machine.
+        // The start of the daemon and of a rank, in hundredths of a second since boot. Both run on one machine, so
+        // the times can be compared.
         let script = format!(
             "#!/bin/sh\nread -r stat </proc/$$/stat; set -- $stat; echo $(hostname) ${{22}} >>'{beside}'\n"
         );

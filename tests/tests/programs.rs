@@ -1,4 +1,4 @@
-//! The programs under test behave as their headers say, so that suites can rely on them.
+//! The programs under test must behave as their headers say, so that suites can rely on them.
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -89,7 +89,7 @@ fn flood_writes_every_byte_once() {
     for (args, to_stderr) in [(vec!["100001"], false), (vec!["100001", "stderr"], true)] {
         let finished = finish("flood", &args, None);
         let lines = if to_stderr { finished.stderr } else { finished.stdout };
-        // One line end less than there are lines: the last one is cut.
+        // The last line is cut, so there is one line end fewer than lines.
         assert_eq!(lines.iter().map(String::len).sum::<usize>() + lines.len() - 1, 100_001);
         assert!(
             lines.iter().enumerate().all(|(number, line)| line.starts_with(&format!("{:016x}", number * 64)))

@@ -10,17 +10,17 @@ use gantry_tests::{World, binaries, require, tool, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// As wide as the picture's terminals.
+/// The width of the picture's terminals.
 const COLUMNS: usize = 78;
 
-/// The lines of text that some frame of a picture shows.
+/// All lines of text in the frames of a picture.
 fn lines_of(picture: &str) -> BTreeSet<String> {
     let texts = picture.lines().filter_map(|line| line.strip_prefix("<text ")?.strip_suffix("</text>"));
     let texts = texts.filter_map(|text| text.split_once('>').map(|(_, text)| text));
     texts.map(|text| text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).collect()
 }
 
-/// The same without machine-specific parts: typed lines, and gantry's answers.
+/// The lines without machine-specific parts: typed lines, and gantry's answers.
 fn typed_and_said(lines: &BTreeSet<String>) -> Vec<&String> {
     let begins = |line: &&String| ["$ ", "(gdb) ", "gantry: "].iter().any(|begin| line.starts_with(begin));
     lines.iter().filter(begins).collect()

@@ -1,7 +1,7 @@
 //! A caller that stops waiting for an answer must not leave behind the requested object.
 //!
-//! What broke: a dropped future had sent its order already. The session or the daemon then existed without an owner. A
-//! release was carried out, but the app counted as held for ever. An app whose detach failed was neither detached nor
+//! What broke: a dropped future had already sent its order. The session or the daemon then existed without an owner.
+//! A release was carried out, but the app stayed "held" forever. An app whose detach failed was neither detached nor
 //! ended.
 
 use std::fs;
@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Polls a future `times` times, letting others run in between, and drops it.
+/// Polls a future `times` times, lets other tasks run in between, and drops it.
 async fn drop_after<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     for left in (0..times).rev() {
@@ -47,7 +47,7 @@ fn a_session_whose_caller_has_gone_is_not_kept() {
         for times in 1..4 {
             drop(drop_after(times, app.session(SOON)).await);
         }
-        // An answered order: earlier orders are done.
+        // This order is answered, so all earlier orders are done.
         drop(app.session(SOON).await.expect("another"));
         eventually(SOON, "only the session that is kept", || sessions_there(site) == ["s1"]);
         drop(kept);
@@ -82,7 +82,7 @@ fn a_daemon_whose_caller_has_gone_does_not_stay() {
 fn a_release_whose_caller_has_gone_is_known_all_the_same() {
     on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/sleep", "1000"]).await;
-        // An agent that stands still cannot answer before the caller has had enough.
+        // A stopped agent cannot answer before the caller stops waiting.
         let agent = proc::stat(pids(&app)[0]).expect("a rank").parent;
         proc::send(agent, Signal::SIGSTOP);
         assert!(drop_after(1, app.release(SOON)).await.is_none(), "dropped before the answer");
@@ -100,7 +100,7 @@ fn an_app_whose_detaching_was_given_up_ends() {
             let app = site.launch(LaunchRequest::new(["/bin/sleep", "1000"])).await;
             let handle = (*app).clone();
             let rank = pids(&app)[0];
-            // An agent that stands still cannot answer before the caller has had enough.
+            // A stopped agent cannot answer before the caller stops waiting.
             let agent = proc::stat(rank).expect("a rank").parent;
             proc::send(agent, Signal::SIGSTOP);
             if late {

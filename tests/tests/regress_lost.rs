@@ -1,8 +1,8 @@
-//! The rest of an app continues when one of its nodes is gone, and waiting callers learn of it.
+//! The rest of an app continues when one of its nodes is lost, and waiting callers learn of the loss.
 //!
 //! What broke: a session with a lost node refused all requests. An agent that was told to end left without a message,
-//! so a caller that waited for ranks it had attached to waited for ever. A daemon's output ended only with the app if
-//! one of the daemon's nodes had been lost.
+//! so a caller that waited for attached ranks waited forever. If one of a daemon's nodes was lost, the daemon's
+//! output ended only with the app.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 /// Kills the agent of rank 1 and waits until the app knows that its node is lost.
 async fn lose_second_node(app: &App) {
-    // Before the kill: events report only what happens from here on.
+    // Subscribe before the kill: events report only what happens later.
     let mut events = app.events();
     let agent = proc::stat(pids(app)[1]).expect("a rank").parent;
     proc::send(agent, Signal::SIGKILL);

@@ -1,7 +1,7 @@
-//! All output of a rank and every end of its input arrive, even with a slow tool or one that leaves early.
+//! All output of a rank and every end of its input must arrive, even if the tool is slow or leaves early.
 //!
-//! What broke: an agent left as soon as its ranks had ended, and dropped the rest in their pipes if the tool was
-//! slow. A rank that read its input after its tool had detached waited for ever.
+//! What broke: an agent left as soon as its ranks had ended. If the tool was slow, it dropped the rest of the output
+//! in the ranks' pipes. A rank that read its input after its tool had detached waited forever.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 #[test]
 fn a_slow_reader_gets_the_last_output() {
     on_this_machine(LIMIT, async |site| {
-        // More than the window, with the rest fitting into a pipe: the rank ends without any help of the reader.
+        // More than the window, with a rest that fits into a pipe. The rank ends without any help of the reader.
         let request = LaunchRequest::new(["/bin/sh", "-c", "head -c 300000 /dev/zero"]);
         let app = site.launch(request.output(OutputTo::Stream)).await;
         let mut stream = app.take_output().expect("the output");

@@ -1,8 +1,10 @@
 //! Tools with unusual use of signals, children, descriptors and runtimes.
 //!
-//! What broke: a guard inherited that its tool ignored SIGCHLD, and never left; a guard did not notice the end of a tool that had forked;
-//! a tool without standard input, output or error got its guard's socket in their place; a runtime that ended before its apps left threads
-//! and waiting callers behind.
+//! What broke:
+//! - A guard inherited the ignored SIGCHLD of its tool, and never left.
+//! - A guard did not notice the end of a tool that had forked.
+//! - A tool without standard input, output or error got its guard's socket in their place.
+//! - A runtime that ended before its apps left threads and waiting callers behind.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -20,7 +22,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A tool that a shell has started, which did `first` before.
+/// A tool that a shell starts after it has run `first`.
 fn tool(world: &World, first: &str) -> Run {
     let mut command = world.command("/bin/sh");
     let tool = binaries().dir.join("fault_tool");
@@ -54,7 +56,7 @@ fn a_tool_may_ignore_all_signals() {
     });
 }
 
-/// The guard starts all agents of this machine, and could start as many as it had open files for.
+/// The guard starts all agents of this machine. It once could start only as many as its limit of open files allowed.
 #[test]
 fn a_soft_limit_of_open_files_does_not_bound_the_number_of_agents_and_stays_what_ranks_have() {
     within(LIMIT, || {
@@ -131,7 +133,7 @@ fn a_tool_may_have_no_standard_descriptors() {
     });
 }
 
-/// How many threads of this process bear that name.
+/// The number of threads of this process with this name.
 fn threads(name: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
     tasks

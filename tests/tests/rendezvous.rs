@@ -23,7 +23,7 @@ fn request(nodes: u32, ranks: u32, words: &[&str]) -> LaunchRequest {
     LaunchRequest::new(args).output(OutputTo::Stream)
 }
 
-/// The ranks' output, for failures.
+/// The ranks' output, for failure messages.
 async fn words_of(app: &App) -> String {
     let Some(mut output) = app.take_output() else { return String::new() };
     let mut said = Vec::new();
@@ -133,7 +133,7 @@ fn three_apps_have_a_rendezvous_above_them() {
     });
 }
 
-/// Data of a refused rank was once taken for the next bytes of rank 0, whose data became malformed.
+/// What broke: data of a refused rank was taken for the next bytes of rank 0, whose data became malformed.
 #[test]
 fn refused_ranks_do_not_spoil_the_registration_of_rank_0_above() {
     on_this_machine(LIMIT, async |site| {
@@ -185,7 +185,7 @@ fn an_app_that_ends_too_early_breaks_the_rendezvous_above() {
         let error = above.wait(SOON).await.expect_err("broken").to_string();
         assert!(error.contains("subjob 0") && error.contains("rank 2 ended before"), "{error}");
         ends_well(first).await;
-        // A used place is not assigned again; one whose launch failed is.
+        // A used place is not assigned again. A place whose launch failed is.
         let taken = site.frontend().launch(request(1, 1, &["all"]).subjob(&multijob, 0), SOON).await;
         assert!(taken.is_err());
         for _ in 0..2 {
@@ -217,7 +217,7 @@ fn garbage_at_the_socket_disturbs_no_rank() {
         let app = site.launch(request(1, 64, &["all"]).hold(true)).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
         assert_eq!(handle, handle_of(&app, "GLOBUS_GRAM_JOB_HANDLE"));
-        // Some say nothing, some begin a question and never end it, some go half-way.
+        // Some clients send nothing, some start a request and never end it, some close their sending side.
         let mut silent: Vec<UnixStream> = (0..200).map(|_| knock(&handle)).collect();
         for (number, stream) in silent.iter_mut().enumerate().filter(|(number, _)| number % 3 > 0) {
             let begun: &[u8] = if number % 3 == 1 { &[0, 0] } else { &[0, 0, 0, 90, 1, 2] };
@@ -226,11 +226,11 @@ fn garbage_at_the_socket_disturbs_no_rank() {
                 stream.shutdown(std::net::Shutdown::Write).expect("half a close");
             }
         }
-        // Lengths that are too large, bytes that are no question, a question with more behind it.
+        // Lengths that are too large, bytes that are no request, and a request with more bytes after it.
         for garbage in [&[0xff; 4][..], &[0x7f, 0xff, 0xff, 0xff, 1], &[0, 0, 16, 1, 1], &item_of(1)[..5000]]
         {
             let mut stream = knock(&handle);
-            // After a refusal the bytes may not be read.
+            // After a refusal, the agent may not read the bytes.
             drop(stream.write_all(garbage));
             let mut answer = Vec::new();
             drop(stream.read_to_end(&mut answer));
@@ -252,7 +252,7 @@ fn other_processes_may_look_and_not_register() {
             let refused = outside.register(b"x", SOON).expect_err("no rank").to_string();
             let late = outside.wait(Duration::from_millis(100)).expect_err("it is held");
             let status = outside.status(SOON).expect("a status");
-            // The ranks end when they have all data. A later question may find no agent.
+            // The ranks end when they have all data. A later request may find no agent.
             (refused, late, status, outside.subscribe(SOON).expect("a subscription"))
         });
         let (_, late, status, subscription) = looked.await.expect("a thread");

@@ -1,6 +1,7 @@
-//! Our reader of specifications against Debian's globus-rsl, which is the language's own: what is refused, what is read, what references
-//! become. Cases by hand, and many thousand that are made up: pieces of the language in any order, most of them nearly right. With
-//! `GANTRY_RSL_CORPUS=DIRECTORY` also every `.rsl` file below that: the Grid Community Toolkit's sources have 145.
+//! Compares our reader of specifications with Debian's globus-rsl, the language's own reader: what it refuses, what
+//! it reads, and the values of references. There are cases by hand and thousands of generated ones: pieces of the
+//! language in any order, most of them nearly right. `GANTRY_RSL_CORPUS=DIRECTORY` adds every `.rsl` file below that
+//! directory. The Grid Community Toolkit's sources have 145.
 #![expect(clippy::disallowed_methods, reason = "more specifications are named in the environment")]
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// How many texts are made up.
+/// The number of generated texts.
 const MADE_UP: usize = 10_000;
 
 const BY_HAND: &[&str] = &[
@@ -112,7 +113,7 @@ const BY_HAND: &[&str] = &[
     "&(rsl_substitution=(H x))(a=($(H) ($(H)y)))",
 ];
 
-/// Pieces that make up texts. Many more opening than closing ones would only make errors.
+/// Pieces of generated texts. With many more opening than closing pieces, there would be only errors.
 fn any_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => prop::sample::select(vec!["a", "b", "c+", "H", "x/y", "&", "+", "|"]),
@@ -127,7 +128,7 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Specifications on this machine.
+/// The specifications below `GANTRY_RSL_CORPUS`.
 fn find_corpus() -> Vec<String> {
     let Some(folder) = std::env::var_os("GANTRY_RSL_CORPUS") else { return Vec::new() };
     let files = walkdir::WalkDir::new(folder)
@@ -137,7 +138,7 @@ fn find_corpus() -> Vec<String> {
     files.map(|path| std::fs::read_to_string(path).expect("a specification is UTF-8")).collect()
 }
 
-/// The reference's result for each text: how it is parsed, and the evaluation with references replaced.
+/// The judge's result for each text: how it is parsed, and its value with references replaced.
 fn ask_judge(program: &std::path::Path, texts: &[String]) -> Vec<(String, String)> {
     let mut input = Vec::new();
     for text in texts {
@@ -147,7 +148,7 @@ fn ask_judge(program: &std::path::Path, texts: &[String]) -> Vec<(String, String
     let mut judge = Command::new(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // It says every error there as well.
+        // The judge also writes every error to stderr.
         .stderr(Stdio::null())
         .spawn()
         .expect("the judge was compiled a moment ago");
@@ -162,7 +163,7 @@ fn ask_judge(program: &std::path::Path, texts: &[String]) -> Vec<(String, String
     lines.lines().map(|line| pair(line).expect("a line has two parts")).collect()
 }
 
-/// As the judge writes it.
+/// Shows a specification in the judge's notation.
 fn show(specification: &Specification) -> String {
     let (sign, parts) = match specification {
         Specification::Multi(parts) => ('+', parts),
@@ -187,7 +188,7 @@ fn show_value(value: &Value) -> String {
         Value::Literal(text) => show_text(text),
         Value::Sequence(values) => show_all(values),
         Value::Reference(reference) => format!("${}", show_all(&reference.parts)),
-        // The judge joins two at a time, the last ones first.
+        // The judge joins two at a time, starting with the last ones.
         Value::Concatenation(parts) => {
             let parts: Vec<String> = parts.iter().map(show_value).collect();
             parts
@@ -206,7 +207,7 @@ fn show_text(text: &str) -> String {
     })
 }
 
-/// Whether a default is used somewhere: the judge refuses that.
+/// Whether a default is used anywhere. The judge refuses that.
 fn has_default(value: &Value) -> bool {
     match value {
         Value::Literal(_) => false,
@@ -224,7 +225,7 @@ fn uses_default(specification: &Specification) -> bool {
     }
 }
 
-/// An invalid character ends the text for the reference, and is an error for us.
+/// For the judge, an invalid character ends the text. For us it is an error.
 fn cut_as_the_judge_does(text: &str) -> &str {
     let Err(error) = parse(text) else { return text };
     if !["has no meaning here", "has no end", "wants a delimiter"]
@@ -249,7 +250,7 @@ fn specifications_are_read_as_their_own_reader_reads_them() {
     let mut runner =
         TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let made_up = (0..MADE_UP).map(|_| any_text().new_tree(&mut runner).unwrap().current());
-    // The judge loses a quoted value that the text ends with: a newline stands behind everything.
+    // The judge loses a quoted value at the end of the text, so every text gets a newline.
     let texts = BY_HAND.iter().map(|text| (*text).to_owned()).chain(find_corpus()).chain(made_up);
     let texts: Vec<String> = texts.map(|text| text + "\n").collect();
     let judged = ask_judge(&judge, &texts);

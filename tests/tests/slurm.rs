@@ -1,8 +1,8 @@
-//! Apps under a real Slurm, launched by an ordinary user: held by one srun, a daemon on every node, released, and
-//! nothing left.
+//! Apps under a real Slurm, launched by an ordinary user: held by one srun, with a daemon on every node, released,
+//! and nothing left.
 //!
-//! A new bed is started when the next test needs another configuration, and tests run in the order of their names:
-//! those for another bed begin with the reason.
+//! A new testbed is started when the next test needs another configuration. Tests run in the order of their names, so
+//! the names of tests for another testbed begin with the reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ const FOUR: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
 
 /// Two nodes with this machine's files.
 fn visible() -> Config {
-    // Jobs of several parts are started by the backfill scheduler, which looks every 30 s by default.
+    // The backfill scheduler starts jobs of several parts. By default it runs every 30 s.
     Config::with_nodes(2).slurm("SchedulerParameters", "bf_interval=1")
 }
 
-/// A file that every host sees: the folder of the tests' programs is in the repository.
+/// A file that every host can access, because the folder of the tests' programs is in the repository.
 fn shared_file(name: &str, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder =
@@ -35,8 +35,8 @@ fn shared_file(name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Launches held, checks that many held processes on the nodes, releases, and returns the output; the exit code must
-/// be `code`.
+/// Launches held, checks this many held processes on the nodes and releases them. Returns the output. The exit code
+/// must be `code`.
 #[track_caller]
 fn check_held(cluster: &Cluster, args: &[&str], line: &str, count: usize, code: i32) -> Vec<String> {
     let (mut run, app) = cluster.held(args);
@@ -103,11 +103,11 @@ fn tasks_without_the_callers_environment_are_held_too() {
     });
 }
 
-/// The user's own task epilog runs, once after each rank, and gantry's beside it only where agents come with the ranks and that is needed: it delays the end
-/// of a launch.
+/// The user's own task epilog must run once after each rank. gantry adds its own epilog only if agents come with the
+/// ranks and need it, because it delays the end of a launch.
 fn check_epilogs(config: Config, ours: bool) {
     on_cluster(config, move |cluster| {
-        // An epilog's stdout is discarded.
+        // Slurm discards an epilog's stdout.
         let epilog =
             shared_file("epilog", "#!/bin/sh\necho $SLURM_PROCID >> /tmp/of-epilog\n").display().to_string();
         let option = format!("--task-epilog={epilog}");
@@ -119,7 +119,7 @@ fn check_epilogs(config: Config, ours: bool) {
         cluster.ask(&["release", &app]);
         assert_eq!(run.wait(SOON).code(), 0);
         let said = cluster.said("srun", ["-N2", "sort", "/tmp/of-epilog"]);
-        // srun itself may say that it has to wait.
+        // srun itself may print that it has to wait.
         assert_eq!(said.lines().filter(|line| line.parse::<u32>().is_ok()).count(), 4, "{said}");
         cluster.said("srun", ["-N2", "rm", "/tmp/of-epilog"]);
     });
@@ -160,7 +160,7 @@ fn gdbserver_attaches_to_a_held_rank() {
     });
 }
 
-/// Fails as Slurm does: with its words, the command, and a kind; nothing is left.
+/// The launch must fail with Slurm's message, the command and a kind. Nothing may be left.
 #[track_caller]
 fn check_error(cluster: &Cluster, args: &[&str], parts: &[&str]) {
     let done = cluster.launch(args).wait(2 * SOON);
@@ -195,7 +195,7 @@ fn a_job_that_has_ended_is_told_in_slurms_own_words() {
         let option = format!("--jobid={job}");
         let expired = ["job", job, "(command: ", &option, "launcher-failed"];
         check_error(cluster, &["--", &option, "/bin/true"], &expired[..4]);
-        // As in a shell whose allocation has expired.
+        // The situation in a shell whose allocation has expired.
         let args = ["launch", "--json", "--", "-n1", "/bin/true"];
         let done = cluster.run(&binaries().gantry, args, &[("SLURM_JOB_ID", job)]).wait(2 * SOON);
         let error = error_of(&done);
@@ -212,17 +212,17 @@ fn a_launch_without_a_controller_ends_with_srun_s_words() {
         let done = cluster.launch(&["--timeout", "8", "--", "-N2", "/bin/true"]).wait(SOON);
         let error = error_of(&done).to_string();
         assert!(error.contains("srun") && error.contains("timed-out"), "{error}");
-        // An srun that still asks for nodes when the controller is back would get them.
+        // If an srun still waited for nodes when the controller returns, it would get them.
         eventually(2 * SOON, "no process is left", || cluster.world.processes().is_empty());
         let mut controller = cluster.bed.login().root_command("slurmctld").expect("the login node");
         controller.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         assert!(controller.status().expect("slurmctld").success());
-        // Undo the state that it had not saved when it was killed: its records may show a job of the previous test as
-        // running.
+        // The killed controller had not saved its state, so its records may show a job of the previous test as
+        // running. Cancel that job.
         cluster.said("scancel", ["--me"]);
         cluster.bed.wait_idle(2 * SOON).expect("Slurm is back");
-        // Until nodes have registered again, a new controller takes them for older ones, whose output srun 22.05 cannot
-        // read.
+        // Until nodes have registered again, a new controller takes them for older ones. srun 22.05 cannot read the
+        // output of those.
         let output = || cluster.said("srun", ["-N2", "-n2", "echo", "here"]);
         eventually(2 * SOON, "output comes again", || {
             output().lines().filter(|it| *it == "here").count() == 2
@@ -230,7 +230,7 @@ fn a_launch_without_a_controller_ends_with_srun_s_words() {
     });
 }
 
-/// Nodes that do not see the repository, and so not the agent.
+/// Nodes that cannot see the repository, so they have no agent.
 fn hidden() -> Config {
     visible().without_gantry()
 }
@@ -245,7 +245,8 @@ fn nodes_that_do_not_have_the_agent_are_sent_it_unless_that_is_forbidden_and_it_
             let args: Vec<&str> = more.iter().copied().chain(four(&["/bin/true"])).collect();
             check_held(cluster, &args, "/bin/true", 4, 0);
         }
-        // The bed's leak check finds a file that was left; a node in which there never was one does not.
+        // The testbed's leak check finds files that are left. It would not notice if the node had the agent from the
+        // start, so check that here.
         assert!(!cluster.bed.node(1).path(&binaries().agent).expect("a node").exists());
     });
 }
@@ -253,7 +254,7 @@ fn nodes_that_do_not_have_the_agent_are_sent_it_unless_that_is_forbidden_and_it_
 #[test]
 fn a_launch_that_is_made_again_reads_its_input_from_the_beginning() {
     on_cluster(hidden(), |cluster| {
-        // The launcher reads it on the login node.
+        // The launcher reads the input on the login node.
         let input = cluster.world.work_dir().join("input");
         std::fs::write(&input, "one line\n").expect("a file");
         let input = format!("--input={}", input.display());
@@ -268,7 +269,7 @@ fn a_launch_that_is_made_again_reads_its_input_from_the_beginning() {
 #[test]
 fn where_one_node_lacks_the_agent_the_launch_does_not_wait_for_its_time_limit() {
     on_cluster(visible(), |cluster| {
-        // The first node's file at that path is hidden for all its processes, and nowhere else.
+        // Hides the agent's folder from all processes of the first node, and of no other node.
         let agent = binaries().agent.display().to_string();
         let mut hide = cluster.bed.node(1).root_command("mount").expect("a node");
         let folder = binaries().agent.parent().expect("a folder").display().to_string();
@@ -280,7 +281,7 @@ fn where_one_node_lacks_the_agent_the_launch_does_not_wait_for_its_time_limit() 
     });
 }
 
-/// Launches with a daemon on each node, held in that way, as the job `name`; gives the app too.
+/// Launches with a daemon on each node, by this hold method, as the job `name`. Returns the run and the app.
 fn with_session(cluster: &Cluster, method: &str, name: &str, seconds: &str) -> (Run, String) {
     let name = format!("--job-name={name}");
     let mut args = vec![method, "--daemon", "/bin/sleep 1000"];
@@ -291,14 +292,14 @@ fn with_session(cluster: &Cluster, method: &str, name: &str, seconds: &str) -> (
     (run, app)
 }
 
-/// The sessions' folders exist on the nodes while the apps live, held by these methods, and are gone when they have
-/// ended: by themselves, by their user, or by their time limit.
+/// The sessions' folders must exist on the nodes while the apps live, for each of these hold methods. They must be
+/// gone when the apps have ended: by themselves, by their user, or by their time limit.
 fn check_sessions(config: Config, methods: &'static [&'static str]) {
     on_cluster(config, move |cluster| {
         for end in ["itself", "cancelled", "limit"] {
             let seconds = if end == "itself" { "0" } else { "999" };
             let name = |index: usize| format!("mine-{index}");
-            // At once, as Slurm looks at time limits every half minute only.
+            // All at once, because Slurm checks time limits only every half minute.
             let launched = methods.iter().enumerate();
             let launched = launched.map(|(at, method)| with_session(cluster, method, &name(at), seconds));
             let mut apps: Vec<_> = launched.collect();
@@ -324,7 +325,8 @@ fn check_sessions(config: Config, methods: &'static [&'static str]) {
     });
 }
 
-/// Has Slurm end the job of that name in two seconds, or when it looks after that. Limits are whole minutes; the end of a job may be said by the second.
+/// Makes Slurm end the job of this name in two seconds, or at its next check after that. Time limits are whole
+/// minutes, but the end time of a job can be set to the second.
 fn limit(cluster: &Cluster, name: &str) {
     let job = cluster.said("squeue", ["--me", "--noheader", "--format=%A", "--name", name]);
     let job = format!("jobid={}", job.trim());
@@ -345,7 +347,7 @@ fn where_nothing_survives_sessions_are_gone_with_their_app_under_every_method() 
 
 #[test]
 fn where_nothing_survives_agents_that_leave_are_not_lost_however_slow_srun_is() {
-    // Slurm looks once a second whether the epilog of a task has ended, one task after the other.
+    // Slurm checks once a second whether the epilog of a task has ended, one task after the other.
     on_cluster(Config { proctrack: Proctrack::Cgroup, ..visible() }, |cluster| {
         let done = cluster.launch(&["--hold-method=exec", "--", "-N1", "-n4", "/bin/true"]).wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");

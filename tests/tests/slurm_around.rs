@@ -1,5 +1,5 @@
-//! Tests must not use the cluster of the machine that runs them. Here suites for the local machine run on a login
-//! node with a live Slurm and a PBS, and in a job. They pass, and neither queue gets a job.
+//! Tests must not use the cluster of the machine that runs them. Here, suites for the local machine run on a login
+//! node with a live Slurm and a PBS, and in a job. They must pass, and neither queue may get a job.
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs and reads the environment")]
 
 use std::fs;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use gantry_tests::testbed::{Config, Shared, shared, usable};
 use gantry_tests::{binaries, require, target_dir, within};
 
-/// For a whole test, a new bed included.
+/// The timeout of a whole test, including a new testbed.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// A qsub that writes down that it was asked; a site's other commands do not matter.
+/// A qsub that records that it was called. A site's other commands do not matter.
 const QSUB: &str = "#!/bin/sh\necho \"$@\" >>/run/site/asked\nexit 1\n";
 
-/// The environment of a PBS job. Slurm's controller listens at the port of its mom.
+/// The environment of a PBS job. The port of its mom is the port of Slurm's controller.
 const JOB_OF_PBS: [&str; 7] = [
     "PBS_JOBID=7.head",
     "PBS_JOBCOOKIE=00000000000000000000000000000001",
@@ -28,7 +28,7 @@ const JOB_OF_PBS: [&str; 7] = [
     "PBS_NODEFILE=/run/site/nodes",
 ];
 
-/// The test program of that name that was built last, beside this one.
+/// The newest build of the test program with this name, beside this one.
 #[track_caller]
 fn suite(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this test");
@@ -42,7 +42,7 @@ fn suite(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is not built: cargo test --workspace --no-run"))
 }
 
-/// A login node where jobs of PBS are submitted, too.
+/// A login node that can also submit PBS jobs.
 fn site() -> Shared {
     let bed = shared(&Config::with_nodes(1));
     let file = |path: &str| bed.login().path(path).expect("the login node");
@@ -54,8 +54,8 @@ fn site() -> Shared {
     bed
 }
 
-/// Runs a suite's tests with one of these words in their names, as root on the login node, with these variables, and
-/// by a launcher if one is named.
+/// Runs a suite's tests with one of these words in their names, as root on the login node, with these variables. Uses
+/// a launcher if one is named.
 #[track_caller]
 fn passes(bed: &Shared, launcher: &[&str], suite: &Path, tests: &[&str], variables: &[&str]) {
     let mut command = bed.login().root_command("env").expect("the login node");
@@ -65,7 +65,7 @@ fn passes(bed: &Shared, launcher: &[&str], suite: &Path, tests: &[&str], variabl
         .arg("PATH=/run/site/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .args(variables);
     command.arg(format!("GANTRY_BIN_DIR={}", binaries().dir.display()));
-    // The test command looks for remains there.
+    // The test command looks for leftovers there.
     for name in ["GANTRY_TEST_RUN", "TMPDIR"] {
         command.args(std::env::var(name).map(|value| format!("{name}={value}")));
     }
@@ -76,7 +76,7 @@ fn passes(bed: &Shared, launcher: &[&str], suite: &Path, tests: &[&str], variabl
     assert!(!said.contains("test result: ok. 0 passed"), "{} has none of {tests:?}", suite.display());
 }
 
-/// How many jobs Slurm has ever had.
+/// The number of jobs that Slurm has ever had.
 fn jobs_of_slurm(bed: &Shared) -> u32 {
     let mut scontrol: Command = bed.login().root_command("scontrol").expect("the login node");
     let said = scontrol.args(["show", "config"]).output().expect("scontrol").stdout;
@@ -92,7 +92,7 @@ fn suites_that_mean_this_machine_submit_nothing_to_the_cluster_around_them() {
     require!(usable(&Config::with_nodes(1)));
     let [launch, cli, capi] = ["conformance", "cli", "capi"].map(suite);
     within(LIMIT, move || {
-        // It needs cargo, which is nowhere on a bed.
+        // This needs cargo, which a testbed does not have.
         let _installed = gantry_tests::capi::prefix();
         let bed = site();
         passes(&bed, &[], &launch, &["launch::"], &JOB_OF_PBS);

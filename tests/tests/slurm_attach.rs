@@ -1,5 +1,4 @@
-//! Attaching to steps of a user's own srun, on a real Slurm: agents come in a step of their own and leave nothing
-//! behind.
+//! Attaching to steps of a user's own srun, on a real Slurm. Agents run in a separate step and leave nothing behind.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,13 +8,14 @@ use gantry_tests::testbed::{Config, Process, Shared, Testbed, program, shared, u
 use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within};
 use nix::sys::signal::Signal;
 
-/// For a whole test, a new bed and the turns of other tests included: one of them attaches fifty times.
+/// The timeout of a whole test, including a new testbed and the turns of other tests. One of them attaches fifty
+/// times.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// How long commands of Slurm and agents on all nodes may take together.
+/// The timeout of Slurm's commands and of agents on all nodes together.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a test on a bed of three nodes; at its end the user may have left nothing on any host.
+/// Runs a test on a testbed of three nodes. At its end the user may have left nothing on any host.
 #[track_caller]
 fn on_bed(body: impl FnOnce(&mut Shared) + Send + 'static) {
     let config = Config::with_nodes(3);
@@ -27,7 +27,8 @@ fn on_bed(body: impl FnOnce(&mut Shared) + Send + 'static) {
     });
 }
 
-/// A command of the ordinary user on the login node. Sessions go where they usually do: a world's folder is not on the nodes.
+/// A command of the ordinary user on the login node. Sessions use the default directory, because a world's folder is
+/// not on the nodes.
 fn command(bed: &Testbed, world: &World, name: &str) -> Command {
     let mut command = bed.login().command_of(world, name).expect("the login node");
     command.env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR");
@@ -46,7 +47,7 @@ fn gantry(bed: &Testbed, world: &World, args: &[&str]) -> Run {
     world.spawn(command)
 }
 
-/// The stdout of a user's command on the login node; it must succeed.
+/// The stdout of a user's command on the login node. It must succeed.
 #[track_caller]
 fn said(bed: &Testbed, words: &[&str]) -> String {
     let mut command = bed.login().command("timeout").expect("the login node");
@@ -56,7 +57,7 @@ fn said(bed: &Testbed, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The ranks: `sleep` with that argument, on all nodes.
+/// The ranks on all nodes: each is a `sleep` with this argument.
 fn sleepers(bed: &Testbed, seconds: &str) -> Vec<Process> {
     let line = format!("sleep {seconds}");
     let all = bed.nodes().into_iter().flat_map(|node| node.user_processes());
@@ -65,7 +66,7 @@ fn sleepers(bed: &Testbed, seconds: &str) -> Vec<Process> {
     found
 }
 
-/// Starts `srun` with these options and `sleep`, waits until all ranks are there, and gives the job's number.
+/// Starts `srun` with these options and `sleep`, and waits until all ranks run. Returns the job's number.
 #[track_caller]
 fn start_sleepers(bed: &Testbed, world: &World, options: &[&str], count: usize) -> (Run, String) {
     let args = [options, &["sleep", "1000"]].concat();
@@ -84,7 +85,7 @@ fn cancel(bed: &Testbed, mut run: Run, job: &str) {
     bed.wait_idle(LONG).expect("idle");
 }
 
-/// Pids of processes and that they run: to be compared.
+/// The pid, state and tracer of each process, for comparison.
 fn pids(processes: &[Process]) -> Vec<(i32, Option<char>, Option<i32>)> {
     processes
         .iter()
@@ -92,13 +93,13 @@ fn pids(processes: &[Process]) -> Vec<(i32, Option<char>, Option<i32>)> {
         .collect()
 }
 
-/// Attaches with a daemon on every node that says where it is, and lets go again.
+/// Attaches with a daemon on every node, which prints where it is, and detaches.
 #[track_caller]
 fn attach_and_leave(bed: &Testbed, world: &World, target: &str, nodes: usize) {
     attach_and_leave_with(bed, world, target, nodes, &[]);
 }
 
-/// As [`attach_and_leave`], with variables in the tool's environment.
+/// Like [`attach_and_leave`], with variables in the tool's environment.
 #[track_caller]
 fn attach_and_leave_with(
     bed: &Testbed,
@@ -124,12 +125,12 @@ fn attach_and_leave_with(
     eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
 }
 
-/// Starts two ranks behind a gate, which is a file in the home, and gives the step's name.
+/// Starts two ranks behind a gate, which is a file in the home. Returns the step's name.
 ///
-/// Slurm lists a step before its tasks are executed, so the gate makes the attach meet that state.
+/// Slurm lists a step before it executes the step's tasks. The gate makes the attach meet that state.
 #[track_caller]
 fn start_gated(bed: &Testbed, world: &World) -> (Run, String) {
-    // All hosts have the same home.
+    // All hosts share the home.
     let script =
         "printf '#!/bin/sh\\nwhile ! test -e ~/go; do sleep 0.05; done\\n' >~/prolog; chmod 700 ~/prolog";
     said(bed, &["sh", "-c", script]);
@@ -142,7 +143,7 @@ fn start_gated(bed: &Testbed, world: &World) -> (Run, String) {
     (run, step)
 }
 
-/// A waiting attachment waits until its own timeout.
+/// An attachment with `--wait` waits until its own timeout.
 #[test]
 fn an_attachment_that_waits_has_more_patience_for_ranks_than_one_that_does_not() {
     on_bed(|bed| {
@@ -150,7 +151,7 @@ fn an_attachment_that_waits_has_more_patience_for_ranks_than_one_that_does_not()
         let (srun, step) = start_gated(bed, &world);
         let mut run = gantry(bed, &world, &["attach", "-vv", "--json", "--wait", &step]);
         run.stderr_line("ranks are not stopped yet", LONG);
-        // It begins later and gives up.
+        // An attachment without `--wait` starts later and gives up.
         let words = refused(bed, &world, &step);
         assert!(words.contains("no process on this node is rank"), "{words}");
         said(bed, &["touch", &format!("{HOME}/go")]);
@@ -197,7 +198,7 @@ fn a_step_is_attached_to_by_its_name_by_its_job_and_by_the_pid_of_its_srun() {
     });
 }
 
-/// The pid of an srun as the login node has it.
+/// The pid of an srun on the login node.
 #[track_caller]
 fn pid_of_srun(bed: &Testbed, run: &Run) -> String {
     let srun = program(run.pid()).expect("srun");
@@ -211,7 +212,7 @@ fn helpers(bed: &Testbed) -> Vec<String> {
     all.map(|process| process.line).filter(|line| line.contains("gantry-")).collect()
 }
 
-/// Attaches and waits until that is done.
+/// Attaches and waits until gantry is attached.
 #[track_caller]
 fn attach(bed: &Testbed, world: &World, args: &[&str]) -> Run {
     let mut tool = gantry(bed, world, &[&["--json", "attach"], args].concat());
@@ -262,7 +263,8 @@ fn agents_need_no_free_cpu_and_no_free_memory() {
     });
 }
 
-/// Options in the environment that were meant for launches of the user's own. An srun that obeyed any of them would not bring agents here.
+/// Options in the environment for the user's own launches. An srun that obeyed any of them could not start the agents
+/// here.
 const FOR_SOMEBODY_ELSE: [(&str, &str); 13] = [
     ("SLURM_CPU_BIND", "map_cpu:99"),
     ("SLURM_CPUS_PER_TASK", "999"),

@@ -1,5 +1,5 @@
 //! Properties of every node that tools in C rely on: equal paths, kills that include all children, stops before the
-//! next message. On nodes with either way of tracking in Slurm, on hosts that are reached by ssh, and here.
+//! next message. Tested on Slurm nodes with each process tracking method, on hosts over ssh, and here.
 
 use gantry_tests::capi::{prefix, program};
 use gantry_tests::slurm::on_cluster;
@@ -8,7 +8,7 @@ use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
 use gantry_tests::{SOON, World, within};
 
-/// Runs a test of the suite `everywhere.c` on that many nodes of a Slurm; nothing may be left of it on any.
+/// Runs a test of the suite `everywhere.c` on this many Slurm nodes. It must leave nothing on any node.
 fn run_by_slurm(test: &'static str, nodes: u16, proctrack: Proctrack) {
     on_cluster(Config { proctrack, ..Config::with_nodes(nodes) }, move |cluster| {
         let (count, on) = (nodes.to_string(), format!("-N{nodes}"));

@@ -1,4 +1,5 @@
-//! For every cause of an app's end under a real Slurm, the tool gets Slurm's message; and an app has Slurm's name.
+//! For every cause of an app's end under a real Slurm, the tool must get Slurm's message. An app must have Slurm's
+//! name.
 
 use std::process::Stdio;
 
@@ -7,10 +8,10 @@ use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, World, becomes_true};
 use serde_json::Value;
 
-/// Two ranks on two nodes which do not end of themselves.
+/// Two ranks on two nodes, which do not end by themselves.
 const RANKS: [&str; 5] = ["--", "-N2", "-n2", "/bin/sleep", "1000"];
 
-/// The timeout for Slurm to notice an end: it polls every few seconds.
+/// The timeout for Slurm to notice an end. It polls every few seconds.
 const LONG: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[track_caller]
@@ -20,14 +21,14 @@ fn launch(cluster: &Cluster) -> (Run, String) {
     (run, job_of(cluster))
 }
 
-/// The only job that runs.
+/// The only running job.
 #[track_caller]
 fn job_of(cluster: &Cluster) -> String {
     let jobs = cluster.said("squeue", ["--me", "--noheader", "--format=%A"]);
     jobs.lines().next().expect("a job").trim().to_owned()
 }
 
-/// As root on the login node; it must succeed.
+/// Runs `scontrol` as root on the login node. It must succeed.
 #[track_caller]
 fn as_root(cluster: &Cluster, args: &[&str]) {
     let mut command = cluster.bed.login().root_command("scontrol").expect("the login node");
@@ -35,7 +36,7 @@ fn as_root(cluster: &Cluster, args: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The reported end: the message about its cause, and the app's end.
+/// The tool must report the cause with this message, and the app's end.
 #[track_caller]
 fn check_end(mut run: Run, cause: &str, words: &str) {
     let ended: Value = run.next_event("ended_by", LONG);
@@ -62,7 +63,7 @@ fn a_cancelled_step_says_so() {
 fn a_time_limit_says_so() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let (run, job) = launch(cluster);
-        // Limits are whole minutes; the end of a job may be said by the second.
+        // Time limits are whole minutes, but the end time of a job can be set to the second.
         as_root(cluster, &["update", &format!("jobid={job}"), "EndTime=now+2"]);
         check_end(run, "time_limit", "DUE TO TIME LIMIT");
     });
@@ -74,7 +75,7 @@ fn a_node_that_fails_says_so() {
         let (run, _) = launch(cluster);
         as_root(cluster, &["update", "nodename=n002", "state=down", "reason=test"]);
         check_end(run, "node_failed", "ode");
-        // A node that answers is taken back by itself.
+        // Slurm takes a node back by itself when the node answers.
         cluster.bed.wait_idle(LONG).expect("idle");
     });
 }

@@ -26,7 +26,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A script on a place that every host sees.
+/// A script at a path that every host can access.
 fn script(name: &str, lines: &str) -> String {
     let folder =
         gantry_tests::target_dir().join("test-programs").join(format!("doctor-{}", std::process::id()));
@@ -71,17 +71,17 @@ fn held_by(cluster: &Cluster, launcher: &str) -> Vec<String> {
 fn a_script_in_front_of_srun_has_its_ranks_held_too() {
     let expected: Vec<String> = (0..4).map(|rank| format!("{rank} of it")).collect();
     on_cluster(Config::with_nodes(2), move |cluster| {
-        // One that the plan can see through, because it has srun's name: its options are srun's.
+        // A wrapper that is named srun. The plan treats its options as srun's.
         let srun = cluster.bed.config().srun();
         let named = script("srun", &format!("#!/bin/sh\nexec {} \"$@\"\n", srun.display()));
         assert_eq!(held_by(cluster, &named), expected);
-        // One with a name of its own, which puts options in front: srun itself holds.
+        // A wrapper with another name, which adds options in front. srun itself holds the ranks.
         let wrapper = script("site-srun", "#!/bin/sh\nexec srun --job-name=site \"$@\"\n");
         assert_eq!(held_by(cluster, &wrapper), expected);
     });
 }
 
-/// Runs the command line where PATH leads nowhere, with these variables besides.
+/// Runs gantry with an empty PATH and these additional variables.
 fn without_path(cluster: &Cluster, variables: &[&str], args: &[&str]) -> Finished {
     let gantry = gantry().to_str().expect("a path");
     let words = [&["PATH=/nowhere"], variables, &[gantry], args].concat();

@@ -1,4 +1,4 @@
-//! `gantry gdb` on a real Slurm, from the login node: ranks that srun holds, and a step that runs.
+//! `gantry gdb` on a real Slurm, from the login node: on ranks that srun holds, and on a running step.
 
 use std::time::Duration;
 

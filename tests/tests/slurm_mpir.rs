@@ -1,4 +1,5 @@
-//! Ranks that srun itself holds, on a real Slurm: nothing is changed in its command line, and agents come in a step of their own.
+//! Ranks that srun itself holds, on a real Slurm. gantry does not change srun's command line, and agents run in a
+//! separate step.
 
 use std::time::Duration;
 
@@ -6,13 +7,13 @@ use gantry_tests::testbed::{Config, Shared, Testbed, program, shared, usable};
 use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within};
 use nix::sys::signal::Signal;
 
-/// For a whole test, a new bed included.
+/// The timeout of a whole test, including a new testbed.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// How long commands of Slurm and agents on all nodes may take together.
+/// The timeout of Slurm's commands and of agents on all nodes together.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a test on a bed of three nodes; at its end the user may have left nothing on any host.
+/// Runs a test on a testbed of three nodes. At its end the user may have left nothing on any host.
 #[track_caller]
 fn on_bed(body: impl FnOnce(&mut Shared) + Send + 'static) {
     let config = Config::with_nodes(3);
@@ -24,7 +25,7 @@ fn on_bed(body: impl FnOnce(&mut Shared) + Send + 'static) {
     });
 }
 
-/// Launches by mpir. Sessions go where they usually do: a world's folder is not on the nodes.
+/// Launches by mpir. Sessions use the default directory, because a world's folder is not on the nodes.
 fn launch(bed: &Testbed, world: &World, args: &[&str]) -> Run {
     launch_by("--hold-method=mpir", bed, world, args)
 }
@@ -37,7 +38,7 @@ fn launch_by(method: &str, bed: &Testbed, world: &World, args: &[&str]) -> Run {
     world.spawn(command)
 }
 
-/// The processes on all nodes with a command line of this end.
+/// The processes on all nodes whose command line has this end.
 fn ranks(bed: &Testbed, end: &str) -> Vec<i32> {
     let all = bed.nodes().into_iter().flat_map(|node| node.user_processes());
     all.filter(|process| process.line.ends_with(end)).map(|process| process.pid).collect()
@@ -121,7 +122,7 @@ fn srun_stands_still_where_that_is_asked_for_until_its_ranks_are_let_go_or_have_
     });
 }
 
-/// Holds an app, kills a helper or the tool, and sees that nothing is left.
+/// Holds an app and kills a helper or the tool. Nothing may be left.
 #[track_caller]
 fn killed_while_held(victim: impl Fn(&Testbed, &Run) -> i32 + Send + 'static) {
     on_bed(move |bed| {
@@ -163,7 +164,7 @@ fn a_refusal_of_srun_is_reported_with_its_message() {
     });
 }
 
-/// A folder with an srun that does something before it starts agents, and is srun itself otherwise.
+/// A folder with an srun that runs `before_agents` before it starts agents. In all other cases it is srun itself.
 fn meddling(before_agents: &str, srun: &std::path::Path) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder =
@@ -183,7 +184,7 @@ fn meddling(before_agents: &str, srun: &std::path::Path) -> std::path::PathBuf {
 fn a_table_with_a_process_that_is_gone_fails_the_launch_and_leaves_nothing() {
     on_bed(|bed| {
         let world = World::new();
-        // One of the held ranks dies between the launcher's table and the agents.
+        // One of the held ranks dies between the launcher's table and the start of the agents.
         let srun = bed.config().srun();
         let kill = "--overlap --jobid=$(squeue --me --noheader --format=%A) -w n002 -n1 pkill -KILL -f 'sleep 1001' </dev/null";
         let folder = meddling(&format!("{} {kill}", srun.display()), &srun);

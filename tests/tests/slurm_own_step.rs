@@ -1,4 +1,4 @@
-//! Agents in a step of their own under a real Slurm that kills a step's remains, and for sessions that outlive the
+//! Agents in a separate step, under a real Slurm that kills a step's leftovers, and for sessions that outlive the
 //! ranks.
 
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
@@ -6,15 +6,15 @@ use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
 use gantry_tests::{Finished, Run, SOON, binaries, eventually};
 
-/// Nodes whose Slurm kills a step's remains.
+/// Nodes whose Slurm kills a step's leftovers.
 fn strict() -> Config {
     Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) }
 }
 
-/// Goes on for longer than a daemon is left alone after its app's end.
+/// Runs longer than the time that a daemon has after its app's end.
 const LATE: &str = "/bin/sh -c 'sleep 4; echo late'";
 
-/// Starts the command line in an allocation of two nodes.
+/// Runs gantry in an allocation of two nodes.
 fn inside(cluster: &Cluster, args: &[&str]) -> Run {
     let gantry = binaries().gantry.to_str().expect("a path");
     let words = ["--quiet", "-N2", "-n2", gantry, "launch", "--json", "--cwd", "/"];
@@ -38,8 +38,8 @@ fn where_agents_among_the_ranks_would_be_killed_srun_holds_and_no_end_waits_for_
     });
 }
 
-/// Ranks that srun has held continue, traced by agents that did not start them, until they execute the program to
-/// hold.
+/// Ranks that srun has held continue until they execute the program to hold. Agents that did not start them trace
+/// them.
 #[test]
 fn a_program_behind_one_that_srun_holds_is_held_and_no_end_waits_for_an_epilog() {
     const SCRIPT: &str = "/bin/env true; echo before; /bin/sleep 0; echo after; exit 4";
@@ -54,7 +54,7 @@ fn a_program_behind_one_that_srun_holds_is_held_and_no_end_waits_for_an_epilog()
         ends_with(&done, 4);
         let count = |word: &str| lines_of(&done).iter().filter(|line| *line == word).count();
         assert_eq!((count("before"), count("after")), (4, 4), "{done:?}");
-        // The first program may be the one, for all ranks or for some.
+        // The first program may already be the one to hold, for all ranks or for some.
         let (mut run, app) = cluster.held(&["--hold-at", "sleep", "--", "-N2", "-n2", "/bin/sleep", "0"]);
         cluster.assert_held("/bin/sleep 0", 2);
         cluster.ask(&["release", &app]);
@@ -65,7 +65,7 @@ fn a_program_behind_one_that_srun_holds_is_held_and_no_end_waits_for_an_epilog()
     });
 }
 
-/// Ranks that wait for a program that does not come are ended like any other.
+/// Ranks that wait for a program that never comes are ended like any others.
 #[test]
 fn ranks_that_are_followed_end_with_their_tool() {
     on_cluster(strict(), |cluster| {
@@ -88,19 +88,19 @@ fn ranks_that_srun_holds_exchange_data_too() {
     });
 }
 
-/// The output without srun's lines about its ranks' codes.
+/// The output without srun's lines about its ranks' exit codes.
 fn of_daemons(done: &Finished) -> Vec<String> {
     lines_of(done).into_iter().filter(|line| !line.starts_with("srun: ")).collect()
 }
 
-/// Daemons of an app that has ended say their last word, and everything goes with the last of them.
+/// Daemons of an app that has ended finish their output. Everything ends with the last daemon.
 fn check_linger(config: Config) {
     on_cluster(config, |cluster| {
         let app = ["--", "-N2", "-n2", "/bin/sh", "-c", "exit 7"];
         let lingers = inside(cluster, &[&["--linger", "--daemon", LATE][..], &app].concat()).wait(2 * SOON);
         ends_with(&lingers, 7);
         assert_eq!(of_daemons(&lingers), ["late", "late"], "{lingers:?}");
-        // Without the option they are asked to end before that.
+        // Without the option, the daemons are asked to end before they print.
         let leaves = inside(cluster, &[&["--daemon", LATE][..], &app].concat()).wait(2 * SOON);
         ends_with(&leaves, 7);
         assert!(of_daemons(&leaves).is_empty(), "{leaves:?}");

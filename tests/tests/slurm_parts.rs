@@ -1,4 +1,5 @@
-//! Apps of several parts on a real Slurm: heterogeneous jobs and tasks of arrays. Every rank must be the process that calls itself so.
+//! Apps of several parts on a real Slurm: heterogeneous jobs and array tasks. Every rank's process must have that
+//! rank in its own environment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use gantry_tests::{Run, SOON, becomes_true, proc};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Three nodes; jobs of several parts are started by the backfill scheduler, which looks every 30 s by default.
+/// Three nodes. The backfill scheduler starts jobs of several parts. By default it runs every 30 s.
 fn config() -> Config {
     Config::with_nodes(3).slurm("SchedulerParameters", "bf_interval=1")
 }
@@ -22,7 +23,7 @@ fn variable(pid: i32, name: &str) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// Fails unless the event tells of these ranks, each on that node, and each is the process that has this number from Slurm.
+/// The event must list these ranks on these nodes. Each rank must be the process that has this number from Slurm.
 #[track_caller]
 fn assert_ranks(cluster: &Cluster, event: &Value, nodes: &[&str]) {
     let mut processes = BTreeMap::new();
@@ -42,12 +43,12 @@ fn assert_ranks(cluster: &Cluster, event: &Value, nodes: &[&str]) {
     }
 }
 
-/// The ranks with this line; an srun of a batch job has it at its end, too.
+/// The number of ranks with this command line. An srun of a batch job has the same end, and does not count.
 fn ranks(cluster: &Cluster, line: &str) -> usize {
     cluster.find(line).iter().filter(|(_, process)| !process.line.starts_with("srun")).count()
 }
 
-/// Starts something on the login node and waits until that many processes with this line run on the nodes.
+/// Starts a program on the login node and waits until this many processes with this command line run on the nodes.
 #[track_caller]
 fn start(cluster: &Cluster, program: &str, args: &[&str], (line, count): (&str, usize)) -> Run {
     let mut run = cluster.run(program, args, &[]);
@@ -56,7 +57,7 @@ fn start(cluster: &Cluster, program: &str, args: &[&str], (line, count): (&str, 
     run
 }
 
-/// Attaches with a daemon on each node, looks at the ranks, and lets go.
+/// Attaches with a daemon on each node, checks the ranks, and detaches.
 #[track_caller]
 fn attach(cluster: &Cluster, target: &str, nodes: &[&str]) {
     let daemon = "/bin/sleep 2000";
@@ -86,7 +87,7 @@ fn all_components_of_a_heterogeneous_step_are_attached_to_with_global_ranks() {
         let run = start(cluster, "srun", &args, ("sleep 900", 4));
         let jobs = cluster.said("squeue", ["--me", "--noheader", "--format=%i %A"]);
         let leader = jobs.split('+').next().expect("a job").to_owned();
-        // The whole step is meant, whichever of its parts is named.
+        // The target is always the whole step, whichever of its parts is named.
         for target in [format!("{leader}.0"), format!("{leader}+1.0"), leader.clone()] {
             attach(cluster, &target, &["n001", "n002", "n002", "n003"]);
         }
@@ -128,7 +129,7 @@ fn tasks_of_an_array_are_attached_to_by_name_and_told_apart() {
     });
 }
 
-/// Two programs by one srun.
+/// Two programs in one srun.
 const PARTS: [&str; 9] = ["--", "-n1", "/bin/sleep", "910", ":", "-N2", "-n3", "/bin/sleep", "910"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sessions have one path on every node: daemons are given it as an argument.
+//! Sessions must have one path on every node, because daemons get it as an argument.
 
 use gantry_tests::SOON;
 use gantry_tests::proc::eventually;
@@ -18,7 +18,7 @@ fn a_daemon_finds_a_file_at_the_path_that_the_tool_was_told_on_every_node() {
         tool.ask("destroy");
         tool.ask("destroy");
         assert_eq!(files(cluster), 0, "the last session takes the app's directory along");
-        // And again, as if it were the first.
+        // After the last session, the same path is used again.
         assert_eq!(tool.check_session_path(&file, 4).parent(), first.parent());
         tool.ask("close");
     });
@@ -28,7 +28,7 @@ fn a_daemon_finds_a_file_at_the_path_that_the_tool_was_told_on_every_node() {
 fn a_node_where_the_path_cannot_be_made_is_named() {
     on_cluster(Config::with_nodes(4), |cluster| {
         let stage = "/dev/shm/stage";
-        // Where a user's files are looked for at the end, and on three of the nodes only.
+        // In a directory that the leak check searches, on three of the four nodes only.
         for node in [1, 2, 4] {
             let mut make = cluster.bed.node(node).root_command("sh").expect("a node");
             make.args(["-c", &format!("mkdir {stage} && chmod 1777 {stage}")]);
@@ -53,7 +53,7 @@ fn a_node_where_the_path_cannot_be_made_is_named() {
     });
 }
 
-/// How many files the user has on all nodes.
+/// The number of the user's files on all nodes.
 fn files(cluster: &Cluster) -> usize {
     cluster.bed.nodes().iter().map(|node| node.user_files().len()).sum()
 }

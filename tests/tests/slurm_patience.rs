@@ -1,4 +1,4 @@
-//! Apps held for longer than Slurm has patience with a launcher that does not answer: an srun whose ranks are held answers.
+//! Apps held longer than Slurm waits for a launcher that does not answer. The srun of held ranks still answers.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use gantry_tests::testbed::Config;
 use gantry_tests::{SOON, becomes_true, proc};
 use nix::sys::signal::Signal;
 
-/// Slurm looks at its limits every half minute.
+/// Slurm checks its limits every half minute.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// The shortest time for which apps are held, in seconds; configurable for manual runs.
+/// The shortest time for which apps are held. Manual runs can set it in seconds.
 #[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn asked_for() -> Duration {
     let seconds = std::env::var("GANTRY_HOLD_SECONDS").ok().and_then(|text| text.parse().ok());
@@ -23,7 +23,7 @@ fn jobs(cluster: &Cluster) -> String {
 
 #[test]
 fn apps_stay_held_while_slurm_ends_a_job_whose_srun_does_not_answer() {
-    // The lowest limit there is, and little time to answer.
+    // The lowest possible limit, and a short timeout for answers.
     let config = Config::with_nodes(2).slurm("InactiveLimit", "1").slurm("MessageTimeout", "5");
     on_cluster_for(LIMIT * 3 + asked_for(), config, |cluster| {
         let silent = cluster.run("srun", ["--job-name=silent", "-n1", "sleep", "800"], &[]);
@@ -35,7 +35,7 @@ fn apps_stay_held_while_slurm_ends_a_job_whose_srun_does_not_answer() {
         };
         let mut held = [by("exec", "one"), by("mpir", "two"), by("mpir-stop", "three")];
         let since = Instant::now();
-        // Both processes of it, so that none is left to answer.
+        // Stops both processes of srun, so that neither can answer.
         let sruns = cluster.bed.login().user_processes();
         let sruns: Vec<i32> =
             sruns.iter().filter(|it| it.line.ends_with("sleep 800")).map(|it| it.pid).collect();

@@ -1,5 +1,5 @@
-//! Launches that wait in the queue of a real Slurm: the reason is reported, and that time does not count towards the
-//! launch's timeout.
+//! Launches that wait in the queue of a real Slurm. gantry reports the reason, and the time in the queue does not
+//! count towards the launch timeout.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use gantry_tests::slurm::{Cluster, error_of, on_cluster};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{Run, SOON, becomes_true, binaries};
 
-/// The timeout of launches that wait longer than that.
+/// The launch timeout, which is shorter than the time in the queue.
 const TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Begins a launch whose job waits until `scontrol release`.
+/// Starts a launch whose job waits until `scontrol release`.
 fn queued(cluster: &Cluster, options: &[&str]) -> Run {
     cluster.launch(&[options, &["--", "--hold", "-N2", "-n2", "/bin/echo", "here"]].concat())
 }
@@ -28,7 +28,7 @@ fn a_launch_in_the_queue_waits_longer_than_its_timeout() {
             let submitted = run.next_event("submitted", SOON);
             let job = submitted["job"].as_str().expect("a job").to_owned();
             assert_eq!(run.next_event("waiting", SOON)["job"], job.as_str());
-            // The reason that Slurm gives follows srun's own words.
+            // Slurm's reason comes after srun's own message.
             let told = run.next_event("waiting", SOON)["message"].to_string();
             assert!(told.contains("PENDING (JobHeldUser)"), "{told}");
             (run, job)
@@ -80,7 +80,7 @@ fn a_job_in_the_queue_is_known_without_a_word_of_srun() {
     });
 }
 
-/// srun says so after a minute, and with `--quiet` never.
+/// srun reports this after a minute, and with `--quiet` never.
 #[test]
 fn a_step_that_has_no_room_in_its_job_is_known_to_wait_without_a_word_of_srun() {
     on_cluster(Config::with_nodes(2), |cluster| {

@@ -1,4 +1,4 @@
-//! Ranks of a real srun exchange data: on four nodes, with handles from the agent that holds them.
+//! Ranks of a real srun exchange data on four nodes, with handles from the agent that holds them.
 
 use gantry_tests::slurm::on_cluster;
 use gantry_tests::testbed::Config;

@@ -1,4 +1,5 @@
-//! `gantry stack` and `gantry why` on a step of a real Slurm, from the login node: by job, and with nothing of a debugger on the nodes.
+//! `gantry stack` and `gantry why` on a step of a real Slurm, from the login node, by job, with no debugger on the
+//! nodes.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ fn a_step_that_hangs_shows_the_odd_ranks_and_their_nodes_and_has_its_result_once
         assert_eq!(tree[0], "6 ranks in 3 classes");
         let ranks = cluster.find(&program);
         assert!(ranks.iter().all(|(_, rank)| proc::tracer(rank.pid).is_none()), "{ranks:?}");
-        // The job as a whole, by its number, and the newest step of it are the same.
+        // The job's number stands for its newest step.
         assert_eq!(cluster.gantry(["why", &format!("{job}.0")]).wait(LONG).stdout, says);
         cluster.said("scancel", ["--signal=USR1", job.as_str()]);
         assert_result(&srun.wait(LONG), 6);

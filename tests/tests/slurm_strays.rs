@@ -1,5 +1,5 @@
-//! The ranks' children under a real Slurm end with the app: in the background, in other sessions, without parents.
-//! Nothing hangs because of them, and no node is blocked.
+//! The ranks' children under a real Slurm end with the app: children in the background, in other sessions, without
+//! parents. They must not make anything hang or block a node.
 
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::config::Proctrack;
@@ -8,32 +8,32 @@ use gantry_tests::{Run, SOON, binaries, eventually, proc, programs};
 use nix::sys::signal::Signal;
 
 const RANKS: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
-/// Four ranks, and five that each of them has started.
+/// Four ranks, each with five children.
 const ALL: usize = 4 * 6;
 
-/// Slurm finds a step's remains by their parents, or by its cgroup.
+/// Slurm finds a step's leftovers by their parents, or by its cgroup.
 fn beds() -> [Config; 2] {
     let cgroup = Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) };
     [Config::with_nodes(2), cgroup]
 }
 
-/// The program that starts others, as it is launched.
+/// The launched program, which starts children.
 fn strays() -> String {
     programs::get("strays").display().to_string()
 }
 
-/// All on the nodes that run it.
+/// All its processes on the nodes.
 fn found(cluster: &Cluster) -> Vec<Process> {
     cluster.find(&strays()).into_iter().map(|(_, process)| process).collect()
 }
 
-/// Waits until all are there.
+/// Waits until this many processes run.
 #[track_caller]
 fn started(cluster: &Cluster, count: usize) {
     eventually(SOON, "ranks have started others", || found(cluster).len() == count);
 }
 
-/// Launches, and waits until all are there; gives the app's id, too.
+/// Launches and waits until all processes run. Returns the run and the app's id.
 fn launch(cluster: &Cluster) -> (Run, String) {
     let program = strays();
     let mut run = cluster.launch(&[&RANKS[..], &[&program]].concat());
@@ -42,7 +42,7 @@ fn launch(cluster: &Cluster) -> (Run, String) {
     (run, app)
 }
 
-/// An app of which something dies, and of which nothing is to be left.
+/// Runs an app that `end` ends. Nothing may be left of it.
 fn nothing_stays(end: impl Fn(&Cluster, &str, &mut Run) + Clone + Send + 'static) {
     for bed in beds() {
         let end = end.clone();
@@ -104,7 +104,7 @@ fn background_children_of_a_rank_live_as_long_as_other_ranks() {
         let mut run = cluster.launch(&[&RANKS[..], &["/bin/sh", "-c", &script]].concat());
         let event = run.next_event("started", SOON);
         let app = event["app"].as_str().expect("an id").to_owned();
-        // A rank that ends before the launch is complete has its end in the table, and no event.
+        // If a rank ends before the launch is complete, the table shows its end, and there is no event.
         if event["ranks"][0]["state"] != "exited" {
             run.next_event("rank_exited", SOON);
         }
@@ -124,7 +124,7 @@ fn children_of_a_detached_apps_ranks_end_with_it() {
         tool.close_stdin();
         tool.exited(SOON);
         started(cluster, ALL);
-        // When the ranks have ended, the others may have, too.
+        // When the ranks have ended, their children may have ended too.
         proc::send_those_left(found(cluster).iter().map(|process| process.pid), Signal::SIGUSR1);
     });
 }
@@ -143,7 +143,7 @@ fn children_of_attached_ranks_are_left_unchanged() {
         run.exited(SOON);
         eventually(SOON, "the agents are gone", || cluster.find("gantry-agent serve").is_empty());
         started(cluster, ALL);
-        // Slurm itself does not find those that have lost their parents.
+        // Slurm itself does not find processes that have lost their parents.
         found(cluster).iter().for_each(|process| proc::send(process.pid, Signal::SIGKILL));
         srun.exited(SOON);
     });
@@ -170,12 +170,12 @@ fn children_of_daemons_end_with_a_killed_agent_while_ranks_continue() {
     });
 }
 
-/// Jobs inherit the environment of their submitter, and with it the mark of the app.
+/// Jobs inherit the environment of their submitter, which includes the mark of the app.
 #[test]
 fn a_job_that_a_rank_has_submitted_outlives_the_app_and_a_sweep() {
     const JOB: &str = "/bin/sleep 701";
     on_cluster(Config::with_nodes(1), |cluster| {
-        // The line of the command that submits it ends so, too.
+        // The command line of the submitting command has the same end.
         let jobs = |cluster: &Cluster| {
             let found = cluster.find(JOB).into_iter().map(|(_, process)| process);
             found.filter(|process| process.line == JOB).collect::<Vec<_>>()
@@ -189,7 +189,7 @@ fn a_job_that_a_rank_has_submitted_outlives_the_app_and_a_sweep() {
         assert!(proc::variable(job, "GANTRY_MARK").is_some(), "it has no mark");
         cluster.ask(&["kill", &app, "-s", "KILL"]);
         run.exited(SOON);
-        // The next app's agent looks for the remains of dead ones.
+        // The next app's agent looks for leftovers of dead apps.
         assert_eq!(cluster.launch(&["--", "-N1", "-n1", "/bin/true"]).wait(SOON).code(), 0);
         assert_eq!(jobs(cluster).len(), 1);
         cluster.said("scancel", ["--me"]);

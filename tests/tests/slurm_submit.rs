@@ -1,4 +1,4 @@
-//! Batch jobs that the command line submits to a real Slurm: attached to when their srun has started, cancelled when
+//! Batch jobs that gantry submits to a real Slurm. gantry attaches when their srun has started. It cancels them if
 //! the command stops waiting.
 
 use std::fs;
@@ -8,7 +8,7 @@ use gantry_tests::submit::{attached_and_left, check_cancelled, check_waits, subm
 use gantry_tests::testbed::Config;
 use gantry_tests::{SOON, becomes_true};
 
-/// A batch script where every host sees it.
+/// A batch script at a path that every host can access.
 fn script(name: &str, lines: &str) -> String {
     let folder =
         gantry_tests::target_dir().join("test-programs").join(format!("submit-{}", std::process::id()));
@@ -18,7 +18,7 @@ fn script(name: &str, lines: &str) -> String {
     path.display().to_string()
 }
 
-/// States of the user's jobs, as Slurm has them.
+/// The states of the user's jobs according to Slurm.
 fn jobs(cluster: &Cluster) -> String {
     cluster.said("squeue", ["--me", "--noheader", "--format=%A %T"])
 }

@@ -1,5 +1,5 @@
-//! Apps on hosts that are reached by ssh, launched by an ordinary user: real sshd on every node. Difficult hosts are
-//! in `ssh_hosts`.
+//! Apps on hosts over ssh, launched by an ordinary user, with a real sshd on every node. Difficult hosts are in
+//! `ssh_hosts`.
 
 use gantry_tests::slurm::{error_of, lines_of, text_of};
 use gantry_tests::ssh::{
@@ -9,7 +9,7 @@ use gantry_tests::testbed::{Config, program};
 use gantry_tests::{SOON, binaries, eventually, proc, require};
 use nix::sys::signal::Signal;
 
-/// A part of the command line of a connection's client: gantry's own, and the OpenSSH client with gantry's options.
+/// Parts of the command lines of ssh clients: gantry's own client, and the OpenSSH client with gantry's options.
 const CLIENTS: [&str; 2] = ["gantry-ssh --", "BatchMode"];
 
 /// Two ranks on each of four nodes.
@@ -64,7 +64,7 @@ fn hosts_come_from_a_file_and_a_signal_reaches_the_ranks() {
         assert_eq!(nodes, ["n002", "n002", "n004"]);
         cluster.ask(&["kill", started["app"].as_str().expect("an id"), "-s", "TERM"]);
         assert_eq!(run.wait(SOON).code(), 128 + 15);
-        // As PBS has it: a line for each rank.
+        // PBS writes one line for each rank.
         std::fs::write(&file, "n003\nn001\nn003\n").expect("a file");
         let args = ["launch", "--json", "--cwd", "/", "--wlm", "ssh", "--", "hostname"];
         let done = cluster.run(&binaries().gantry, args, &[("PBS_NODEFILE", &file)]).wait(SOON);
@@ -72,7 +72,7 @@ fn hosts_come_from_a_file_and_a_signal_reaches_the_ranks() {
     });
 }
 
-/// Nodes that do not see the repository, and so not the agent.
+/// Nodes that cannot see the repository, so they have no agent.
 fn hidden(nodes: u16) -> Config {
     Config::with_nodes(nodes).without_gantry()
 }
@@ -83,7 +83,7 @@ fn an_agent_that_hosts_do_not_have_is_sent_and_removed() {
         let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-003]", "/bin/true"]);
         cluster.assert_held("/bin/true", 3);
         assert!(!cluster.bed.node(1).path(&binaries().agent).expect("a node").exists());
-        // It runs, and its file is gone already.
+        // The agent runs, and its file is already removed.
         for node in cluster.bed.nodes() {
             assert_eq!(node.user_files(), Vec::<std::path::PathBuf>::new(), "{}", node.name());
         }
@@ -103,13 +103,13 @@ fn another_agent_at_the_same_path_is_not_taken_for_ours() {
         let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");
         std::fs::remove_file(&agent).expect("it was not touched");
-        // It was run for its identification, which shows that it is another one.
+        // gantry ran it to identify it, which showed that it is another agent.
         std::fs::remove_file(cluster.bed.node(1).path("/tmp/wrong").expect("a node"))
             .expect("chosen by the caller");
     });
 }
 
-/// To identify the agent would mean to execute it.
+/// gantry would have to execute the agent to identify it.
 #[test]
 fn an_agent_that_another_user_could_have_put_there_is_not_even_asked() {
     use std::os::unix::fs::{PermissionsExt, chown};
@@ -198,12 +198,12 @@ fn a_host_is_known_by_a_key_of_any_type() {
             std::fs::read_to_string(path).expect("a key")
         };
         for name in ["rsa", "ecdsa"] {
-            // Of the keys that the host has, the one that is known is asked for.
+            // Of the host's keys, the client requests the known one.
             let _known = home_file(cluster, ".ssh/known_mine", &format!("n001 {}", read(name)));
             let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n001", "/bin/true"];
             let done = cluster.gantry(args).wait(SOON);
             assert_eq!(done.code(), 0, "{name}: {done:?}");
-            // Nor does another client have to be asked for it.
+            // No fallback to the OpenSSH client is needed.
             let said = done.stderr.concat();
             assert!(
                 said.contains("connected 1/1") && !said.contains("the OpenSSH client is used"),

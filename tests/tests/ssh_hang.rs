@@ -1,13 +1,13 @@
-//! A hanging file system of a node: only its users wait for it.
+//! If a file system of a node hangs, only its users may wait for it.
 
 use gantry_tests::slurm::{Cluster, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::{Finished, Run, SOON, binaries};
 
-/// Ranks that say when they run, and that they got a signal.
+/// Ranks that print when they run and when they get a signal.
 const RANK: &str = "trap 'echo got it' USR1; echo ready; while :; do sleep 0.1; done";
 
-/// Mounts a file system that hangs at that path of the first node.
+/// Mounts a file system that hangs at this path on the first node.
 #[track_caller]
 fn hang(cluster: &Cluster, path: &str) -> Run {
     let program = binaries().dir.join("hang_fs");
@@ -18,7 +18,7 @@ fn hang(cluster: &Cluster, path: &str) -> Run {
     hang
 }
 
-/// Unmounts it, and makes the user's agent remove the remains on the first node.
+/// Unmounts it, and makes the user's agent remove the leftovers on the first node.
 #[track_caller]
 fn unhang(cluster: &Cluster, mut hang: Run, path: &str) {
     hang.close_stdin();
@@ -29,7 +29,7 @@ fn unhang(cluster: &Cluster, mut hang: Run, path: &str) {
     assert!(sweep.args(["sweep", "/tmp"]).status().expect("a sweep").success());
 }
 
-/// Launches two ranks on two hosts and waits until they run; gives the app's id too.
+/// Launches two ranks on two hosts and waits until they run. Returns the run and the app's id.
 #[track_caller]
 fn launch(cluster: &Cluster, options: &[&str]) -> (Run, String) {
     let ranks = ["--wlm", "ssh", "--", "--hosts", "n[001-002]", "/bin/sh", "-c", RANK];
@@ -39,7 +39,7 @@ fn launch(cluster: &Cluster, options: &[&str]) -> (Run, String) {
     (run, started["app"].as_str().expect("an id").to_owned())
 }
 
-/// Waits until both ranks have written that.
+/// Waits until both ranks have written this text.
 #[track_caller]
 fn wait_for_text(run: &mut Run, text: &str) {
     let mut seen = 0;
@@ -49,7 +49,7 @@ fn wait_for_text(run: &mut Run, text: &str) {
     }
 }
 
-/// Ranks get signals and write, and the end of the app comes in time; the error names the remains on each node.
+/// Ranks must get signals and write output, and the app must end in time.
 #[track_caller]
 fn check_the_rest(cluster: &Cluster, mut run: Run, app: &str) -> Finished {
     cluster.ask(&["kill", app, "-s", "USR1"]);
@@ -58,7 +58,7 @@ fn check_the_rest(cluster: &Cluster, mut run: Run, app: &str) -> Finished {
     run.wait(SOON)
 }
 
-/// The message of an error that names the remains.
+/// An error must name the first node, which did not clean up within 8 s.
 #[track_caller]
 fn assert_names_the_remains(done: &Finished) {
     let errors: Vec<_> = done.events().into_iter().filter(|event| event["event"] == "error").collect();
@@ -82,7 +82,7 @@ fn a_file_that_hangs_on_a_node_delays_only_the_session_that_wants_it() {
         let file = file.display().to_string();
         let mut stuck = cluster.gantry(["daemon", "--json", &app, "--file", &file, "--", "/bin/true"]);
         assert_eq!(hang.next_line(SOON), "asked");
-        // Another session, all of it.
+        // Another complete session.
         let done = cluster.ask(&["daemon", "--json", &app, "--", "/bin/echo", "hello"]);
         assert_eq!(lines_of(&done), ["hello", "hello"]);
         let done = check_the_rest(cluster, run, &app);

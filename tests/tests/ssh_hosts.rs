@@ -1,4 +1,5 @@
-//! Hosts that cannot be had over ssh: each is named with its reason, in its time, and stops no other one; and those that can be had at the second try.
+//! Hosts that ssh cannot use. Each must be reported with its reason, before its timeout, and must not delay other
+//! hosts. Also hosts that work at the second attempt.
 
 use gantry_tests::fault::Tool;
 use gantry_tests::slurm::{Cluster, error_of, lines_of};
@@ -7,7 +8,7 @@ use gantry_tests::testbed::{Config, program};
 use gantry_tests::{Finished, SOON, eventually, proc};
 use nix::sys::signal::Signal;
 
-/// A launch that fails: its error has all of these in it.
+/// The launch must fail, and its error must contain all of these parts.
 #[track_caller]
 fn check_error(done: &Finished, parts: &[&str]) {
     assert_ne!(done.code(), 0, "{done:?}");
@@ -41,7 +42,7 @@ fn every_host_that_cannot_be_had_is_named_with_its_reason() {
         let stopped = stop_sshd(cluster, 6);
         let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n[001-006],n999"];
         let mut run = cluster.gantry(args.iter().chain(&["--connect-timeout", "4", "/bin/true"]));
-        // The one that can be had is not stopped by the others.
+        // The other hosts do not delay the usable one.
         run.stderr_line("connected 1/7", SOON);
         let done = run.wait(SOON);
         drop(stopped);
@@ -81,7 +82,7 @@ fn a_session_is_where_every_host_can_have_it() {
         let root = tool.check_session_path(&file, 4);
         assert!(root.starts_with("/tmp"), "{}", root.display());
         tool.ask("close");
-        // One host's default directory is not available on another one.
+        // The default directory is not usable on one host, so all hosts use another one.
         let no_tmp = noexec(cluster, 3, &["/tmp"]);
         tool.ask("hold --hosts n[001-004] /bin/sleep 1000");
         let root = tool.check_session_path(&file, 4);
@@ -157,7 +158,7 @@ fn hosts_that_are_named_besides_take_the_place_of_those_that_cannot_be_had() {
         };
         let (ran, without, done) = on("quorum=2", &["--hosts", "n001,n999,n002,n003", "-N", "2", "hostname"]);
         assert_eq!((ran.as_str(), without.as_str(), done.code()), ("n001 n002", "n999", 0), "{done:?}");
-        // One that is to take a place may be missing too, and the next one has fewer places.
+        // A replacement host may be missing too, and the next one may have fewer slots.
         let hosts = ["--hosts", "n999:4,n998:4,n001:2,n002:2,n003:2", "-n", "4", "hostname"];
         let (ran, without, done) = on("best-effort", &hosts);
         assert_eq!(
@@ -165,7 +166,7 @@ fn hosts_that_are_named_besides_take_the_place_of_those_that_cannot_be_had() {
             ("n001 n001 n002 n002", "n999 n998", 0),
             "{done:?}"
         );
-        // Fewer than the policy wants, however many there were to try.
+        // Fewer hosts than the policy requires, whatever the number of candidates.
         let args =
             ["--hosts-policy", "quorum=3", "--", "--hosts", "n001,n999,n002,n998", "-N", "3", "hostname"];
         check_error(&cluster.launch(&args).wait(SOON), &["2 of 4 hosts have no agent", "n998: ", "n999: "]);
@@ -230,7 +231,7 @@ fn a_tool_killed_while_hosts_are_reached_leaves_nothing() {
         let stopped = stop_sshd(cluster, 2);
         let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n[001-002]", "/bin/true"];
         let mut run = cluster.gantry(args);
-        // The first host's agent has its ticket, and cannot reach the frontend soon.
+        // The first host's agent has its ticket, and cannot reach the frontend yet.
         run.stderr_line("connected 1/2", SOON);
         proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL);
         run.exited(SOON);
@@ -240,7 +241,7 @@ fn a_tool_killed_while_hosts_are_reached_leaves_nothing() {
     });
 }
 
-/// Nodes that do not see the repository, and so not the agent.
+/// Nodes that cannot see the repository, so they have no agent.
 fn hidden() -> Config {
     Config::with_nodes(2).without_gantry()
 }
@@ -269,7 +270,7 @@ fn a_host_without_a_place_for_the_agent_says_why_of_each() {
             ],
         );
         drop(noexec);
-        // Data in transit to the other host is gone from there, too.
+        // The data on its way to the other host is removed there, too.
         cluster.bed.assert_nothing_left(SOON);
         let small = "mount -o remount,size=1m ";
         let folders = ["/tmp", "/var/tmp", "/dev/shm"];

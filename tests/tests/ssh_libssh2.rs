@@ -1,5 +1,5 @@
-//! Hosts that are reached by libssh2, through `gantry-ssh`: all tests of `ssh`, `ssh_hosts` and `ssh_links` for the
-//! OpenSSH client, and those for this client alone.
+//! Hosts over libssh2, through `gantry-ssh`: all tests of `ssh`, `ssh_hosts` and `ssh_links` for the OpenSSH client,
+//! and tests for this client alone.
 
 #[path = "ssh_hosts.rs"]
 mod hosts;
@@ -16,7 +16,7 @@ use gantry_tests::ssh::{HomeFile, home_file, on_hosts, read_home, with_sshd_conf
 use gantry_tests::testbed::Config;
 use gantry_tests::{Finished, SOON, binaries};
 
-/// The processes of the user's sessions on a node.
+/// The number of the user's ssh sessions on a node.
 fn sessions(cluster: &Cluster, node: u16) -> usize {
     let processes = cluster.bed.node(node).user_processes();
     processes.iter().filter(|process| process.line.starts_with("sshd: ")).count()
@@ -93,7 +93,7 @@ fn name_port_and_key_are_those_of_the_configuration() {
         let _config = home_file(cluster, ".ssh/config", text);
         let done = launch_true(cluster, "other");
         assert_eq!(done.code(), 0, "{done:?}");
-        // Its key is known by another name only.
+        // The host's key is known only by another name.
         check_refused(&launch_true(cluster, "stranger"), "stranger: the host's key is not known: ssh-");
     });
 }
@@ -114,7 +114,7 @@ fn hosts_behind_others_are_reached_through_them() {
     });
 }
 
-/// The user's key is nowhere that ssh would look for it.
+/// A configuration in which ssh does not find the user's key.
 fn without_key(cluster: &Cluster) -> HomeFile {
     home_file(cluster, ".ssh/config", "Host *\n IdentityFile ~/.ssh/locked\n")
 }
@@ -147,8 +147,7 @@ fn the_users_ssh_does_what_libssh2_lacks_and_the_reason_is_reported() {
     });
 }
 
-/// ssh itself resolves the configuration, and so runs the command of `Match exec`. That needs no question to the
-/// user.
+/// ssh itself resolves the configuration, and so runs the command of `Match exec`. That asks the user nothing.
 #[test]
 fn the_result_of_match_exec_is_followed() {
     on_hosts(Config::with_nodes(1), |cluster| {

@@ -1,4 +1,5 @@
-//! Hosts that cannot dial back: agents have their link to the tool over the connection that has brought them. Real firewalls before a real sshd.
+//! Hosts that cannot connect back. Agents get their link to the tool over the ssh connection that started them.
+//! Tested with real firewalls and a real sshd.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use nix::sys::signal::Signal;
 /// Two ranks on each of four nodes.
 const HOSTS: &str = "n[001-004]:2";
 
-/// Only ssh gets through: neither the nodes nor the tool's machine can be dialled. None: there is no firewall here,
-/// which is recorded.
+/// Only ssh gets through: neither the nodes nor the tool's machine accept other connections. None: there is no
+/// firewall here, and a skip is recorded.
 fn close_all(cluster: &Cluster) -> Option<Closed<'_>> {
     let closed = closed_to_all_but_ssh(cluster);
     closed.inspect_err(|why| gantry_tests::record_skip(&format!("no firewall: {why}"))).ok()
@@ -42,7 +43,7 @@ fn with_tcp_alone_the_error_names_the_obstacle() {
         let Some(_closed) = close_all(cluster) else { return };
         let args = ["--timeout", "6", "--", "--hosts", "n001", "--transport", "tcp", "/bin/true"];
         let error = error_of(&cluster.launch(&args).wait(SOON)).to_string();
-        // The agent's own words, or the tool's if they do not come in time.
+        // The error is the agent's own, or the tool's if the agent's does not arrive in time.
         let in_the_way =
             ["Connection refused", "waiting for agents"].iter().any(|words| error.contains(words));
         assert!(in_the_way && error.contains("n001"), "{error}");
@@ -79,7 +80,7 @@ fn a_killed_tool_leaves_nothing_on_hosts_that_it_had_by_ssh_alone() {
     });
 }
 
-/// How long a node that says nothing more is waited for: 40 s by TCP, 75 s by ssh.
+/// The timeout for a silent node: 40 s by TCP, 75 s by ssh.
 const SILENCE: Duration = Duration::from_secs(110);
 
 /// An app with a rank on each of two nodes.
@@ -90,7 +91,7 @@ struct Cut {
     held: bool,
 }
 
-/// By each transport one that is held and one that runs.
+/// For each transport, one held app and one running app.
 fn start_all(cluster: &Cluster) -> Vec<Cut> {
     let ways = [("tcp", true), ("tcp", false), ("ssh", true), ("ssh", false)];
     let start = |((transport, held), seconds): ((&str, bool), u32)| {
@@ -105,7 +106,7 @@ fn start_all(cluster: &Cluster) -> Vec<Cut> {
     ways.into_iter().zip(1001..).map(start).collect()
 }
 
-/// The ranks of an app on a node.
+/// The number of an app's ranks on a node.
 fn ranks_on(cluster: &Cluster, node: &str, line: &str) -> usize {
     cluster.find(line).iter().filter(|(name, _)| name == node).count()
 }
@@ -115,7 +116,8 @@ fn a_node_whose_link_was_cut_for_a_moment_is_not_lost() {
     on_hosts(Config::with_nodes(2), |cluster| {
         let mut apps = start_all(cluster);
         cluster.bed.node(2).cut_link().expect("cut");
-        // Orders of that time are carried out on the reachable node, and on the other one once it is reachable.
+        // Orders during the cut are carried out at once on the reachable node. The other node carries them out when
+        // it is reachable again.
         let orders = apps.iter().map(|it| match it.held {
             true => cluster.gantry(["release", &it.app]),
             false => cluster.gantry(["kill", &it.app, "-s", "TERM"]),
@@ -143,7 +145,7 @@ fn a_node_whose_link_was_cut_for_a_moment_is_not_lost() {
     });
 }
 
-/// By hand, as it waits for silence: `GANTRY_SILENCE=1`.
+/// Run this by hand with `GANTRY_SILENCE=1`, because it waits for the timeout.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn a_node_whose_link_is_cut_is_lost_and_ends_its_ranks_by_itself() {
@@ -151,7 +153,7 @@ fn a_node_whose_link_is_cut_is_lost_and_ends_its_ranks_by_itself() {
         return;
     }
     on_hosts(Config::with_nodes(2), |cluster| {
-        // How long a node retries to send the agent's data over ssh; the kernel's default is a quarter of an hour.
+        // How long a node retries to send the agent's data over ssh. The kernel's default is a quarter of an hour.
         let tries = |count: u32| format!("echo {count} >/proc/sys/net/ipv4/tcp_retries2");
         let _tries = change(cluster, 2, &tries(4), &tries(15));
         let mut apps = start_all(cluster);

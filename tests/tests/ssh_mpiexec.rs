@@ -1,5 +1,6 @@
-//! MPI launchers that reach their hosts by ssh themselves: real MPICH and Open MPI on hosts without a workload manager. They bring our agents with the ranks, or run already on
-//! another host, and are attached to from here.
+//! MPI launchers that reach their hosts by ssh themselves: real MPICH and Open MPI on hosts without a workload
+//! manager. They start our agents with the ranks. Or they already run on another host, and gantry attaches to them
+//! from here.
 
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::ssh::home_file;
@@ -11,10 +12,11 @@ use nix::sys::signal::Signal;
 const HYDRA: [&str; 9] =
     ["--wlm", "ssh", "--launcher", "mpiexec.hydra", "--", "-hosts", "n001,n002", "-ppn", "2"];
 
-/// The same; the nodes have one processor each as far as it can see.
+/// The same for Open MPI, which sees only one processor on each node.
 const OPEN_MPI: [&str; 7] = ["--wlm", "ssh", "--launcher", "mpirun.openmpi", "--", "-host", "n001:2,n002:2"];
 
-/// Launches held, judges four ranks on two nodes, starts a daemon beside them, lets them go; the code must be that, if one is given.
+/// Launches held, checks four ranks on two nodes, starts a daemon beside them and releases them. If `code` is given,
+/// the exit code must be that.
 fn check(cluster: &Cluster, by: &[&str], program: &str, code: Option<i32>) -> Vec<String> {
     let (mut run, app) = cluster.held(&[by, &["-n", "4", program]].concat());
     cluster.assert_held(program, 4);
@@ -45,7 +47,7 @@ fn open_mpi_holds_on_hosts_that_it_reaches_by_ssh() {
     require!(tool("mpirun.openmpi"));
     let hello = require!(programs::get_mpi("mpi_hello", "mpicc.openmpi")).display().to_string();
     on_cluster(Config::with_nodes(2), move |cluster| {
-        // The program leaves without a last word to the others, which Open MPI does not like.
+        // The program exits without MPI_Finalize. Open MPI treats that as a failure.
         let said = check(cluster, &OPEN_MPI, &hello, None);
         assert_eq!(said.iter().filter(|line| line.contains("of 4")).count(), 4, "{said:?}");
         check(cluster, &OPEN_MPI, "/bin/hostname", Some(0));
@@ -66,7 +68,7 @@ fn a_killed_tool_leaves_nothing_of_a_launcher_on_any_host() {
     });
 }
 
-/// Starts a program on the first node, by no means of ours. Gives its pid there, too.
+/// Starts a program on the first node without gantry. Returns the run and the pid there.
 fn start_there(cluster: &Cluster, program: &[&str]) -> (Run, String) {
     let mut command = cluster.bed.node(1).command("sh").expect("a node");
     command.args(["-c", "echo $$; exec \"$@\"", "sh"]).args(program);
@@ -92,15 +94,15 @@ fn a_launcher_that_runs_on_a_host_is_attached_to_from_here() {
             let hosts: Vec<&str> = ranks.iter().filter_map(|rank| rank["host"].as_str()).collect();
             assert_eq!(hosts, ["n001", "n001", "n002", "n002"], "{attached}");
             assert!(ranks.iter().all(|rank| rank["exe"] == hang.as_str()), "{attached}");
-            // Its output takes another way than its end, and is dropped after the detach.
+            // A daemon's output takes another path than its end, and is dropped after the detach. So wait for it.
             (0..2).for_each(|_| drop(run.next_event("output", SOON)));
             proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
             let done = run.wait(SOON);
             assert_eq!(lines_of(&done), ["answer 42"; 2], "{done:?}");
-            // They are left as they were found.
+            // The ranks are left as they were found.
             assert_eq!(cluster.find(&hang).iter().filter(|(_, it)| it.line == hang).count(), 4);
         }
-        // The options of a launch say how it is reached: by a name that is let in, and by ssh alone.
+        // Launch options that say how hosts are reached apply here too. Others are refused.
         let attach = |target: &str, more: &[&str]| {
             let args = ["attach", "-v", "--json", target, "--"].into_iter().chain(more.iter().copied());
             cluster.gantry(args)

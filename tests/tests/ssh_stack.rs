@@ -1,5 +1,5 @@
-//! `gantry why` and `gantry stack` on MPI programs that hang on hosts which are reached by ssh: by the launcher's host and process id. They are then freed,
-//! and have their result.
+//! `gantry why` and `gantry stack` on hung MPI programs on hosts over ssh, by the launcher's host and pid. Then the
+//! programs are freed and must print their result.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Starts a program on the first node, by no means of ours. Gives its pid there, too.
+/// Starts a program on the first node without gantry. Returns the run and the pid there.
 fn start_there(cluster: &Cluster, program: &[&str]) -> (Run, String) {
     let mut command = cluster.bed.node(1).command("sh").expect("a node");
     command.args(["-c", "echo $$; exec \"$@\"", "sh"]).args(program);
@@ -21,7 +21,7 @@ fn start_there(cluster: &Cluster, program: &[&str]) -> (Run, String) {
     (run, pid)
 }
 
-/// Whether `gantry stack` and `gantry why` say which ranks are where, and leave the program as it was.
+/// `gantry stack` and `gantry why` must report which ranks are where, and leave the program unchanged.
 #[track_caller]
 fn check(cluster: &Cluster, launcher: &[&str], program: &str) {
     let (mut run, pid) = start_there(cluster, &[launcher, &["-n", "4", program]].concat());

@@ -1,5 +1,5 @@
 //! `gantry why` on a program with separate debug information, as in distributions. Only those files have the
-//! program's lines, and the functions that are inlined in others.
+//! program's lines and its inlined functions.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(clippy::disallowed_methods, reason = "a test looks for tools of its own machine, and runs them")]
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The report about the waiting rank, if lines are known.
 const WITH_LINES: &str = "rank 1 waits in std::mutex::lock called at std_mutex.cpp:";
 
-/// Where nothing but the names of functions is.
+/// The report if only the names of functions are known.
 const WITH_NAMES: &str = "rank 1 waits in pthread_mutex_lock called by `bank::Account::withdraw`";
 
 fn run(program: &str, args: &[&str]) {
@@ -25,7 +25,7 @@ fn run(program: &str, args: &[&str]) {
     assert!(done.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A program with all debug information; another one of the same source where `other`.
+/// A program with all debug information. With `other`, another program of the same source.
 fn made(other: bool) -> Result<PathBuf, String> {
     let more = if other { "-DOTHER" } else { "-DFIRST" };
     get_source("hung/std_mutex.cpp", "c++", &["-O2", more])
@@ -35,7 +35,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The report of `gantry why`, once it begins like this; or its last report.
+/// The report of `gantry why` once it begins like this. Otherwise its last report.
 fn why(world: &World, program: &Path, begins: &str) -> String {
     let mut run = world.gantry(["launch", "--", "-n", "3", text(program)]);
     let until = Instant::now() + SOON;
@@ -54,7 +54,7 @@ fn why(world: &World, program: &Path, begins: &str) -> String {
     said
 }
 
-/// Puts the debug information of `program` into `debug`, and the rest into `stripped`, with the debug file's name in it.
+/// Moves the debug information of `program` to `debug`, and the rest to `stripped`, which names the debug file.
 fn take_apart(program: &Path, debug: &Path, stripped: &Path) {
     run("objcopy", &["--only-keep-debug", text(program), text(debug)]);
     let link = format!("--add-gnu-debuglink={}", text(debug));
@@ -71,11 +71,11 @@ fn a_file_that_is_linked_by_name_tells_lines() {
         let (debug, stripped) = (folder.join("app.debug"), folder.join("app"));
         take_apart(&program, &debug, &stripped);
         assert!(why(world, &stripped, WITH_LINES).starts_with(WITH_LINES));
-        // The folder beside it is looked into, too.
+        // gantry also searches the folder `.debug` beside the program.
         std::fs::create_dir(folder.join(".debug")).unwrap();
         std::fs::rename(&debug, folder.join(".debug/app.debug")).unwrap();
         assert!(why(world, &stripped, WITH_LINES).starts_with(WITH_LINES));
-        // The file of another build tells of other places.
+        // A debug file of another build does not fit and must not be used.
         std::fs::remove_file(folder.join(".debug/app.debug")).unwrap();
         run("objcopy", &["--only-keep-debug", text(&other), text(&debug)]);
         let expected = "rank 1 waits in pthread_mutex_lock called by `app+0x";

@@ -1,4 +1,4 @@
-//! Missing files are sent to nodes, and no others: with real agents, in roots that lack files of this machine.
+//! Only missing files are sent to nodes. Tested with real agents, in roots that lack files of this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -15,10 +15,10 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = OtherRoot::LIMIT;
 
-/// A rank that does nothing, in a node that has nothing.
+/// A rank that does nothing, on a node that has no files.
 const RANK: [&str; 6] = ["--", "-n", "1", "/bin/sh", "-c", ":"];
 
-/// Launches an app whose ranks are held until its daemons have ended, and returns the events.
+/// Launches an app whose ranks are held until its daemons have ended. Returns the events.
 fn launch<A: AsRef<OsStr>>(world: &World, other: &OtherRoot, args: impl IntoIterator<Item = A>) -> Finished {
     let mut command = other.gantry_command(world, ["launch", "--json", "--hold-for-daemons"]);
     command.args(args).args(RANK);
@@ -31,7 +31,7 @@ fn of_kind(done: &Finished, kind: &str) -> Vec<Value> {
     done.events().into_iter().filter(|event| event["event"] == kind).collect()
 }
 
-/// All that daemons wrote.
+/// All output of the daemons.
 fn output(done: &Finished) -> String {
     of_kind(done, "output").iter().filter_map(|event| event["text"].as_str()).collect()
 }
@@ -47,7 +47,7 @@ fn a_debugger_comes_with_its_libraries_and_only_once() {
         let gdb = tool("gdb").unwrap();
         let libraries = libraries_of(world, &gdb);
         let daemon = "gdb --batch -nx --version";
-        // Debian's gdb has a Python in it, which looks for its library beside itself.
+        // Debian's gdb contains a Python, which looks for its library beside itself.
         let library = system_python().map(|(_, library)| library.to_str().unwrap().to_owned());
         let library = library.iter().flat_map(|library| ["--dir", library]);
         let done = launch(world, other, library.chain(["--daemon", daemon, "--daemon", daemon]));
@@ -56,7 +56,7 @@ fn a_debugger_comes_with_its_libraries_and_only_once() {
         let staged = of_kind(&done, "staged");
         assert_eq!(staged.len(), 1, "the second daemon has nothing left to send: {staged:?}");
         let sent = number(&staged[0], "files_sent");
-        // The node has some of them for its own shell and agent.
+        // The node has some of the libraries for its own shell and agent.
         assert!(sent > libraries / 2, "{sent} files for {libraries} libraries");
         assert!(number(&staged[0], "bytes_sent") > fs::metadata(gdb).unwrap().len());
         assert_eq!(number(&staged[0], "nodes"), 1);
@@ -109,7 +109,7 @@ fn a_script_comes_with_its_interpreter_and_a_directory_stays_as_it_is() {
     });
 }
 
-/// The system's Python and its library, which is in a folder of that name.
+/// The system's Python and the folder of its library, which has the same name.
 fn system_python() -> Result<(PathBuf, PathBuf), String> {
     let python =
         fs::canonicalize("/usr/bin/python3").map_err(|_| "there is no /usr/bin/python3".to_owned())?;
@@ -132,7 +132,7 @@ fn a_program_that_needs_a_newer_c_library_than_the_nodes_runs_with_its_own() {
     in_another_root!(|world, other| {
         let tool = programs::get("needs_new_libc");
         let daemon = tool.to_str().unwrap();
-        // On a node as new as we are it runs as it is.
+        // On a node with a C library as new as ours, the program runs unchanged.
         let done = launch(world, other, ["--daemon", daemon]);
         assert!(output(&done).contains("random"), "{done:?}");
         let as_new = number(&of_kind(&done, "staged")[0], "files_sent");
@@ -157,13 +157,13 @@ fn a_file_that_several_nodes_lack_is_sent_once() {
         assert_eq!((done.code(), output(&done).matches("I came").count()), (0, 5), "{done:?}");
         let staged = of_kind(&done, "staged");
         let told = ["nodes", "files_sent", "files_linked", "bytes_sent"].map(|key| number(&staged[0], key));
-        // Header, content, the archive's end; the shell is there.
+        // The header, the content and the end of the archive. The node has the shell.
         assert_eq!(told, [5, 1, 1, 512 + 512 + 1024], "{staged:?}");
     });
 }
 
-/// Two nodes, each with one of three files at its place, run a daemon that checks the three; returns the daemons'
-/// output. They have separate stage directories, or share one.
+/// Two nodes each have one of three files at its path. They run a daemon that checks all three. Returns the daemons'
+/// output. The nodes have separate stage directories, or share one.
 #[track_caller]
 fn look_at_three_files(world: &World, other: &OtherRoot, own_stage: bool) -> Vec<String> {
     let here = other.hidden();
@@ -175,7 +175,7 @@ fn look_at_three_files(world: &World, other: &OtherRoot, own_stage: bool) -> Vec
             [ -L $it ] && how=own || how=sent\nread all < $it\ncase $all in *[!$it]*) how=wrong ;; esac\n\
             told=\"$told$it $how ${#all} \"\ndone\necho $told\n";
     write_executable(&tool, text);
-    // Where that is here, each node has a place of its own.
+    // Each node gets its own mount at the path of the files.
     other.mount(here.to_str().unwrap(), "size=4m");
     if own_stage {
         other.mount(world.stage_dir().to_str().unwrap(), "size=4m,mode=0700");
@@ -200,7 +200,7 @@ fn look_at_three_files(world: &World, other: &OtherRoot, own_stage: bool) -> Vec
     said.sort_unstable();
     let staged = of_kind(&done, "staged");
     let told = ["nodes", "files_sent", "bytes_sent"].map(|key| number(&staged[0], key));
-    // Three files and the script, each with a header; the archive's end.
+    // Three files and the script, each with a header, and the end of the archive.
     assert_eq!(told, [2, 4, 3 * (512 + 100_352) + 2 * 512 + 1024], "{staged:?}");
     app.kill();
     app.exited(SOON);
@@ -216,7 +216,7 @@ fn each_node_takes_its_own_missing_files_and_all_are_sent_once() {
     });
 }
 
-/// A link to the file of one node would lead the other one astray.
+/// A link to the file of one node would be wrong on the other node.
 #[test]
 fn nodes_that_share_only_a_stage_directory_have_the_sent_files() {
     in_another_root!(|world, other| {
@@ -244,7 +244,8 @@ fn one_content_under_several_names_leaves_here_once_and_each_name_has_a_file_of_
         assert_eq!(output(&done), "modes\nthe same, the same\n", "{done:?}");
         let staged = of_kind(&done, "staged");
         let told = ["files_sent", "bytes_sent"].map(|key| number(&staged[0], key));
-        // The script and the content, each with a header; a header for each further name; the archive's end.
+        // The script and the content, each with a header. One header for each further name, and the end of the
+        // archive.
         assert_eq!(told, [4, 512 + 512 + 512 + 100_352 + 2 * 512 + 1024], "{staged:?}");
     });
 }
@@ -269,14 +270,14 @@ fn a_content_that_the_session_has_is_not_sent_again_under_another_name() {
     });
 }
 
-/// A file so large that it is on its way for some time.
+/// A file that is large enough to be in transit for some time.
 fn big_file(other: &OtherRoot) -> PathBuf {
     let big = other.hidden().join("big");
     fs::File::create(&big).unwrap().set_len(400_000_000).unwrap();
     big
 }
 
-/// Launches an app with a big file, and waits until that is on its way.
+/// Launches an app with a big file, and waits until the file is in transit.
 fn send_much(world: &World, other: &OtherRoot) -> (Run, PathBuf) {
     let big = big_file(other);
     let args = ["launch", "--json", "--hold-for-daemons", "--daemon", "sh -c :", "--file"];
@@ -392,7 +393,7 @@ fn at_a_terminal_a_bar_shows_a_transfer_for_a_daemon_of_a_running_app() {
         );
         assert!(!text.contains("sending"), "{text}");
 
-        // For a script, and without one that waits: the same as events.
+        // With `--json`, also in the background, the same progress comes as events.
         for background in [&["--json"][..], &["--json", "--background"]] {
             let mut command = other.gantry_command(world, args(background));
             command.arg(":");
@@ -537,7 +538,7 @@ fn a_missing_library_is_named_with_its_needing_file_unless_allowed() {
         for part in ["libgantry-gone.so.1", "work/tool", "hint:"] {
             assert!(told.contains(part), "{part:?} is not in {told}");
         }
-        // One that is named is there, also where nothing else would find it.
+        // A library that `--lib` names is sent, even if no search would find it.
         let library = work.join("libgantry-gone.so.1");
         fs::rename(work.join("libgone.so"), &library).unwrap();
         let done = launch(&["--lib", library.to_str().unwrap()]);

@@ -1,5 +1,5 @@
-//! Staging at its limits: large files, many files, and nodes that cannot store them. With real agents, in roots that
-//! lack files of this machine.
+//! Staging at its limits: large files, many files, and nodes that cannot store them. Tested with real agents, in
+//! roots that lack files of this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
@@ -14,12 +14,12 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
-/// A hundred thousand files on a busy disk.
+/// The timeout for a hundred thousand files on a busy disk.
 const LONG: Duration = Duration::from_secs(400);
-/// For the frontend and for each agent, whatever is sent.
+/// The memory limit of the frontend and of each agent, whatever is sent.
 const MOST_MEMORY_KIB: u64 = 64 * 1024;
 
-/// An app with one rank on each of so many nodes, which have nothing.
+/// An app with one rank on each of this many nodes, which have no files.
 fn launch<A: AsRef<OsStr>>(
     world: &World,
     other: &OtherRoot,
@@ -52,7 +52,7 @@ fn assert_little_memory(world: &World, app: &Run) {
     }
 }
 
-/// How many thousand files: enough for a busy machine in some seconds; more on request: `GANTRY_TEST_FILES=100000`.
+/// How many thousand files. The default takes a busy machine some seconds. `GANTRY_TEST_FILES=100000` sets more.
 #[expect(clippy::disallowed_methods, reason = "a longer run is requested in the environment")]
 fn thousands() -> u64 {
     std::env::var("GANTRY_TEST_FILES").ok().and_then(|count| count.parse().ok()).unwrap_or(30_000_u64) / 1000
@@ -103,12 +103,12 @@ fn much_comes_to_several_nodes_once_and_in_little_memory() {
     in_another_root!(|world, other| {
         let big = other.hidden().join("big");
         fs::File::create(&big).unwrap().set_len(BYTES).unwrap();
-        // A file that a node has is not sent: the shell, which every node has, and which is not small.
+        // The shell is not sent, because every node has it. It is not small.
         let args = ["--file", big.to_str().unwrap(), "--bin", "/bin/sh", "--daemon", "/usr/bin/env"];
         let mut app = launch(world, other, "3", args);
         let staged = app.next_event("staged", LONG);
         assert_eq!((number(&staged, "nodes"), number(&staged, "files_sent")), (3, 1), "{staged}");
-        // A block for its name, the rest of its last one, two blocks at the end.
+        // A block for the file's name, the padding of its last block, and two blocks at the end.
         let expected = 512 + BYTES.next_multiple_of(512) + 1024;
         assert_eq!(number(&staged, "bytes_sent"), expected, "{staged}");
         assert_little_memory(world, &app);
@@ -116,7 +116,7 @@ fn much_comes_to_several_nodes_once_and_in_little_memory() {
     });
 }
 
-/// Starts an app, and then a daemon with a file for its node; returns the result of the second command.
+/// Starts an app, and then a daemon with a file for its node. Returns the error of the second command.
 fn send_in_vain(world: &World, app: &mut Run, mut command: std::process::Command, big: &Path) -> Value {
     let name = app.next_event("held", SOON)["app"].as_str().unwrap().to_owned();
     command.args(["daemon", "--json", &name, "--file"]).arg(big).args(["--", "/bin/sh", "-c", ":"]);
@@ -127,7 +127,7 @@ fn send_in_vain(world: &World, app: &mut Run, mut command: std::process::Command
     errors[0].clone()
 }
 
-/// The content of a directory as a process sees it, below directories of apps.
+/// The session directories below the app directories, as this agent sees them.
 fn sessions_of(agent: i32, stage: &Path) -> Vec<PathBuf> {
     let seen = PathBuf::from(format!("/proc/{agent}/root{}", stage.display()));
     let below = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -155,7 +155,7 @@ fn a_node_whose_disk_becomes_full_is_named_and_nothing_of_it_stays() {
     });
 }
 
-/// The kernel here may know no quota; the answer of one that does is put in its place, at the agent's own system call.
+/// This kernel may not support quotas. strace injects the quota error into the agent's system call instead.
 #[test]
 fn a_node_where_the_quota_is_used_up_is_named_and_nothing_of_it_stays() {
     let _strace = require!(tool("strace"));
@@ -172,14 +172,14 @@ fn a_node_where_the_quota_is_used_up_is_named_and_nothing_of_it_stays() {
         };
         let done = daemon(&["--", "/bin/sh", "-c", "echo $GANTRY_SESSION_DIR"]);
         let first: String = done.events().iter().filter_map(|event| event["text"].as_str()).collect();
-        // The next session's, and the first archive of this agent.
+        // The path of the next session, and of the first archive that this agent gets.
         let first = first.trim().strip_suffix("s1").unwrap_or_else(|| panic!("{done:?}"));
         let path = format!("{first}s2/.incoming-1/big");
         let agent = agents(world)[0];
         let mut strace = world.command(tool("strace").unwrap());
         strace.args(["-f", "-p", &agent.to_string(), "-e", "trace=write"]);
         strace.args(["-e", "inject=write:error=EDQUOT:when=3+", "-P", &path]);
-        // As it is called from outside of the root.
+        // The same path, seen from outside the root.
         strace.arg("-P").arg(other.inside(Path::new(&path)));
         let mut strace = world.spawn(strace);
         strace.stderr_line("attached", SOON);
@@ -195,7 +195,7 @@ fn a_node_where_the_quota_is_used_up_is_named_and_nothing_of_it_stays() {
         });
         strace.signal(Signal::SIGINT);
         strace.exited(SOON);
-        // The agent is as good as before.
+        // The agent still works.
         let done = daemon(&["--", "/bin/sh", "-c", ":"]);
         assert_eq!(done.code(), 0, "{done:?}");
         end(world, app);

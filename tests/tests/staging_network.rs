@@ -1,5 +1,5 @@
-//! Missing files are sent to nodes of a network, compressed if that helps: on a real cluster, whose nodes do not see
-//! the login node's files.
+//! Missing files are sent to nodes over a network, and compressed if that helps. Tested on a real cluster, whose
+//! nodes cannot see the login node's files.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
@@ -17,19 +17,19 @@ use gantry_tests::{SOON, binaries, require, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// For a whole test, a new bed included.
+/// The timeout of a whole test, including a new testbed.
 const LIMIT: Duration = Duration::from_secs(240);
 const TEXT_BYTES: u64 = 8_000_000;
 const NOISE_BYTES: u64 = 4_000_000;
-/// Blocks that an archive of one file has beside it: the file's header, its last block's rest, the end.
+/// The overhead of an archive of one file: the file's header, the padding of its last block, the end.
 const MOST_AROUND_BYTES: u64 = 4 * 512;
 
-/// Nodes that do not see the folder in which the tests have their files.
+/// Nodes that cannot see the folder of the tests' files.
 fn hidden() -> Config {
     Config::with_nodes(2).hiding(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// A folder of the login node only, with text, noise, and a script that reports on the copies.
+/// A folder on the login node only, with text, noise, and a script that reports on the copies.
 fn files() -> TempDir {
     let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (text, noise) = (here.path().join("text"), here.path().join("noise"));
@@ -41,7 +41,7 @@ fn files() -> TempDir {
     fs::write(&noise, bytes).unwrap();
     let script = here.path().join("sums");
     fs::write(&script, "#!/bin/sh\ncd \"$GANTRY_SESSION_DIR\" && cksum \"$@\"\n").unwrap();
-    // The cluster's user is another one.
+    // The cluster's user is another user.
     for (path, mode) in [(here.path(), 0o755), (&text, 0o644), (&noise, 0o644), (&script, 0o755)] {
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
@@ -54,10 +54,10 @@ fn sum_of(folder: &Path, name: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Sends one file to both nodes of a bed and returns the event at the end, after a comparison of the copies.
+/// Sends one file to both nodes of a testbed and compares the copies. Returns the event at the end.
 fn send(bed: &Shared, folder: &Path, name: &str) -> Value {
     let mut command = bed.login().command("timeout").unwrap();
-    // Remains there go with the bed.
+    // Leftovers there vanish with the testbed.
     command.env("GANTRY_RUNTIME_DIR", format!("{HOME}/gantry-runtime"));
     command.args(["--kill-after=5", "60"]).arg(binaries().dir.join("gantry"));
     command.args(["launch", "--json", "--hold-for-daemons", "--file"]).arg(folder.join(name));
@@ -85,7 +85,7 @@ fn text_is_sent_packed_noise_as_it_is_and_both_come_as_they_were() {
         };
         let (text, noise) = (bytes_sent("text"), bytes_sent("noise"));
         assert!(text < TEXT_BYTES / 10, "{text} bytes for {TEXT_BYTES} that are nearly all the same");
-        // The script is sent along.
+        // The script is sent as well.
         let most = NOISE_BYTES + 2 * MOST_AROUND_BYTES;
         assert!(
             (NOISE_BYTES..most).contains(&noise),

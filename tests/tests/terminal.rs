@@ -1,4 +1,4 @@
-//! The command line as a person sees it: at a real terminal, with a keyboard.
+//! The command line as a user sees it: at a real terminal, with a keyboard.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -13,14 +13,14 @@ fn at_terminal(world: &World, hold: bool, ranks: &str, script: &str) -> Terminal
     world.terminal([&["launch"], hold, &["--", "-n", ranks, "/bin/sh", "-c", script]].concat())
 }
 
-/// The rows of the last table that say `state` of a rank, by their ranks.
+/// The ranks that have this state in the last table.
 fn ranks_in(text: &str, state: &str) -> Vec<String> {
     let table = text.rsplit_once("RANK  HOST").map_or("", |(_, table)| table);
     let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row.get(3) == Some(&state)).map(|row| row[0].to_owned()).collect()
 }
 
-/// Waits until the table says `state` of exactly these ranks: it may be read while it is being drawn.
+/// Waits until the table shows this state for exactly these ranks. The table may be read while it is being drawn.
 #[track_caller]
 fn wait_ranks(terminal: &Terminal, state: &str, ranks: &[&str]) {
     terminal.wait_for(&format!("{state} {ranks:?}"), SOON, |text| ranks_in(text, state) == ranks);
@@ -64,9 +64,9 @@ fn ctrl_c_asks_once_and_ends_all_at_the_second() {
 #[test]
 fn output_is_whole_and_the_table_stays_below_it() {
     in_a_world(LIMIT, |world| {
-        // Many short lines on both streams, then lines in pieces. The pieces are on one stream only, after the short
-        // lines. The order of writes to two pipes is unknown, so a line of one may come between the pieces of the
-        // other's.
+        // Many short lines on both streams, then lines in pieces. The pieces come on one stream only, after the short
+        // lines. The order of writes to two pipes is unknown, so a line of one stream may come between the pieces of
+        // the other.
         let script = "i=0; while [ $i -lt 120 ]; do \
             if [ $((i % 5)) = 0 ]; then echo rank $GANTRY_RANK line $i >&2; \
             else echo rank $GANTRY_RANK line $i; fi; i=$((i + 1)); done; read x; \
@@ -86,7 +86,7 @@ fn output_is_whole_and_the_table_stays_below_it() {
         found.sort();
         expected.sort();
         assert_eq!(found, expected, "{text}");
-        // The open line stays, and the message at the end begins another one.
+        // The open line stays, and the final message begins on a new line.
         assert!(text.lines().any(|line| line == "no end"), "{text}");
         assert!(ranks_in(&text, "exit") == ["0"] && !text.contains("<?"), "{text}");
     });
@@ -99,7 +99,7 @@ fn a_launch_that_is_not_held_leaves_nothing_but_the_output() {
             at_terminal(world, false, "2", "sleep 1; [ $GANTRY_RANK = 0 ] && printf 'a\\tb\\r\\nc'; exit 0");
         wait_ranks(&terminal, "running", &["0", "1"]);
         assert_eq!(terminal.wait(SOON).code(), Some(0));
-        // The terminal has put a return before the new line.
+        // The terminal inserts a carriage return before the newline.
         assert!(
             terminal.bytes().windows(7).any(|bytes| bytes == b"a\tb\r\r\nc"),
             "{:?}",
@@ -122,7 +122,7 @@ fn many_ranks_are_folded_and_a_new_size_spoils_nothing() {
         let whole =
             |text: &str| text.ends_with(|last: char| last.is_ascii_digit()) && text.contains(": 64 held");
         let text = terminal.wait_for("whole table", SOON, whole);
-        // Between the two there is room for the host's name.
+        // The heading has room for the host's name between the two words.
         let heads = text.lines().filter(|line| line.contains("HOST ") && line.contains(" RANKS"));
         assert_eq!(heads.count(), 1, "{text}");
         terminal.type_text("\n");
@@ -139,7 +139,7 @@ fn quiet_and_plain_terminals_have_no_live_table() {
             world.processes().iter().filter(|pid| held(pid)).count() == 2
         });
         eventually(SOON, "Enter releases it", || {
-            // The terminal keeps an early Enter.
+            // The terminal buffers an Enter that comes too early.
             quiet.type_text("\n");
             quiet.text().contains("out")
         });
@@ -177,7 +177,7 @@ fn attached_processes_have_a_table_that_goes_on_until_they_are_let_go() {
 #[test]
 fn a_terminal_without_a_reader_keeps_no_process_and_delays_the_end_for_a_limited_time() {
     in_a_world(LIMIT, |world| {
-        // More than a terminal takes, and less than is on its way at most.
+        // More than the terminal's buffer, and less than the most data in flight.
         let script = "i=0; while [ $i -lt 2000 ]; do echo 0123456789012345678901234567890123456789; i=$((i + 1)); done; exit 4";
         let mut terminal = world.paused_terminal(["launch", "--", "-n", "1", "/bin/sh", "-c", script]);
         let own = terminal.pid();

@@ -14,13 +14,13 @@ use gantry_tests::{SOON, World, becomes_true, binaries, eventually, proc, progra
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// For a whole test, a new bed included.
+/// The timeout of a whole test, including a new testbed.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// In the environment of [`a_process_that_owns_a_bed`].
+/// This variable in the environment activates [`a_process_that_owns_a_bed`].
 const INNER: &str = "GANTRY_TEST_OWNS_A_BED";
 
-/// Two nodes that do not see this repository.
+/// Two nodes that cannot see this repository.
 fn hidden() -> Config {
     Config::with_nodes(2).without_gantry()
 }
@@ -30,7 +30,7 @@ fn repository() -> PathBuf {
     tests.parent().expect("the repository").to_path_buf()
 }
 
-/// Runs a test on a bed of this configuration; at its end the user may have left nothing on any host.
+/// Runs a test on a testbed of this configuration. At its end the user may have left nothing on any host.
 #[track_caller]
 fn on_bed(config: Config, body: impl FnOnce(&mut Shared) + Send + 'static) {
     require!(usable(&config));
@@ -41,7 +41,7 @@ fn on_bed(config: Config, body: impl FnOnce(&mut Shared) + Send + 'static) {
     });
 }
 
-/// The stdout of a command of the ordinary user on the login node; it must succeed.
+/// The stdout of a command of the ordinary user on the login node. It must succeed.
 #[track_caller]
 fn said<const N: usize>(bed: &Testbed, words: [&str; N]) -> String {
     let output = output(bed, words);
@@ -51,7 +51,7 @@ fn said<const N: usize>(bed: &Testbed, words: [&str; N]) -> String {
 
 #[track_caller]
 fn output<const N: usize>(bed: &Testbed, words: [&str; N]) -> std::process::Output {
-    // A test that hangs would keep its turn, and all others waiting.
+    // A hung test would keep the testbed, and block all other tests.
     let mut command = bed.login().command("timeout").expect("the login node");
     command.args(["--kill-after=5", "40"]).args(words).stdin(Stdio::null()).output().expect("nsenter")
 }
@@ -78,7 +78,7 @@ fn srun_runs_on_every_node_as_the_ordinary_user() {
     });
 }
 
-/// The program comes to the nodes as Slurm brings it there, which is found as left behind until it is removed.
+/// Slurm copies the program to the nodes. The leak check must find the copies until they are removed.
 fn check_mpi(compiler: &str, how: &'static str) {
     let hello = require!(programs::get_mpi("mpi_hello", compiler));
     on_bed(hidden(), move |bed| {
@@ -87,14 +87,14 @@ fn check_mpi(compiler: &str, how: &'static str) {
             said(bed, ["srun", how, "-N2", "--ntasks-per-node=2", "--bcast=/tmp/mpi_hello", hello]);
         let expected: Vec<String> =
             (0..4).map(|rank| format!("rank {rank} of 4 on n00{}", rank / 2 + 1)).collect();
-        // UCX prints errors of its own when one rank is done before another has connected to it.
+        // UCX prints its own errors when one rank is done before another has connected to it.
         let ranks: Vec<&str> = said_by_ranks.lines().filter(|line| line.starts_with("rank ")).collect();
         assert_eq!(ranks, expected, "{said_by_ranks}");
         for node in bed.nodes() {
             let files = node.user_files();
             assert!(files.contains(&PathBuf::from("/tmp/mpi_hello")), "{}: {files:?}", node.name());
         }
-        // Slurm's PMIx server leaves folders too.
+        // Slurm's PMIx server also leaves folders.
         said(bed, ["srun", "-N2", "sh", "-c", "rm -rf /tmp/mpi_hello /tmp/spmix_* /tmp/ompi.*"]);
     });
 }
@@ -158,7 +158,7 @@ fn without_a_hidden_folder_nodes_see_the_repository_and_one_home() {
     });
 }
 
-/// A clone may lie beneath `/tmp`, of which every node has its own, and in a home that only its owner may enter.
+/// A clone may be below `/tmp`, of which every node has its own, or in a home that only its owner may enter.
 #[test]
 fn the_testbeds_own_programs_are_seen_by_every_host_wherever_they_lie() {
     require!(usable(&Config::default()));
@@ -202,7 +202,7 @@ fn every_host_has_its_own_processes_and_tmp() {
         assert_eq!(left, ["n001: file /tmp/of-n001"]);
         assert!(!Path::new("/tmp/of-n001").exists());
         said(bed, ["srun", "-w", "n001", "rm", "/tmp/of-n001"]);
-        // No host sees another's daemons, nor another's processes at all.
+        // No host sees the daemons or any other process of another host.
         let daemons = said(bed, ["ps", "-e", "-o", "comm="]);
         assert!(daemons.contains("slurmctld") && !daemons.contains("slurmd"), "{daemons}");
         let all: Vec<_> = bed.hosts().iter().map(|host| host.processes()).collect();
@@ -284,7 +284,7 @@ fn a_host_can_refuse_connections_while_slurm_works() {
 fn a_node_without_power_is_empty_and_comes_back_empty() {
     on_bed(hidden(), |bed| {
         said(bed, ["srun", "-w", "n002", "touch", "/tmp/lost"]);
-        // Else Slurm waits a minute or two for the end of a job on a node that has forgotten it.
+        // Otherwise Slurm waits a minute or two for the end of a job on a node that has forgotten it.
         bed.wait_idle(SOON).expect("the job has ended");
         let before: Vec<i32> = bed.node(2).processes().iter().map(|process| process.pid).collect();
         assert!(!before.is_empty());
@@ -316,7 +316,7 @@ fn slurm_conf_can_be_changed_while_slurm_runs() {
     });
 }
 
-/// Starts a process that outlives its parent, on both nodes, and says on how many it outlives its step.
+/// Starts a process on both nodes that outlives its parent. It must outlive its step on this many nodes.
 fn survivors(config: Config, expected: usize) {
     on_bed(config, move |bed| {
         let script = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & sleep 0.2";
@@ -351,7 +351,8 @@ fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<i32> {
     proc::all().into_iter().filter(lives_there).collect()
 }
 
-/// Nothing of a bed is left: processes, namespaces, folder, mounts. Its interfaces were never this machine's.
+/// Nothing of a testbed may be left: processes, namespaces, folder, mounts. Its interfaces never belonged to this
+/// machine.
 #[track_caller]
 fn assert_gone(dir: &Path, namespaces: &BTreeSet<String>) {
     assert!(namespaces.len() >= 10, "{namespaces:?}");
@@ -366,7 +367,7 @@ fn assert_gone(dir: &Path, namespaces: &BTreeSet<String>) {
     assert_eq!(ours.count(), 0);
 }
 
-/// Run by the next test as a process of its own; in an ordinary run it does nothing.
+/// The next test runs this test in another process. In an ordinary run it does nothing.
 #[test]
 fn a_process_that_owns_a_bed() {
     if std::env::var_os(INNER).is_none() {
@@ -376,7 +377,7 @@ fn a_process_that_owns_a_bed() {
     let said = serde_json::json!({"dir": bed.dir(), "namespaces": bed.namespaces()});
     println!("\n{said}");
     std::io::stdout().flush().expect("stdout");
-    // Until it is killed, or its starter has gone.
+    // Waits until this process is killed or its parent has gone.
     drop(std::io::stdin().read_to_end(&mut Vec::new()));
 }
 
@@ -410,7 +411,7 @@ fn a_killed_owner_leaves_nothing_of_its_bed() {
     });
 }
 
-/// The command line, with a folder of beds of its own.
+/// Runs the command `testbed` with a separate base folder.
 fn testbed<const N: usize>(base: &Path, words: [&str; N]) -> String {
     let mut command = Command::new(binaries().dir.join("testbed"));
     let output = command.arg("--base").arg(base).args(words).stdin(Stdio::null()).output().expect("testbed");

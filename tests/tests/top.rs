@@ -1,4 +1,4 @@
-//! `gantry top`: the real command at a real terminal, beside real ranks; and its table without one.
+//! `gantry top`: the real command at a real terminal, with real ranks, and its table without a terminal.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The sequences that restore the terminal: back from the alternate screen, with its cursor.
+/// The sequences that restore the terminal: leave the alternate screen, show the cursor.
 const BACK: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
 
-/// Launches two_paths in the background: the app's id, and its ranks. `-N` is the launcher's, all else is ours.
+/// Launches two_paths in the background. Returns the app's id and its ranks. `-N` goes to the launcher, all other
+/// options to gantry.
 #[track_caller]
 fn launched(world: &World, options: &[&str], count: usize) -> (String, Vec<i32>) {
     let program = programs::get("two_paths");
@@ -50,7 +51,7 @@ fn is_stopped(pid: i32) -> bool {
     proc::state(pid) == Some('T')
 }
 
-/// The column DAEMONS of the table of nodes: the word that ends where its heading does.
+/// The column DAEMONS of the table of nodes: the word that ends where the heading ends.
 fn daemons(text: &str) -> Vec<String> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with(" NODE"));
     let heading = lines.next().and_then(|head| Some(head.find("DAEMONS")? + "DAEMONS".len()));
@@ -60,7 +61,7 @@ fn daemons(text: &str) -> Vec<String> {
     cells.collect()
 }
 
-/// The output after the last frame.
+/// The output after the last frame must restore the terminal.
 #[track_caller]
 fn assert_is_back(terminal: &Terminal) {
     let bytes = String::from_utf8_lossy(&terminal.bytes()).into_owned();
@@ -77,7 +78,7 @@ fn ranks_are_held_and_let_go_by_keys_and_the_terminal_comes_back() {
         let mut top = at_terminal(world, &[&app]);
         top.wait_text("4 ranks in 2 classes", SOON);
         top.wait_for("all ranks asleep", SOON, |text| text.contains("4 ranks on 1 node: 4 sleeping"));
-        // The second row is rank 1; capitals are for all that are shown.
+        // The second row is rank 1. Capitals act on all shown ranks.
         top.type_text("jh");
         eventually(SOON, "rank 1 is held", || is_stopped(ranks[1]));
         top.wait_text("3 sleeping, 1 stopped", SOON);
@@ -116,10 +117,10 @@ fn ranks_are_held_and_let_go_by_keys_and_the_terminal_comes_back() {
 fn signals_pages_nodes_and_ranks_are_asked_for_by_name() {
     in_a_world(LIMIT, |world| {
         let (app, ranks) = launched(world, &["-N", "2"], 4);
-        // Longer than all keys that wait: none may be lost.
+        // Longer than the queue of typed keys. No key may be lost.
         let page: PathBuf = world.work_dir().join(format!("page{}.html", "-of-paths".repeat(20)));
         let mut top = at_terminal(world, &[&app]);
-        // Ranks that only begin are in two classes too, so the paths are read once more.
+        // Ranks that are just starting are in two classes too, so read the paths once more.
         top.wait_for("all ranks asleep", SOON, |text| text.contains("4 ranks on 2 nodes: 4 sleeping"));
         top.type_text("r");
         top.wait_for("the odd path", SOON, |text| text.contains("odd_path"));
@@ -138,14 +139,14 @@ fn signals_pages_nodes_and_ranks_are_asked_for_by_name() {
         eventually(SOON, "two are killed", || !proc::is_alive(ranks[2]) && !proc::is_alive(ranks[3]));
         assert!(proc::is_alive(ranks[0]) && proc::is_alive(ranks[1]));
         top.wait_text("2 ended", SOON);
-        // With a letter at once, Escape would be that letter with Alt.
+        // If a letter followed at once, Escape would turn it into Alt and that letter.
         top.type_text("\x1b");
         top.wait_for("all ranks", SOON, |text| !text.contains("only 2-3"));
         top.type_text("n");
         top.wait_for("both nodes", SOON, |text| {
             text.contains("DAEMONS") && [".0 ", ".1 "].iter().all(|node| text.contains(node))
         });
-        // The daemon that reads the figures is one; each further tool brings its own.
+        // One daemon reads the figures. Each further tool starts its own.
         top.wait_for("a daemon on each node", SOON, |text| daemons(text) == ["1", "1"]);
         let mut watch = world.gantry(["why", "--watch=1h", &app]);
         top.wait_for("the daemons of another tool", SOON, |text| daemons(text) == ["2", "2"]);
@@ -173,21 +174,21 @@ fn signals_end_it_and_the_terminal_comes_back() {
         let (app, ranks) = launched(world, &[], 2);
         let pids: Vec<String> = ranks.iter().map(i32::to_string).collect();
         for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 0)] {
-            // Attached to: the ranks stay as they are.
+            // The ranks were attached to, so they stay as they are.
             let mut top = at_terminal(world, &[&pids.join(",")]);
             top.wait_text("2 ranks in 2 classes", SOON);
             proc::send(top.pid(), signal);
             assert_eq!(top.wait(SOON).code(), Some(code), "{signal}");
             assert_is_back(&top);
         }
-        // A typed signal is sent, and held ranks stay held.
+        // A hold that is typed just before `q` is still sent. Held ranks stay held.
         let mut top = at_terminal(world, &[&pids.join(",")]);
         top.wait_text("2 ranks in 2 classes", SOON);
         top.type_text("hq");
         assert_eq!(top.wait(SOON).code(), Some(0));
         assert!(is_stopped(ranks[0]) && !is_stopped(ranks[1]));
         proc::send(ranks[0], Signal::SIGCONT);
-        // Raw, so Ctrl-C is a key.
+        // The terminal is in raw mode, so Ctrl-C is a key.
         let mut top = at_terminal(world, &[&app]);
         top.wait_text("2 ranks in 2 classes", SOON);
         top.type_text("\x03");
@@ -209,7 +210,7 @@ fn gdb_has_the_terminal_until_it_ends() {
         top.wait_text("(gdb)", SOON);
         top.type_text("print 41 + 1\n");
         top.wait_text("= 42", SOON);
-        // Ctrl-C is gdb's.
+        // Ctrl-C goes to gdb.
         top.type_text("\x03");
         top.type_text("detach\nquit\n");
         eventually(SOON, "the screen is there again", || {
@@ -249,7 +250,7 @@ fn the_tree_is_read_again_without_a_key_unless_that_is_switched_off() {
             top.wait_text("(held)", SOON);
             assert_eq!(world.gantry(["release", &app]).wait(SOON).code(), 0);
             if !is_live {
-                // Longer than the time after which it would be read again.
+                // Longer than the interval after which the stacks would be read again.
                 assert!(!becomes_true(Duration::from_secs(7), || top.text().contains("odd_path")));
                 assert!(top.text().contains("(held)"), "{}", top.text());
                 top.type_text("r");
@@ -280,7 +281,7 @@ fn without_a_terminal_all_is_printed_once() {
         let object: Value = serde_json::from_str(&done.stdout[0]).expect("an object");
         let ranks = object["ranks"].as_array().expect("ranks");
         assert_eq!((ranks.len(), &ranks[0]["rank"], &ranks[0]["state"]), (1, &1.into(), &"running".into()));
-        // It loops: it gets as much as there is.
+        // The rank loops, so it uses as much CPU time as it can get.
         assert!(
             ranks[0]["cpu_percent"].as_u64().is_some_and(|percent| (5..=110).contains(&percent)),
             "{object}"

@@ -1,4 +1,5 @@
-//! Other users of the machine put files where gantry looks: none is executed, and errors name the file and the remedy.
+//! Other users of the machine put files where gantry looks. gantry must execute none of them, and errors must name
+//! the file and the remedy.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use gantry_tests::{SOON, World, binaries, skip, within};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Another user: not root, and not the user who runs the tests.
+/// Another user: neither root nor the user who runs the tests.
 const OTHER: u32 = 65533;
 
-/// A script of the other user, which tells in `mark` that it ran. Its directory is the other user's as well.
+/// A script of the other user, which records in `mark` that it ran. Its directory belongs to the other user too.
 fn plant(folder: &Path, name: &str, mark: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).expect("a folder");
     let path = folder.join(name);
@@ -24,7 +25,7 @@ fn plant(folder: &Path, name: &str, mark: &Path) -> PathBuf {
     path
 }
 
-/// A tool in `build.1`, as unpacked in a shared directory.
+/// A tool in `build.1`, as if unpacked in a shared directory.
 fn tool_beside(world: &World) -> PathBuf {
     let folder = world.work_dir().join("build.1");
     std::fs::create_dir(&folder).expect("a folder");
@@ -54,7 +55,7 @@ fn a_helper_that_another_user_has_planted_is_not_executed() {
         let why = format!("{} belongs to user {OTHER}", libexec.display());
         assert!(said("message").contains(&why), "{error}");
         assert!(said("hint").contains(&format!("'chown' {}", libexec.display())), "{error}");
-        // It is passed over where another one can be used.
+        // gantry skips the planted helper if it can use another one.
         let mut command = world.command(&program);
         command.env("GANTRY_INSTALL_DIR", &binaries().dir);
         let mut tool = Tool::spawn(&world, command);
@@ -64,7 +65,7 @@ fn a_helper_that_another_user_has_planted_is_not_executed() {
     });
 }
 
-/// A private user, which no other test uses.
+/// A separate user that no other test uses.
 struct User {
     uid: u32,
     home: PathBuf,
@@ -116,7 +117,8 @@ fn a_runtime_directory_that_another_user_has_taken_is_done_without() {
         let found = user.runtime_dir(&world, &user.home);
         let own = format!("{}/.gantry-runtime-", user.home.display());
         assert!(found.contains(&own), "{found}");
-        // The other user has it both ways: apps that are served must still be found.
+        // The user's own directory stays in use when the usual one is free again, so that served apps are still
+        // found.
         std::fs::remove_dir(&usual).expect("it is free again");
         let again = user.runtime_dir(&world, &user.home);
         assert!(again.contains(&own) && !usual.exists(), "{again}");

@@ -1,4 +1,4 @@
-//! `gantry why --watch` beside programs that hang and programs that do not: it speaks of the former, and never of the latter.
+//! `gantry why --watch` with programs that hang and programs that do not. It must report only the former.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The exit code of `--exit`.
 const STALLED: i32 = 75;
 
-/// Launches `steps` in the background, and gives the app's id.
+/// Launches `steps` in the background and returns the app's id.
 #[track_caller]
 fn launched(world: &World, ranks: &str, words: &[&str]) -> String {
     let program = programs::get("steps");
@@ -61,7 +61,7 @@ fn a_hang_is_told_a_command_is_run_and_the_exit_code_says_so() {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.len() == 3 && lines[1].starts_with(all), "{text}");
         assert_eq!(lines[2], format!("{app} 3 []"));
-        // The ranks are as they were, and a signal is theirs when it is asked for.
+        // The ranks are unchanged. They get a signal only if the user asks for it.
         let words = ["why", "--watch=1s", "--every", "0.2", "--exit", "--signal", "KILL", "--json", &app];
         let done = world.gantry(words).wait(SOON);
         assert_eq!(done.code(), STALLED, "{done:?}");
@@ -131,7 +131,7 @@ fn an_mpi_program_that_is_always_in_a_collective_moves_until_it_hangs() {
         eventually(SOON, "it has begun", || says(&mut run, "begun"));
         let words = ["why", "--watch=2s", "--every", "0.2", &run.pid().to_string()];
         let mut watch = world.gantry(words);
-        // It says "turns" when it has done all of them.
+        // The program prints "turns" when it has done all of them.
         eventually(SOON, "it hangs", || says(&mut run, "turns:"));
         assert!(!says(&mut watch, "nothing has moved"), "{:?}", watch.stdout());
         eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
