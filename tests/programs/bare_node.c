@@ -1,14 +1,13 @@
 /*
  * bare_node HOST PORT: the minimum of an agent's timed work on a node, for benches. It connects to HOST and obeys
- * orders of one
- * byte, each answered by one byte when it is done:
+ * orders of one byte. It answers each with one byte when it is done:
  *   h  start two processes of /bin/true and hold each at its first instruction
  *   s  start /bin/sleep 600 (returns when that has been executed)
- *   k  end what "s" has started, by SIGTERM, and wait for it
+ *   k  end the process of "s" by SIGTERM and wait for it
  *   c  release the processes of "h"
  *   e  wait for the released processes
- * No secret, no encryption, no storage, one process, one thread: a program that is slightly slower has little left to gain.
- * When the connection ends it kills what it has started and ends too.
+ * No secret, no encryption, no storage, one process, one thread. A program that is only slightly slower has little
+ * left to gain. When the connection ends, it kills the processes that it has started, and exits.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /*
- * cat: copies stdin to stdout until the end of stdin, unbuffered, then ends with 0.
- * For tests of stdin to rank 0: the bytes arrive, and so does the end.
+ * cat: copies stdin to stdout until the end of stdin, unbuffered, then exits with 0. For tests of the stdin of
+ * rank 0: the bytes and the end must arrive.
  */
 #include <stdio.h>
 #include <unistd.h>

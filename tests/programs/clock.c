@@ -1,4 +1,4 @@
-/* clock: asks for the time for ever, in ask_the_time. The kernel's vdso answers, a library without a file. */
+/* clock: asks for the time forever, in ask_the_time. The kernel's vdso answers, which is a library without a file. */
 #include <time.h>
 
 static volatile long last;

@@ -1,7 +1,6 @@
 /*
- * crash [abort|segv|trap|kill] [RANK]: dies by that signal (abort when not given); with RANK only that
- * rank dies and the others end with 0. No core file is written.
- * For tests of how a rank's death by signal is reported.
+ * crash [abort|segv|trap|kill] [RANK]: dies by that signal (default abort). With RANK only that rank dies, and the
+ * others exit with 0. It writes no core file. For tests of the report when a signal kills a rank.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /*
- * exit_with CODE [CODE...]: ends at once with the code of its rank: the first for rank 0, the second
- * for rank 1, the last for all others.
- * For tests of exit codes per rank and of the code that the command line passes on.
+ * exit_with CODE [CODE...]: exits at once with the code of its rank: the first for rank 0, the second for rank 1,
+ * the last for all others. For tests of exit codes per rank and of the exit code that gantry passes on.
  */
 #include <stdlib.h>
 

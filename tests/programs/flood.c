@@ -1,7 +1,7 @@
 /*
- * flood BYTES [stderr]: writes exactly BYTES bytes as fast as it can, lines of 64 bytes (a line's first
- * 16 characters are the offset of its start, in hexadecimal), then ends with 0.
- * For tests of forwarded output under pressure: nothing lost, nothing torn, no deadlock.
+ * flood BYTES [stderr]: writes exactly BYTES bytes as fast as it can, then exits with 0. Lines have 64 bytes. A
+ * line's first 16 characters are the offset of its start, in hexadecimal. For tests of forwarded output under
+ * load: nothing lost, no torn lines, no deadlock.
  */
 #include <stdio.h>
 #include <stdlib.h>

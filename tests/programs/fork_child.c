@@ -1,8 +1,8 @@
 /*
- * fork_child [stay|session]: leaves a child in the background and prints "child PID" once it runs.
- * The parent ends with 0 at once; "stay": it waits for a signal; "session": the child makes a session
- * of its own first, so that it is in no process group of ours. The child ends by SIGALRM after 600 s.
- * For tests that the whole tree of a rank or a daemon ends, not its first process only.
+ * fork_child [stay|session]: leaves a child in the background and prints "child PID" once it runs. The parent
+ * exits with 0 at once. "stay": it waits for a signal. "session": the child first makes its own session, so that
+ * it is in none of our process groups. SIGALRM ends the child after 600 s. For tests that the whole tree of a rank
+ * or a daemon ends, not only its first process.
  */
 #include <stdio.h>
 #include <string.h>

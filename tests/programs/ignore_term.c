@@ -1,6 +1,6 @@
 /*
- * ignore_term: ignores SIGTERM, SIGINT and SIGHUP, prints "ready" and waits (SIGALRM ends it after 600 s).
- * For tests of endings: a process that ignores SIGTERM must be killed after its grace time.
+ * ignore_term: ignores SIGTERM, SIGINT and SIGHUP, prints "ready" and waits. SIGALRM ends it after 600 s. For
+ * tests of endings: a process that ignores SIGTERM must be killed after its grace time.
  */
 #include <signal.h>
 #include <stdio.h>

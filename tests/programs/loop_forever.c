@@ -1,7 +1,7 @@
 /*
- * loop_forever [spin]: prints "looping" and never ends of itself (but for a SIGALRM after 600 s, the
- * net under a broken test). It waits in pause, so that many ranks fit on few cores; "spin" burns a core.
- * For tests that kill something: only the kill ends it.
+ * loop_forever [spin]: prints "looping" and never ends by itself. SIGALRM ends it after 600 s, in case a test is
+ * broken. It waits in pause, so that many ranks fit on few cores. "spin": it burns a core. For tests that kill
+ * something: only the kill ends it.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,21 +1,24 @@
 /*
- * mpir_launcher WORD...: a launcher for tests of launcher control. Prints "debugged 0" or "debugged 1", then carries out its words,
- * one after the other, and ends with 0:
- *   ranks=N[/H]  fills the table with N ranks on H hosts n0, n1, ... (1 when not given), pids from 1001, all strings made anew
- *   state=N  size=N  twin  unfilled: what debuggers read, changed (twin: rank 1 is rank 0; unfilled: the last rank has no host)
- *   call         calls MPIR_Breakpoint, and prints "called"
- *   calls=N      so do N threads at once, and "called" is printed once
- *   adrift       calls it where the stack pointer leads nowhere, and the way back is not on the stack (x86-64), and prints "back"
- *   fork  vfork  a child that calls MPIR_Breakpoint (vfork: becomes /bin/true); prints "child 0" or how else its wait status is
+ * mpir_launcher WORD...: a launcher for tests of launcher control. Prints "debugged 0" or "debugged 1", then obeys
+ * its words in order, and exits with 0:
+ *   ranks=N[/H]  fills the table with N ranks on H hosts n0, n1, ... (default 1), pids from 1001; each string has its
+ *                own memory
+ *   state=N  size=N  twin  unfilled: change the data for debuggers (twin: rank 1 is rank 0; unfilled: the last rank
+ *                has no host)
+ *   call         calls MPIR_Breakpoint and prints "called"
+ *   calls=N      N threads call it at once; prints "called" once
+ *   adrift       calls it with an invalid stack pointer and no return address on the stack (x86-64); prints "back"
+ *   fork  vfork  a child that calls MPIR_Breakpoint (vfork: executes /bin/true); prints "child 0" or its wait status
  *   threads=N    threads that spin until the end
  *   handle       prints "got 10" when SIGUSR1 comes
- *   say=TEXT  complain=TEXT  abort=TEXT: to standard output, to standard error, as the reason for giving up
- *   where        prints "table 0x..." with its address
+ *   say=TEXT  complain=TEXT  abort=TEXT: to standard output, to standard error, as the reason of an abort
+ *   where        prints "table 0x..." with the table's address
  *   wait         reads standard input to its end
  *   pause        waits for signals only
- *   exec         becomes the program that the other words name
+ *   exec         executes the program that the other words name
  *   exit=N
- * With SYMBOLS_ELSEWHERE it has to be linked with mpir_symbols. Ends by SIGALRM after 300 s, so that a broken test leaves nothing.
+ * With SYMBOLS_ELSEWHERE it must be linked with mpir_symbols. SIGALRM ends it after 300 s, so that a broken test
+ * leaves nothing.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -78,7 +81,7 @@ static void call_by_threads(int count)
 }
 
 #ifdef ADRIFT
-/* The breakpoint's function of mpir_symbols is another one then: it takes the stack from here. */
+/* mpir_symbols then has another breakpoint function, which takes its stack pointer from here. */
 unsigned long mpir_stack;
 
 static void call_adrift(void)

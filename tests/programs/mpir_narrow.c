@@ -1,6 +1,7 @@
 /*
- * mpir_narrow: a launcher of two ranks that needs no C library, so that it can be built for 32 bits (-m32 -static -nostdlib) even if only
- * the compiler knows how. Ends with 7 when the breakpoint's body has run, with 3 when it has not, with 4 without a debugger. x86 only.
+ * mpir_narrow: a launcher of two ranks without a C library. It can be built for 32 bits (-m32 -static -nostdlib)
+ * even if only the compiler supports that. x86 only. Exit codes: 7 if the breakpoint's body has run, 3 if it has
+ * not, 4 without a debugger.
  */
 struct mpir_process {
     const char *host_name;

@@ -1,7 +1,8 @@
 /*
- * mpir_starter [-n N] [-x NAME[=VALUE]] PROGRAM ARG...: a launcher for tests of a launcher's table. Starts N ranks (2 when not given)
- * on this machine with the variables of Open MPI, and fills the table of the MPIR interface. With LIE=pid rank 1 has another pid there,
- * with LIE=host another host, with LIE=count there is a rank more. Ends with the highest exit code of its ranks.
+ * mpir_starter [-n N] [-x NAME[=VALUE]] PROGRAM ARG...: a launcher for tests of a launcher's table. Starts N ranks
+ * (default 2) on this machine with the variables of Open MPI, and fills the table of the MPIR interface. LIE=pid:
+ * rank 1 has a wrong pid in the table. LIE=host: a wrong host. LIE=count: the table has one rank more. Exits with
+ * the highest exit code of its ranks.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /*
- * mpir_symbols: a launcher's symbols for debuggers (the MPIR interface), in a library of its own, as one
- * MPI does it, or included in mpir_launcher. Running the breakpoint's body prints "body". With STOPS_RANKS it reports that
- * ranks are stopped before their first instruction.
+ * mpir_symbols: a launcher's symbols for debuggers (the MPIR interface). They are in a separate library, as in one
+ * MPI, or included in mpir_launcher. The breakpoint's body prints "body". With STOPS_RANKS the launcher reports
+ * that ranks are stopped before their first instruction.
  */
 #include <unistd.h>
 

@@ -1,8 +1,9 @@
 /*
- * named_threads [SECONDS]: the first thread waits in main -> lead; the thread "reader" in read_parts -> read of a pipe;
- * the thread "writer" in write_parts -> pause, but that of rank 1 in write_parts -> take_the_lock, for a lock that
- * nobody gives back. Prints "waiting" once the threads have begun, and ends with 0 after SECONDS (300 when not given).
- * For stack tools: threads of one rank stand in different functions. Built with frame pointers and symbols.
+ * named_threads [SECONDS]: three threads in different functions, for stack tools. The first thread waits in main
+ * -> lead. The thread "reader" waits in read_parts -> read of a pipe. The thread "writer" waits in write_parts ->
+ * pause. On rank 1 the writer waits in write_parts -> take_the_lock, for a lock that is never released. Prints
+ * "waiting" once the threads run, and exits with 0 after SECONDS (default 300). Built with frame pointers and
+ * symbols.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -22,7 +23,7 @@ static void time_is_up(int signal)
     _exit(0);
 }
 
-/* The stores after the calls keep them from becoming jumps, which would leave no frame. */
+/* The stores after the calls prevent tail calls, which would leave no frame. */
 __attribute__((noinline)) void take_the_lock(void)
 {
     pthread_mutex_lock(&door);

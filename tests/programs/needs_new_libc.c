@@ -1,6 +1,6 @@
 /*
- * needs_new_libc: calls a function that glibc has since version 2.36, reports success and ends.
- * For tests of nodes whose C library is older than the one here.
+ * needs_new_libc: calls a function that glibc has had since version 2.36, reports success and ends. For tests of
+ * nodes with an older C library than ours.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * no_ptrace PROGRAM ARGS...: becomes PROGRAM under a seccomp filter that answers every ptrace with EPERM, as
- * the default profiles of some container engines do. The filter is inherited by all that PROGRAM starts.
- * For tests of the message when ranks cannot be held.
+ * no_ptrace PROGRAM ARGS...: executes PROGRAM under a seccomp filter that answers every ptrace with EPERM, as the
+ * default profiles of some container engines do. All processes that PROGRAM starts inherit the filter. For tests
+ * of the message when ranks cannot be held.
  */
 #include <errno.h>
 #include <linux/filter.h>

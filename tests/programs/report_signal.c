@@ -1,8 +1,7 @@
 /*
- * report_signal: prints "ready", then for every signal that can be caught prints "got SIGxxx" and
- * ends with 40 + the signal's number. SIGCONT is printed and does not end it. After 300 s without a
- * signal it ends with 0.
- * For tests of forwarding and killing: which signal came, and that the program could act on it.
+ * report_signal: prints "ready", then "got SIGxxx" for each signal that can be caught. It exits with 40 + the
+ * signal's number. SIGCONT is printed and does not end it. After 300 s without a signal it exits with 0. For tests
+ * of forwarding and killing: which signal came, and that the program could act on it.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -22,7 +21,7 @@ int main(void)
     struct sigaction action;
     sigset_t all, none;
 
-    /* Blocked everywhere but in sigsuspend: no signal falls between looking and waiting. */
+    /* Signals are blocked everywhere but in sigsuspend, so none is missed between the check and the wait. */
     sigfillset(&all);
     sigemptyset(&none);
     sigprocmask(SIG_BLOCK, &all, NULL);
@@ -31,7 +30,7 @@ int main(void)
     sigfillset(&action.sa_mask);
     for (int number = 1; number < NSIG; number++)
         if (number != SIGKILL && number != SIGSTOP)
-            sigaction(number, &action, NULL); /* libc's own real-time signals refuse: as it should be */
+            sigaction(number, &action, NULL); /* fails for libc's own real-time signals, as expected */
     alarm(300);
     printf("ready\n");
     fflush(stdout);

@@ -1,6 +1,6 @@
 /*
- * rest [SECONDS | PATH]: waits that long (half a second by default), or until a FIFO is opened for writing; then ends.
- * For commands in the documents, whose programs end by themselves.
+ * rest [SECONDS | PATH]: waits that long (default half a second), or until a FIFO is opened for writing. Then it
+ * ends. For commands in the documents, whose programs end by themselves.
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * rounds [SECONDS]: for debuggers. Each rank has the numbers `rank`, `limit` (rank 2 has another one than all others) and `field`. It calls solve()
- * again and again, some hundred times a second, prints "round" about each second, and ends with 0 after SECONDS (300 when not given).
+ * rounds [SECONDS]: for debuggers. Each rank has the numbers `rank`, `limit` (rank 2 has a different one) and
+ * `field`. It calls solve() repeatedly, some hundred times a second, and prints "round" about once a second. It
+ * exits with 0 after SECONDS (default 300).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-// The result of Debian's globus-rsl for specifications: the reference for gantry's own parser.
-// Reads "LENGTH\n" and that many bytes, again and again; answers each with one line: the parse, a tab, the evaluation. "error": refused.
-// Parse and evaluation are written as (OPERATOR ...) for specifications, [..] for sequences, $[..] for references, #[..] for
-// concatenations, and LENGTH:BYTES in hexadecimal for literals. Each runs in a process of its own, since the library crashes at some.
+// The result of Debian's globus-rsl for specifications: the reference for gantry's own parser. Reads "LENGTH\n" and
+// that many bytes, repeatedly. Answers each with one line: the parse, a tab, the evaluation. "error": refused. Parse
+// and evaluation are written as (OPERATOR ...) for specifications, [..] for sequences, $[..] for references, #[..]
+// for concatenations, and LENGTH:BYTES in hexadecimal for literals. Each text has a separate process, because the
+// library crashes on some.
 #include <globus_common.h>
 #include <globus_rsl.h>
 #include <stdio.h>

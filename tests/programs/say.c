@@ -1,7 +1,7 @@
 /*
- * say [ARGS...]: prints its identity and ends at once.
- * For tests of the environment of ranks and daemons: one "name=value" per line: pid, cwd, argc, arg<i>,
- * then every variable of its environment that starts with GANTRY_, and the variables of Slurm and Flux for its identity.
+ * say [ARGS...]: prints its identity and ends at once. For tests of the environment of ranks and daemons. Prints
+ * one "name=value" per line: pid, cwd, argc, arg<i>, then every environment variable that starts with GANTRY_, and
+ * the variables of Slurm and Flux for its identity.
  */
 #include <stdio.h>
 #include <string.h>

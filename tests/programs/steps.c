@@ -1,7 +1,8 @@
 /*
- * steps MODE [COUNT]: healthy and hanging programs, for their detection. Prints "begun" first. Ends with 0.
+ * steps MODE [COUNT]: healthy and hanging programs, to test how hangs are detected. Prints "begun" first. Exits
+ * with 0.
  * work: computes. sleep: sleeps for a second, COUNT times. files: writes and reads a little, with breaks, COUNT times.
- * hang: waits for a pipe without a writer. sleeps-in-a-loop: waits by sleeping, for something that does not come.
+ * hang: waits for a pipe without a writer. sleeps-in-a-loop: polls by sleeping, for something that never comes.
  * once: hangs until SIGUSR1 comes, then computes.
  */
 #include <signal.h>

@@ -1,8 +1,9 @@
 /*
- * strays [leave]: starts five processes that are hard to find, and waits for SIGUSR1, which ends it with 3; "leave": it ends at once.
- * One is a child; one leads a process group of its own, one a session; one has lost its parent; one has lost its parent and leads a
- * session. They ignore SIGUSR1, keep all descriptors and end by SIGALRM after 600 s.
- * For tests that all ends that a rank or a daemon has started.
+ * strays [leave]: starts five processes that are hard to find, and waits for SIGUSR1, which ends it with exit code
+ * 3. "leave": it ends at once. One process is a child, one leads its own process group, one leads a session, one
+ * has lost its parent, and one has lost its parent and leads a session. They ignore SIGUSR1 and keep all
+ * descriptors. SIGALRM ends them after 600 s. For tests that all processes end that a rank or a daemon has
+ * started.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /*
- * tm_bench each | near N | far N | flight N: how long task management takes, in microseconds, by the library that this is compiled with.
+ * tm_bench each | near N | far N | flight N: how long task management takes, in microseconds, with the library
+ * that this is compiled with.
  *   each    one program on every node, from before tm_init until all have ended
- *   near    a question about the own node, N times in a row; far: about the last node
- *   flight  N programs, all requests under way at a time, until all have ended
- * For the bench pbs_tm; to be run as the script of a job.
+ *   near    N requests about the own node, one after the other; far: about the last node
+ *   flight  N programs, all requests in flight at the same time, until all have ended
+ * For the bench pbs_tm. Run it as the script of a job.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static void must(int outcome, const char *what)
     }
 }
 
-/* Starts `count` programs over all nodes; asks for the end of each as soon as it is there. */
+/* Starts `count` programs over all nodes. Asks for the end of each as soon as it runs. */
 static void run(int count, int nodes)
 {
     char *argv[] = {"/bin/true", NULL};

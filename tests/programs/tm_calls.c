@@ -1,7 +1,8 @@
 /*
- * tm_calls: every call of tm(3), once well and once badly, like a program for PBS's own library; it includes
- * <tm.h> of whichever library it is compiled with. Its output does not depend on times and task numbers, so two libraries can be compared.
- * For tests of libgantry_tm; to be run as the script of a job with three hosts of two nodes each.
+ * tm_calls: every call of tm(3), once with success and once with failure, like a program for PBS's own library. It
+ * includes <tm.h> of the library that it is compiled with. Its output does not depend on times and task numbers,
+ * so two libraries can be compared. For tests of libgantry_tm. Run it as the script of a job with three hosts of
+ * two nodes each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #define HERE 0
 #define LAST 4
 
-/* Waits for the end of one request, and says how it ended. */
+/* Waits for the end of one request and prints its result. */
 static int wait_for(const char *what, int begun, tm_event_t event)
 {
     tm_event_t ended = TM_NULL_EVENT;
@@ -177,7 +178,7 @@ static void unsupported(void)
            tm_create_event(&event), tm_destroy_event(&event), tm_register(&what, &event));
 }
 
-/* A session that was not started by TM. */
+/* A session that TM has not started. */
 static void attachments(void)
 {
     tm_task_id task = TM_NULL_TASK;

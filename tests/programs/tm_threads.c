@@ -1,6 +1,6 @@
 /*
- * tm_threads: one thread waits in tm_poll for the end of a task that lasts, another one ends the task meanwhile.
- * For tests of libgantry_tm; to be run as the script of a job.
+ * tm_threads: one thread waits in tm_poll for the end of a long task. Meanwhile another thread ends the task. For
+ * tests of libgantry_tm. Run it as the script of a job.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -50,7 +50,7 @@ int main(void)
     int error = 0, status = -1;
     pthread_t thread;
 
-    /* A call that waits for the other thread would wait for ever. */
+    /* Ends the program if one thread's call blocks the other forever. */
     alarm(60);
     setvbuf(stdout, NULL, _IONBF, 0);
     printf("init %d\n", tm_init(NULL, &roots));

@@ -1,8 +1,7 @@
 /*
- * touch_and_wait FILE [SECONDS]: creates FILE as the first thing it does, then waits for a signal;
- * ends with 0 after SECONDS (300 when not given), so that a broken test leaves nothing for ever.
- * For tests of holding: a held rank has run no instruction, so FILE is not there. A "%" in FILE is
- * replaced by GANTRY_RANK, so that every rank has its own.
+ * touch_and_wait FILE [SECONDS]: creates FILE first, then waits for a signal. It exits with 0 after SECONDS
+ * (default 300), so that a broken test leaves nothing forever. GANTRY_RANK replaces a "%" in FILE, so that every
+ * rank has its own file. For tests of holding: a held rank has run no instruction, so FILE does not exist.
  */
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /*
- * two_paths [SECONDS]: even ranks wait in even_path -> work -> wait_here, odd ranks in
- * odd_path -> wait_here; prints "waiting" when there and ends with 0 after SECONDS (300 when not given).
- * For stack tools: ranks of one app stand in different functions. Built with frame pointers and symbols.
+ * two_paths [SECONDS]: ranks of one app in different functions, for stack tools. Even ranks wait in even_path ->
+ * work -> wait_here, odd ranks in odd_path -> wait_here. Prints "waiting" there, and exits with 0 after SECONDS
+ * (default 300). Built with frame pointers and symbols.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ __attribute__((noinline)) void wait_here(void)
         pause();
 }
 
-/* The stores after the calls keep them from becoming jumps, which would leave no frame. */
+/* The stores after the calls prevent tail calls, which would leave no frame. */
 __attribute__((noinline)) void work(void)
 {
     wait_here();

@@ -1,4 +1,4 @@
-/* A rank that sleeps, as one that tries again later and later. */
+/* A rank that sleeps, like a program that retries with growing delays. */
 #include "hung.h"
 
 static void free_us(void)

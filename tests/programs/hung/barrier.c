@@ -1,4 +1,4 @@
-/* A barrier for one thread more than there are. */
+/* A barrier for one thread more than those that come. */
 #include "hung.h"
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-//! A channel of Rust without a sender. This is `hung.h` in Rust.
+//! A Rust channel without a sender. The helpers are `hung.h` in Rust.
 
 use std::os::raw::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};

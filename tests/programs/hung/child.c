@@ -1,4 +1,4 @@
-/* A rank that waits for a program that it has started. */
+/* A rank that waits for a child process. */
 #include "hung.h"
 #include <sys/wait.h>
 

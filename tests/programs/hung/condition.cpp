@@ -1,4 +1,4 @@
-// A condition that was told before anybody waited for it.
+// A condition variable that was notified before the wait.
 #include "hung.h"
 #include <condition_variable>
 #include <thread>

@@ -1,5 +1,5 @@
-// A rank that waits by one of the tools of C++20. Which one is chosen when it is compiled: a latch, a barrier, a semaphore,
-// a changed value or the end of a thread. Nobody comes.
+// A rank that waits in a C++20 primitive, which a macro selects: latch, barrier, semaphore, thread, or changed value.
+// The wait never ends by itself.
 #include "hung.h"
 #include <atomic>
 #include <barrier>

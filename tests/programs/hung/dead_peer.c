@@ -1,4 +1,4 @@
-/* The peer is dead, but its end of the connection is open: in this very process. */
+/* The peer is dead, but its end of the connection is still open in this process. */
 #include "hung.h"
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// A loop of Go that does not converge. What hung.h has stands here in Go.
+// A Go loop that does not converge. The helpers are hung.h in Go.
 package main
 
 import (
@@ -27,7 +27,7 @@ func (s *solver) solve() int {
 }
 
 func main() {
-	// As programs that call C do it: this goroutine stays on the first thread.
+	// This goroutine stays on the first thread, as in programs that call C.
 	runtime.LockOSThread()
 	news := make(chan os.Signal, 1)
 	signal.Notify(news, syscall.SIGUSR1)

@@ -1,4 +1,4 @@
-/* file_lock FILE: rank 1 wants a lock of the file, which rank 0 has. */
+/* file_lock FILE: rank 1 waits for a lock of the file, which rank 0 holds. */
 #include "hung.h"
 #include <fcntl.h>
 
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 
     if (rank == 0) {
         lock(file);
-        /* It is taken before rank 1 looks. */
+        /* Rank 0 has the lock before rank 1 tries. */
         if (write(file, "x", 1) != 1)
             return 8;
     }

@@ -1,4 +1,4 @@
-/* flock FILE: the same by flock(2), on a second description of the file. */
+/* flock FILE: rank 1 waits for a flock(2) lock that it already holds, on a second file description. */
 #include "hung.h"
 #include <fcntl.h>
 #include <sys/file.h>

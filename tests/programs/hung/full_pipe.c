@@ -5,7 +5,7 @@
 static int ends[2];
 static char block[4096];
 
-/* Reads the content. */
+/* Empties the pipe. */
 static void free_us(void)
 {
     struct pollfd news = {.fd = ends[0], .events = POLLIN};

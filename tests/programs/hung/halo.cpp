@@ -1,4 +1,4 @@
-// Rank 1 waits for an edge that its neighbour does not send, in a template of a class.
+// Rank 1 waits for an edge that its neighbour does not send, in a class template.
 #include "hung.h"
 #include <mpi.h>
 #include <vector>

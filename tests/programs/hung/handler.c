@@ -1,4 +1,4 @@
-/* A signal came while a lock was held, and its handler wants the same lock. It can only be killed. */
+/* A signal arrived while a lock was held, and its handler takes the same lock. It can only be killed. */
 #include "hung.h"
 #include <pthread.h>
 

@@ -1,7 +1,8 @@
 /*
- * The common part of this folder's programs. Rank 1 hangs, each time for another reason; the others wait for it. Each rank
- * says "there" before. SIGUSR1 to all of them ends it: `free_us` of the program resolves the hang, in the handler. Each
- * rank then says "result N". A line that is named in a comment, as `odd`, is where a rank is while it hangs.
+ * The common part of this folder's programs. Rank 1 hangs, in each program for another reason. The other ranks
+ * wait for it. Each rank first prints "there". SIGUSR1 to all ranks ends the hang: its handler calls the program's
+ * `free_us`. Each rank then prints "result N". A comment such as `odd` marks the line where a rank is while it
+ * hangs.
  */
 #ifndef HUNG_H
 #define HUNG_H
@@ -24,14 +25,14 @@ static void be_freed(int number)
     free_us();
 }
 
-/* No signal has come: the end without a result. */
+/* No SIGUSR1 came in time. Exits without a result. */
 static void give_up(int number)
 {
     (void)number;
     _exit(9);
 }
 
-/* Makes ready to be freed, and gives the rank. */
+/* Installs the handlers and returns the rank. */
 __attribute__((unused)) static int begin(void)
 {
     struct sigaction action;
@@ -39,7 +40,7 @@ __attribute__((unused)) static int begin(void)
 
     memset(&action, 0, sizeof action);
     action.sa_handler = be_freed;
-    /* A call that waits goes on with it. */
+    /* An interrupted call must continue to wait. */
     action.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &action, NULL);
     signal(SIGALRM, give_up);
@@ -49,7 +50,7 @@ __attribute__((unused)) static int begin(void)
     return rank ? atoi(rank) : 1;
 }
 
-/* Where the ranks are that do not hang. */
+/* Where ranks wait that do not hang. */
 __attribute__((unused)) static void wait_for_the_others(void)
 {
     sigset_t news, before;

@@ -1,4 +1,5 @@
-/* A rank that waits in the kernel and cannot be stopped: here for a child of vfork(2), elsewhere for a file system. */
+/* A rank that waits in the kernel and cannot be stopped: here for a child of vfork(2). In practice it is a file
+ * system. */
 #define _GNU_SOURCE
 #include "hung.h"
 #include <sys/wait.h>
@@ -7,7 +8,7 @@ static void free_us(void)
 {
 }
 
-/* The child has the memory of its parent, which stands still meanwhile. */
+/* The child shares the memory of its parent, which is suspended meanwhile. */
 static int load(void)
 {
     pid_t child = vfork();

@@ -1,4 +1,4 @@
-/* Two threads, two locks, two orders: a deadlock. It can only be killed. */
+/* Two threads take two locks in opposite order: a deadlock. It can only be killed. */
 #include "hung.h"
 #include <pthread.h>
 

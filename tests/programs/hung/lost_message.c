@@ -15,8 +15,8 @@ static int gather(void)
 }
 
 /*
- * Each rank exchanges messages with every other one. On several nodes, MPICH 4.0 with UCX often hangs in MPI_Finalize
- * right after the first messages: one rank turns for a peer that is done already.
+ * Each rank exchanges messages with every other one. On several nodes, MPICH 4.0 with UCX often hangs in
+ * MPI_Finalize right after the first messages: one rank spins for a peer that is already done.
  */
 static void settle(void)
 {

@@ -1,4 +1,4 @@
-//! A lock of Rust that another thread keeps. This is `hung.h` in Rust.
+//! A Rust lock that another thread keeps. The helpers are `hung.h` in Rust.
 
 use std::os::raw::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};

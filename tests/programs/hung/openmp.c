@@ -1,4 +1,4 @@
-/* A team of which one thread comes late: the first one waits for it at the end of the region. */
+/* One thread of a team is late. The first thread waits for it at the end of the region. */
 #include "hung.h"
 #include <omp.h>
 

@@ -1,4 +1,4 @@
-/* A token that is not given back. */
+/* A semaphore token that is never returned. */
 #include "hung.h"
 #include <semaphore.h>
 

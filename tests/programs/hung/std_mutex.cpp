@@ -1,4 +1,4 @@
-// A lock of C++ that another thread keeps.
+// A C++ lock that another thread keeps.
 #include "hung.h"
 #include <future>
 #include <mutex>
