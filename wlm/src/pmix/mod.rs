@@ -8,6 +8,7 @@
 //! A server never ends if a tool connects to it while its job ends (PRRTE 3.0.14, seen in one of 30 launches of
 //! programs that end at once). So a launch asks only while its ranks are held. Attaching has to ask at any time.
 
+pub mod abi;
 mod sys;
 mod told;
 

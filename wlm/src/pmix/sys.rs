@@ -1,21 +1,15 @@
-//! PMIx's library, loaded at run time: the five functions and the structures that its header has for tools. Source:
-//! `pmix_common.h` and `pmix_tool.h` of PMIx 4 and 5. These structures are the same in both. The values of keys and
-//! types are part of the standard.
+//! PMIx's library, loaded at run time: the functions and the structures that its header has for tools. Source:
+//! `pmix_common.h` and `pmix_tool.h` of PMIx 4 and 5. These structures are the same in both. The values of keys are part
+//! of the standard.
 #![expect(unsafe_code, reason = "a library in C that is loaded at run time")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
+use super::abi::{DATA_ARRAY, Data, Info, Library, PID, PROC_INFO, Proc, STRING, SUCCESS, Value, text_of};
 use super::told::Told;
-
-/// Types of values.
-const STRING: u16 = 3;
-const PID: u16 = 5;
-const PROC_INFO: u16 = 38;
-const DATA_ARRAY: u16 = 39;
 
 /// Keys.
 const SERVER_PID: &CStr = c"pmix.srvr.pidinfo";
@@ -23,49 +17,11 @@ const NAMESPACE: &CStr = c"pmix.nspace";
 const NAMESPACES: &CStr = c"pmix.qry.ns";
 const PROC_TABLE: &CStr = c"pmix.qry.ptable";
 
-const SUCCESS: c_int = 0;
-
-/// A process' name: its job and its number there.
-#[repr(C)]
-struct Proc {
-    namespace: [c_char; 256],
-    rank: u32,
-}
-
-#[repr(C)]
-union Data {
-    text: *const c_char,
-    pid: libc::pid_t,
-    array: *const DataArray,
-    /// As large as the largest one.
-    _words: [u64; 3],
-}
-
-#[repr(C)]
-struct Value {
-    kind: u16,
-    data: Data,
-}
-
-#[repr(C)]
-struct Info {
-    key: [c_char; 512],
-    flags: u32,
-    value: Value,
-}
-
 #[repr(C)]
 struct Query {
     keys: *const *const c_char,
     qualifiers: *const Info,
     qualifier_count: usize,
-}
-
-#[repr(C)]
-struct DataArray {
-    kind: u16,
-    count: usize,
-    items: *const c_void,
 }
 
 #[repr(C)]
@@ -83,7 +39,7 @@ type QueryInfo = unsafe extern "C" fn(*const Query, usize, *mut *const Info, *mu
 type ToolFinalize = unsafe extern "C" fn() -> c_int;
 
 /// The library's functions. It is never unloaded.
-struct Library {
+struct Functions {
     tool_init: ToolInit,
     query_info: QueryInfo,
     tool_finalize: ToolFinalize,
@@ -92,8 +48,8 @@ struct Library {
 /// Asks the server in the process `launcher` for the ranks of its first job. Call it only once in a process that does
 /// nothing else.
 pub(super) fn ask(library: &Path, launcher: libc::pid_t) -> Result<Vec<Told>, String> {
-    let library = Library::load(library)?;
-    let server = [info(SERVER_PID, PID, Data { pid: launcher })];
+    let library = Functions::load(library)?;
+    let server = [Info::new(SERVER_PID, PID, Data { pid: launcher })];
     let mut own = MaybeUninit::<Proc>::zeroed();
     // SAFETY: the signature is the header's; `own` has room for a name and `server` is one valid info, both alive
     // during the call.
@@ -109,25 +65,12 @@ pub(super) fn ask(library: &Path, launcher: libc::pid_t) -> Result<Vec<Told>, St
     ranks
 }
 
-impl Library {
+impl Functions {
     fn load(path: &Path) -> Result<Self, String> {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: `name` is a C string. The library's constructors run; this process does nothing else.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-        if handle.is_null() {
-            // SAFETY: no other thread has called anything of the loader's since.
-            let why = unsafe { libc::dlerror() };
-            return Err(format!("load {}: {}", path.display(), text_of(why)));
-        }
-        let find = |name: &CStr| {
-            // SAFETY: `handle` is one of dlopen's that was never closed, `name` is a C string.
-            let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            let missing = || format!("{} has no {}", path.display(), name.to_string_lossy());
-            if found.is_null() { Err(missing()) } else { Ok(found) }
-        };
-        let tool_init = find(c"PMIx_tool_init")?;
-        let query_info = find(c"PMIx_Query_info")?;
-        let tool_finalize = find(c"PMIx_tool_finalize")?;
+        let library = Library::open(path)?;
+        let tool_init = library.find(c"PMIx_tool_init")?;
+        let query_info = library.find(c"PMIx_Query_info")?;
+        let tool_finalize = library.find(c"PMIx_tool_finalize")?;
         Ok(Self {
             // SAFETY: the function of that name has this signature in every version of the header.
             tool_init: unsafe { std::mem::transmute::<*mut c_void, ToolInit>(tool_init) },
@@ -150,7 +93,7 @@ impl Library {
             return Ok(Vec::new());
         };
         let first = CString::new(first).map_err(|error| error.to_string())?;
-        let of_job = [info(NAMESPACE, STRING, Data { text: first.as_ptr() })];
+        let of_job = [Info::new(NAMESPACE, STRING, Data { text: first.as_ptr() })];
         let table = self.query(PROC_TABLE, &of_job)?;
         if table.kind != DATA_ARRAY {
             return Err("it has no table of processes".to_owned());
@@ -194,21 +137,4 @@ impl Library {
 
 fn told_of(process: &ProcInfo) -> Told {
     Told { rank: process.name.rank, host: text_of(process.host), pid: process.pid, exe: text_of(process.exe) }
-}
-
-fn info(key: &CStr, kind: u16, data: Data) -> Info {
-    let mut written = [0; 512];
-    for (to, from) in written.iter_mut().zip(key.to_bytes()) {
-        *to = from.cast_signed();
-    }
-    Info { key: written, flags: 0, value: Value { kind, data } }
-}
-
-/// Copies a text of the library. A null pointer yields an empty text.
-fn text_of(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller has it from the library, which ends every text with a zero and frees none of these.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
