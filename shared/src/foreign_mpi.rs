@@ -1,9 +1,9 @@
-//! MPI libraries that do not speak PMI: ranks that gantry starts do not find each other through them.
+//! MPI libraries that do not speak PMI: ranks that gantry starts find each other by PMIx, or not at all.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// An MPI library that needs a launcher of its own.
+/// An MPI library that needs PMIx, or a launcher of its own.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ForeignMpi {
     /// The prefix of a library's file name that no other MPI has.
@@ -12,7 +12,9 @@ pub struct ForeignMpi {
     library: &'static str,
     /// Its vendor.
     pub vendor: &'static str,
-    /// What its user should do.
+    /// Whether it speaks PMIx, which gantry serves.
+    pub pmix: bool,
+    /// What its user should do where PMI is served.
     pub remedy: &'static str,
 }
 
@@ -21,12 +23,14 @@ const LIBRARIES: [ForeignMpi; 2] = [
         mark: "libopen-pal.so",
         library: "libmpi.so",
         vendor: "Open MPI",
-        remedy: "name its launcher: --launcher mpirun",
+        pmix: true,
+        remedy: "ask for PMIx by --mpi pmix before the program, or name its launcher: --launcher mpirun",
     },
     ForeignMpi {
         mark: "libmpi_cray.so",
         library: "libmpi_cray.so",
         vendor: "Cray MPI",
+        pmix: false,
         remedy: "name the launcher of your site by --launcher",
     },
 ];

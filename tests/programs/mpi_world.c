@@ -2,7 +2,8 @@
  * An MPI program that shows in which world it is. Its arguments say what it does, in their order:
  *   late RANK        that rank says "late" and waits 300 s, before MPI_Init
  *   sum              all ranks add up their numbers; each prints "rank R of N, program A, places U, sum S"
- *   say              each prints the variables of its launcher: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS
+ *   say              each prints the variables of its launcher: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS,
+ *                    or those of Open MPI
  *   abort RANK CODE  that rank ends all by MPI_Abort, the others wait for it
  *   leave RANK CODE  once all are through MPI_Init, that rank ends without MPI_Finalize, the others wait for it
  *   kill RANK SIGNAL the same by a signal
@@ -19,10 +20,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *variable(const char *name)
+static const char *variable(const char *name, const char *of_open_mpi)
 {
     const char *value = getenv(name);
+    if (!value)
+        value = getenv(of_open_mpi);
     return value ? value : "?";
+}
+
+static const char *own_rank(void)
+{
+    return variable("PMI_RANK", "OMPI_COMM_WORLD_RANK");
 }
 
 static int attribute(int key)
@@ -79,7 +87,7 @@ int main(int argc, char **argv)
 {
     int rank, size, sum, at = 1;
     if (argc > 2 && strcmp(argv[1], "late") == 0) {
-        if (strcmp(variable("PMI_RANK"), argv[2]) == 0) {
+        if (strcmp(own_rank(), argv[2]) == 0) {
             printf("late\n");
             fflush(stdout);
             sleep(300);
@@ -94,7 +102,8 @@ int main(int argc, char **argv)
             MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
             printf("rank %d of %d, program %d, places %d, sum %d\n", rank, size, attribute(MPI_APPNUM), attribute(MPI_UNIVERSE_SIZE), sum);
         } else if (strcmp(argv[at], "say") == 0) {
-            printf("told %s of %s, %s of %s here\n", variable("PMI_RANK"), variable("PMI_SIZE"), variable("MPI_LOCALRANKID"), variable("MPI_LOCALNRANKS"));
+            printf("told %s of %s, %s of %s here\n", own_rank(), variable("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"), variable("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK"),
+                   variable("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"));
         } else if (strcmp(argv[at], "abort") == 0 && at + 2 < argc) {
             int who = atoi(argv[++at]), code = atoi(argv[++at]);
             if (rank == who)

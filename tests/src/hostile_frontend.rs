@@ -64,6 +64,7 @@ pub async fn overrun_input(world: &World) -> LinkError {
         output: false,
         bind: Bind::None,
         joins: false,
+        pmix: None,
     };
     say(&mut writer, &Down { request: Some(RequestId(1)), to: To::All, order: Order::StartRanks(start) })
         .await;

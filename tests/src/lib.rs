@@ -36,6 +36,7 @@ pub mod launchers;
 mod leak;
 pub mod loader;
 pub mod managers;
+pub mod mpi;
 mod lookout;
 pub mod measured;
 mod other_root;

@@ -4,43 +4,15 @@
 use std::time::Duration;
 
 use gantry_tests::launchers::{INTEL_MPI, Installed, MPICH_4, MPICH_5};
+use gantry_tests::mpi::{failure, launch, notes, results, sorted, sums};
 use gantry_tests::pbs::{Script, on_pbs};
 use gantry_tests::slurm::{lines_of, text_of};
 use gantry_tests::ssh::on_hosts;
 use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, SOON, World, becomes_true, eventually, in_a_world, proc, require, tool};
+use gantry_tests::{SOON, becomes_true, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
-use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(180);
-
-/// Launches on this machine, without a launcher.
-fn launch(world: &World, args: &[&str]) -> Finished {
-    world.gantry(["launch", "--json", "--"].iter().chain(args)).wait(2 * SOON)
-}
-
-fn sorted(mut lines: Vec<String>) -> Vec<String> {
-    lines.sort_unstable();
-    lines
-}
-
-/// What `sum` has every rank of so many say.
-fn sums(ranks: u32) -> Vec<String> {
-    let sum = ranks * (ranks - 1) / 2;
-    sorted(
-        (0..ranks).map(|it| format!("rank {it} of {ranks}, program 0, places {ranks}, sum {sum}")).collect(),
-    )
-}
-
-/// The one `mpi_failed`: its rank, code and message.
-#[track_caller]
-fn failure(done: &Finished) -> (i64, i64, String) {
-    let events = done.events();
-    let told: Vec<&Value> = events.iter().filter(|event| event["event"] == "mpi_failed").collect();
-    let [one] = told.as_slice() else { panic!("{done:?}") };
-    let number = |name: &str| one[name].as_i64().expect("a number");
-    (number("rank"), number("code"), one["message"].as_str().expect("a message").to_owned())
-}
 
 #[test]
 fn ranks_of_mpich_4_on_this_machine_are_one_world() {
@@ -264,22 +236,6 @@ fn further_processes_are_refused_and_the_world_goes_on() {
     });
 }
 
-/// The lines of a rank, without what its library says.
-fn results(done: &Finished) -> Vec<String> {
-    let is_ours = |line: &String| {
-        ["rank ", "spawn ", "publish ", "lookup "].iter().any(|begin| line.starts_with(begin))
-    };
-    lines_of(done).into_iter().filter(is_ours).collect()
-}
-
-/// The notes about the MPI world, each with its rank.
-fn notes(done: &Finished) -> Vec<(i64, String)> {
-    let events = done.events();
-    let notes = events.iter().filter(|event| event["event"] == "mpi_note");
-    let show = |event: &Value| Some((event["rank"].as_i64()?, event["message"].as_str().map(str::to_owned)?));
-    notes.map(|event| show(event).expect("a note")).collect()
-}
-
 /// MPICH 4.0 of Debian refuses MPI_Comm_spawn itself, also under its own launcher.
 #[test]
 fn who_asks_for_further_processes_or_names_is_told_which_launcher_to_use() {
@@ -344,7 +300,7 @@ fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
                 // Whichever node has noticed it first.
                 let begin = format!("rank {rank} has loaded Open MPI (libmpi.so.40");
                 assert!(note.starts_with(&begin), "{note}");
-                assert!(note.contains("name its launcher: --launcher mpirun"), "{note}");
+                assert!(note.contains("ask for PMIx by --mpi pmix before the program, or name its launcher: --launcher mpirun"), "{note}");
             }
             done
         };

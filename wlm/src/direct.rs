@@ -10,15 +10,15 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use gantry_types::id::Rank;
-use gantry_types::launch::{Bind, MixedPart};
+use gantry_types::launch::{Bind, MixedPart, Mpi};
 use gantry_types::rank_set::RankSet;
 
 use crate::slots::{HostSlots, MAX_RANKS, MapBy, parse_map_by, place};
 use crate::{Error, Result};
 
 /// The options before a program that every WLM accepts.
-const COMMON: &str = "-n RANKS, --ppn RANKS, --map-by slot|node, --bind-to none|core, -env NAME VALUE, -wdir FOLDER, \
-     --label, ':' before the next program, and '--' to end the options";
+const COMMON: &str = "-n RANKS, --ppn RANKS, --map-by slot|node, --bind-to none|core, --mpi pmi|pmix, -env NAME VALUE, \
+     -wdir FOLDER, --label, ':' before the next program, and '--' to end the options";
 
 /// Spellings of the option for labels, as launchers have them.
 const LABELS: [&str; 5] = ["--label", "-prepend-rank", "--prepend-rank", "-tag-output", "--tag-output"];
@@ -47,6 +47,7 @@ pub(crate) struct Options {
     pub(crate) nodes: Option<u32>,
     map_by: MapBy,
     pub(crate) bind: Bind,
+    pub(crate) mpi: Mpi,
     /// Lines of output are to begin with the rank.
     pub(crate) labels: bool,
     programs: Vec<Program>,
@@ -99,6 +100,7 @@ pub(crate) fn count_values(name: &str) -> Option<usize> {
         "-n" | "-np" | "--np" | "--ntasks" | "-c" => Some(1),
         "-ppn" | "--ppn" | "-perhost" | "-npernode" | "--npernode" | "--ntasks-per-node" => Some(1),
         "-map-by" | "--map-by" | "--rank-by" | "-bind-to" | "--bind-to" => Some(1),
+        "--mpi" => Some(1),
         "-wdir" | "--wdir" | "-wd" => Some(1),
         "-env" | "-genv" => Some(2),
         "-bynode" | "--bynode" | "-byslot" | "--byslot" | "-genvall" | "-envall" => Some(0),
@@ -201,6 +203,7 @@ impl Options {
             "-bynode" | "--bynode" => self.map_by = MapBy::Node,
             "-byslot" | "--byslot" => self.map_by = MapBy::Slot,
             "-bind-to" | "--bind-to" => self.bind = parse_bind(given)?,
+            "--mpi" => self.mpi = parse_mpi(given)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -298,6 +301,18 @@ fn parse_bind(given: &mut Given<'_, '_>) -> Result<Bind> {
     }
 }
 
+fn parse_mpi(given: &mut Given<'_, '_>) -> Result<Mpi> {
+    let value = given.value("'pmi' or 'pmix'")?;
+    match &*value.to_string_lossy() {
+        "pmi" | "pmi1" | "pmi2" => Ok(Mpi::Pmi),
+        "pmix" => Ok(Mpi::Pmix),
+        other => {
+            let what = format!("'{} {other}': ranks can be served by PMI or by PMIx", given.name);
+            Err(Error::invalid_with(what, given.hint))
+        }
+    }
+}
+
 /// An option's name, and its value if it is behind a '='.
 pub(crate) fn split(text: &str) -> (&str, Option<OsString>) {
     match text.split_once('=') {
@@ -362,6 +377,19 @@ mod tests {
     }
 
     #[test]
+    fn the_server_of_mpi_is_named_as_for_the_launchers_of_jobs() {
+        for (args, expected) in [
+            ("a", Mpi::Detect),
+            ("--mpi=pmix a", Mpi::Pmix),
+            ("--mpi pmi2 a", Mpi::Pmi),
+            ("a --mpi=pmix", Mpi::Detect),
+        ] {
+            let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
+            assert_eq!(parse_args(&args, DIALECT, &mut |_| Ok(false)).unwrap().mpi, expected, "{args:?}");
+        }
+    }
+
+    #[test]
     fn labels_are_asked_for_as_users_of_any_launcher_do() {
         for option in ["--label", "-l", "-prepend-rank", "--tag-output"] {
             check(&format!("{option} -n 2 a --label"), "0-1: a --label with labels");
@@ -409,6 +437,7 @@ mod tests {
         check("-N2 a", "unknown option '-N2' before the program");
         check("--map-by socket a", "'--map-by socket': ranks can be mapped by slot or by node");
         check("--bind-to socket a", "'--bind-to socket': ranks can be bound to a core, or to none");
+        check("--mpi openmpi a", "'--mpi openmpi': ranks can be served by PMI or by PMIx");
         check("-env A", "option '-env' needs a variable's value");
         check("-env =1 a", "option '-env': no name of a variable");
         for empty in [&["-n", "4", "", "x"][..], &["--", ""]] {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use gantry_shared::wire::hold::{AfterRank, Own};
 use gantry_types::error::Failure;
-use gantry_types::launch::{Bind, HoldMethod, HostsPolicy, Mixed, MixedPart, SendAgent};
+use gantry_types::launch::{Bind, HoldMethod, HostsPolicy, Mixed, MixedPart, Mpi, SendAgent};
 use gantry_types::rank_set::RankSet;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
@@ -112,6 +112,8 @@ pub struct Direct {
     pub parts: Vec<MixedPart>,
     /// The binding of each rank.
     pub bind: Bind,
+    /// The server by which the ranks become one MPI world.
+    pub mpi: Mpi,
 }
 
 impl Direct {

@@ -13,7 +13,7 @@
 //! | `provide`, `receive`, [`unpack`] | their contents: links to files of the node, archives of files it lacks |
 //! | `service` | the socket for daemons' queries |
 //! | `rendezvous` | the socket at which ranks exchange data, and the command for their scripts |
-//! | [`pmi`] | the server that makes the ranks one MPI world |
+//! | [`pmi`], `pmix` | the server that makes the ranks one MPI world; the same by the library of PMIx |
 //! | `channel` | messages between the tool's frontend and its daemons |
 //! | `stdio` | input and output of processes |
 //! | `failure` | the system's errors as failures for the wire |
@@ -42,6 +42,7 @@ mod receive;
 mod release;
 mod service;
 mod rendezvous;
+mod pmix;
 pub mod pmi;
 mod channel;
 mod stdio;
@@ -94,6 +95,7 @@ usage: gantry-agent serve [attached [dial|here|either]]
        gantry-agent ranks PID      tell gantry on another machine where the ranks of the launcher with that pid are
        gantry-agent below PORT     the same, of the ranks here that a proxy of that launcher has started
        gantry-agent pmix PID LIBRARY      the same, of a launcher that is a PMIx server, by its own library
+       gantry-agent pmix serve     serve PMIx to an app's ranks, by a library of the node; standard input is a socket to the agent
        gantry-agent sweep [DIR]    end and remove what killed agents have left: processes, and storage in DIR or where it usually goes
        gantry-agent id             say which build this is
        gantry-agent --version";
@@ -136,6 +138,7 @@ pub fn run() -> ExitCode {
         ["serve", "attached", "either"] => serve_over(true),
         ["ranks", pid] => tell_ranks(pid),
         ["below", port] => tell_below(port),
+        ["pmix", "serve"] => pmix::serve(),
         ["pmix", pid, library] => ask_pmix(pid, Path::new(library)),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
@@ -404,8 +407,9 @@ fn read_ticket_from(reader: &mut impl io::Read) -> Result<Ticket, Failure> {
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {
     strays::sweep().map_err(|e| failure::from_io("search for processes of dead agents", &e))?;
     let base = storage::choose_base(directory)?;
+    let memory = directory.is_none().then(session::StageBase::in_memory).flatten();
     let mut kept = Ok(());
-    for swept in session::sweep(&base) {
+    for swept in [Some(base), memory].iter().flatten().flat_map(session::sweep) {
         match swept.outcome {
             Ok(()) => say(&format!("removed {}", swept.path.display()))?,
             Err(failure) => kept = Err(failure),

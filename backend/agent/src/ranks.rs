@@ -22,6 +22,7 @@ use gantry_types::status::{ExitStatus, RankEvent, RankState};
 use crate::daemons::program::find_in_path;
 use crate::failure;
 use crate::pmi;
+use crate::pmix;
 use crate::process::adopted::{AdoptError, Adopted, adopt};
 use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
@@ -392,7 +393,7 @@ pub(crate) fn build_specs(
             of_rank.ok_or_else(|| Failure::new(Kind::Protocol, format!("rank {rank} is to run nothing")))?;
         let Prepared { path, argv, cwd, env } = match last.take() {
             Some((of, prepared)) if std::ptr::eq(of, set) => &last.insert((of, prepared)).1,
-            _ => &last.insert((set, Prepared::new(program)?)).1,
+            _ => &last.insert((set, Prepared::new(program, order.pmix.is_some())?)).1,
         };
         let mut ours = vec![
             (storage::GANTRY_APP, place.app.to_string()),
@@ -407,11 +408,17 @@ pub(crate) fn build_specs(
             ours.extend(build_variables(place.service, place.subjob));
         }
         let (numbers, here) = ((*rank, order.size), (local, ranks.len()));
-        ours.extend(pmi::build_variables(SERVED, numbers, here, order.joins));
         let (stdio, mut ends) = open_stdio(order.stdin == Some(*rank), order.output)?;
-        let (served, ours_of_it) =
-            pmi::open_socket().map_err(|e| failure::from_io("make a socket for a rank", &e))?;
-        ends.served = Some(ours_of_it);
+        let served = if order.pmix.is_some() {
+            ours.extend(pmix::build_variables(numbers, here));
+            None
+        } else {
+            ours.extend(pmi::build_variables(SERVED, numbers, here, order.joins));
+            let (served, ours_of_it) =
+                pmi::open_socket().map_err(|e| failure::from_io("make a socket for a rank", &e))?;
+            ends.served = Some(ours_of_it);
+            Some(served)
+        };
         let [stdin, stdout, stderr] = stdio;
         let spec = ProcessSpec {
             program: path.clone(),
@@ -421,7 +428,7 @@ pub(crate) fn build_specs(
             stdin,
             stdout,
             stderr,
-            served: Some(served),
+            served,
             die_with_parent: true,
             nofile,
             cores: cores.next(),
@@ -440,7 +447,8 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(program: &Program) -> Result<Self, Failure> {
+    /// `pmix`: its server is one of PMIx, so that variables of another one must go.
+    fn new(program: &Program, pmix: bool) -> Result<Self, Failure> {
         let path = resolve_program(program)?;
         let mut argv = vec![to_c(&program.program)?];
         for arg in &program.args {
@@ -449,6 +457,7 @@ impl Prepared {
         let mut env = program.env.clone();
         let foreign = VARIABLES.iter().chain(&pmi::FOREIGN);
         env.retain(|(name, _)| !foreign.clone().any(|variable| name == OsStr::new(variable)));
+        env.retain(|(name, _)| !pmix || !pmix::is_foreign(name.as_bytes()));
         let cwd = program.cwd.as_deref().map(to_c).transpose()?;
         Ok(Self { path: to_c(path.as_os_str())?, argv, cwd, env })
     }

@@ -28,7 +28,8 @@ use crate::daemons::Daemons;
 use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
 use crate::pmi;
-use crate::process::hold::{StartFailure, StartedRank};
+use crate::pmix;
+use crate::process::hold::StartedRank;
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::strays::Marker;
 use crate::process::thread::RanksThread;
@@ -68,8 +69,14 @@ pub(crate) enum Event {
     OutputDone(i32, ExitStatus),
     /// An adopted rank ended.
     AdoptedEnded(Rank, ExitStatus),
-    /// The start of ranks has succeeded or failed.
-    RanksStarted(RequestId, Vec<Rank>, Vec<OurEnds>, Result<Vec<StartedRank>, StartFailure>),
+    /// The start of ranks has succeeded or failed. Before it, that of a PMIx server for them may have.
+    RanksStarted(
+        RequestId,
+        Vec<Rank>,
+        Vec<OurEnds>,
+        Result<Vec<StartedRank>, Failure>,
+        Option<pmix::Started>,
+    ),
     /// Held ranks have become the right programs and are held, or have failed to.
     RanksFollowed(RequestId, Vec<Rank>, Result<Vec<(i32, HeldProof)>, Failure>),
     /// Ranks were killed, with all processes that they started.
@@ -298,9 +305,9 @@ impl Agent {
             Event::ChildEnded(exited) => self.child_ended(exited),
             Event::OutputDone(pid, status) => self.tell_end(pid, status),
             Event::AdoptedEnded(rank, status) => self.rank_ended(rank, status),
-            Event::RanksStarted(request, ranks, ends, result) => {
+            Event::RanksStarted(request, ranks, ends, result, server) => {
                 self.starting -= 1;
-                let answer = self.take_ranks(&ranks, ends, result);
+                let answer = self.take_ranks(&ranks, ends, result, server);
                 self.answer(Some(request), answer.map(Answer::Ranks));
             }
             Event::RanksFollowed(request, ranks, result) => {

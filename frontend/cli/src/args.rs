@@ -87,7 +87,8 @@ pub(crate) enum Command {
 /// daemon's output begins with '[daemon NUMBER HOST] '. On a terminal, a table shows where the ranks are and what they do. With NO_COLOR or
 /// TERM=dumb it is printed once.
 ///
-/// Where gantry starts the ranks itself, programs of MPICH and Intel MPI are one MPI_COMM_WORLD. Programs of Open MPI need --launcher mpirun.
+/// Where gantry starts the ranks itself, programs of MPICH, Intel MPI and Open MPI are one MPI_COMM_WORLD. Scripts that load Open MPI need --mpi pmix
+/// before the script.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -9,6 +9,7 @@ use gantry_shared::secret::Secret;
 use gantry_shared::storage::GANTRY_SEND_AGENT;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
+use gantry_shared::wire::mpi::PmixServer;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, Pid, Rank};
 use gantry_types::launch::{HoldMethod, HostsPolicy, MixedPart, SendAgent};
@@ -29,7 +30,7 @@ use super::agent_hosts::{AgentHosts, Fallback, Reached};
 use super::brought::NotBrought;
 use super::connected::Connected;
 use super::context::{LaunchContext, new_id};
-use super::own_launcher::Check;
+use super::own_launcher::{Check, Served};
 use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
 };
@@ -151,7 +152,7 @@ impl Frontend {
         self.refuse_rank_wrapper()?;
         let mut prepared = prepare_direct(&mut request)?;
         build_placement(&plan)?;
-        prepared.check = Some(begin_check(&plan, &prepared.cwd));
+        prepared.check = Some(begin_check(&request, &plan, &prepared.cwd));
         let fallback = fallback_for_missing(context.wlm, &launch, &plan);
         let agent_hosts =
             AgentHosts { hosts: plan.hosts.clone(), job: None, wlm_data: plan.wlm_data.clone(), fallback };
@@ -345,7 +346,13 @@ pub(super) async fn begin_direct(
     deadline: Instant,
 ) -> Result<App> {
     let placement = build_placement(&plan)?;
-    check.unwrap_or_else(|| begin_check(&plan, &cwd)).wait(deadline).await?;
+    let check = check.unwrap_or_else(|| begin_check(&request, &plan, &cwd));
+    let pmix = match check.wait(deadline).await? {
+        Served::Pmi => None,
+        Served::Pmix(library) => {
+            Some(PmixServer { library: library.map(PathBuf::into_os_string), hosts: plan.hosts.clone() })
+        }
+    };
     let programs = build_programs(&request, &plan, &cwd);
     let order = StartRanks {
         programs,
@@ -356,6 +363,7 @@ pub(super) async fn begin_direct(
         output: !matches!(request.output, OutputTo::Null),
         bind: plan.bind,
         joins: request.joins_world,
+        pmix,
     };
     let open = placement.iter().map(|place| place.node).collect();
     let begun = context.begin(joined, placement, plan.job, None).await?;
@@ -404,10 +412,10 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
 }
 
 /// Begins to check the programs of a plan.
-fn begin_check(plan: &Direct, common: &Path) -> Check {
+fn begin_check(request: &LaunchRequest, plan: &Direct, common: &Path) -> Check {
     let called =
         plan.parts.iter().map(|part| (part.ranks.len(), part.program.clone(), find_start(part, common)));
-    Check::begin(called.collect())
+    Check::begin(called.collect(), plan.mpi, !request.joins_world)
 }
 
 /// The working directory of a part's ranks, for a launch in `common`.

@@ -23,7 +23,7 @@ pub use super::blob::Blob;
 use super::channel::{ChannelNotice, ChannelOrder};
 pub use super::flow::{FlowId, OUTPUT_WINDOW_BYTES, Source, Word};
 use super::frame;
-use super::mpi::{JoinWorld, MpiEnd, MpiNote};
+use super::mpi::{JoinWorld, MpiEnd, MpiNote, PmixServer};
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
@@ -341,6 +341,8 @@ pub struct StartRanks {
     pub bind: Bind,
     /// The ranks are part of an MPI world that [`Order::JoinWorld`] announces; otherwise they are a world of their own.
     pub joins: bool,
+    /// Agents serve PMIx to the ranks, which must be a world of their own; otherwise they serve PMI.
+    pub pmix: Option<PmixServer>,
 }
 
 /// Processes to take over. Every agent gets the whole order and takes its own slice.

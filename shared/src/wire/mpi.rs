@@ -1,6 +1,9 @@
-//! Messages between frontend and agents about an MPI world of several apps, or of ranks that a launcher has started.
+//! Messages between frontend and agents about MPI worlds.
 //!
-//! Ranks of one app that agents start themselves need none of this: their start order contains everything.
+//! Ranks of one app that agents start themselves have everything in their start order, also [`PmixServer`]. The other
+//! messages are about a world of several apps, or of ranks that a launcher has started.
+
+use std::ffi::OsString;
 
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
@@ -18,6 +21,15 @@ pub enum MpiRanks {
     NotServed,
     /// They are part of a world, and held until [`JoinWorld`] announces it.
     Join,
+}
+
+/// A PMIx server for ranks that agents start themselves, in place of one of PMI.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PmixServer {
+    /// The library, where the program's MPI library has one of its own. `None`, or if a node lacks it: the node's own.
+    pub library: Option<OsString>,
+    /// The name of each node, by its number.
+    pub hosts: Vec<String>,
 }
 
 /// What ended a world.
@@ -38,7 +50,7 @@ pub enum MpiSubject {
     Spawn,
     /// A rank has asked for a published name, or to publish one. gantry keeps none.
     Names,
-    /// A rank uses a library that does not speak PMI.
+    /// A rank uses a library that the app's server does not serve.
     Foreign,
 }
 

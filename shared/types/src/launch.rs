@@ -209,6 +209,18 @@ pub enum Bind {
     Core,
 }
 
+/// The server by which ranks that gantry starts itself become one MPI world.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mpi {
+    /// That of the programs' MPI library, where it is one of their dependencies. Otherwise PMI.
+    #[default]
+    Detect,
+    /// PMI-1 and PMI-2.
+    Pmi,
+    /// PMIx.
+    Pmix,
+}
+
 /// Ranks of a [`Mixed`] job with the same program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MixedPart {

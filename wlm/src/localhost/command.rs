@@ -53,8 +53,8 @@ pub(crate) fn lay_out(options: Options, hosts: Vec<String>) -> Result<Direct> {
         let what = format!("{nodes} nodes for {ranks} ranks: every node needs at least one");
         return Err(Error::invalid_with(what, "ask for fewer nodes, or for more ranks"));
     }
-    let bind = options.bind;
-    Ok(Direct { hosts, layout, bind, parts: options.build_parts(ranks), ..Direct::default() })
+    let (bind, mpi) = (options.bind, options.mpi);
+    Ok(Direct { hosts, layout, bind, mpi, parts: options.build_parts(ranks), ..Direct::default() })
 }
 
 /// The nodes' names: this machine's, or `NAME.0`, `NAME.1` and so on if it simulates several.

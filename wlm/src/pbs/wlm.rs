@@ -248,9 +248,9 @@ fn plan_ranks(options: direct::Options, mut hosts: Vec<HostSlots>, job: Option<J
         hosts.truncate(first);
     }
     let (hosts, layout) = options.place(hosts, MORE_PLACES)?;
-    let bind = options.bind;
+    let (bind, mpi) = (options.bind, options.mpi);
     let parts = options.build_parts(layout.iter().map(RankSet::len).sum());
-    Ok(Direct { hosts, layout, job, parts, bind, ..Direct::default() })
+    Ok(Direct { hosts, layout, job, parts, bind, mpi, ..Direct::default() })
 }
 
 #[cfg(test)]

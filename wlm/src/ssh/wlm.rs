@@ -57,9 +57,9 @@ impl Wlm for Ssh {
         let Placed { hosts, layout, spare } = options.place(&launch.without, host)?;
         find_client(host, &launch.agent)?;
         let wlm_data = options.reaching.to_words();
-        let bind = options.common.bind;
+        let (bind, mpi) = (options.common.bind, options.common.mpi);
         let parts = options.common.build_parts(layout.iter().map(RankSet::len).sum());
-        Ok(Plan::Direct(Direct { hosts, layout, spare, wlm_data, parts, bind, ..Direct::default() }))
+        Ok(Plan::Direct(Direct { hosts, layout, spare, wlm_data, parts, bind, mpi, ..Direct::default() }))
     }
 
     fn wants_labels(&self, args: &[OsString], host: &dyn Host) -> bool {

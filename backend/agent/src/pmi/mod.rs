@@ -8,9 +8,12 @@
 //! | `mapping` | which rank is on which node, in the form that MPI libraries read |
 //! | `world` | answers to ranks, their puts, the ranks in the fence; it decides and never waits |
 //! | `foreign` | finds processes whose MPI library does not speak PMI |
-//! | `serve` | the ranks' sockets |
+//! | `line` | the line to a process that runs a PMIx library for the ranks |
+//! | `serve` | the ranks' sockets, and that line |
 //! | `trial` | a world with any input, for fuzzing; only with the feature `fuzz`, and in tests |
 //! | `upcoming` | a world before the agent serves it |
+//!
+//! Ranks of Open MPI speak to a PMIx library instead ([`pmix`](crate::pmix)). Its words end in the same world.
 //!
 //! A rank inherits its socket as the descriptor that `PMI_FD` names. A node answers all questions itself. A fence is
 //! one rendezvous of the nodes (`Resource::Fence`). What the ranks of a node have put goes up as one item. What the
@@ -19,6 +22,7 @@
 mod mapping;
 pub mod message;
 mod foreign;
+mod line;
 mod serve;
 mod world;
 mod upcoming;

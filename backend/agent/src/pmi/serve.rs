@@ -23,8 +23,10 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
 use super::foreign;
+use super::line::{Line, Rest};
 use super::message::Message;
 use super::world::{Deed, Failed, Heard, World};
+use crate::pmix;
 use crate::rendezvous::{Request, Room};
 
 /// Bytes per read.
@@ -65,11 +67,15 @@ pub(crate) struct Server {
     ends: BTreeMap<Rank, oneshot::Sender<ExitStatus>>,
     /// The task that looks for ranks of another library. It ends when this is dropped.
     looking: Option<oneshot::Sender<()>>,
+    /// A library speaks to the ranks.
+    library: Option<Rest>,
 }
 
 /// What its tasks share.
 struct House {
     world: RefCell<World>,
+    /// The line to the library that speaks to the ranks.
+    line: Option<Line>,
     wish: Box<dyn Fn(Wish)>,
 }
 
@@ -89,10 +95,29 @@ impl Server {
         sockets: impl IntoIterator<Item = (Rank, OwnedFd)>,
         wish: impl Fn(Wish) + 'static,
     ) -> io::Result<Self> {
-        let house = Rc::new(House { world: RefCell::new(world), wish: Box::new(wish) });
-        let mut server = Self { house, ends: BTreeMap::new(), looking: None };
+        let house = Rc::new(House { world: RefCell::new(world), line: None, wish: Box::new(wish) });
+        let mut server = Self { house, ends: BTreeMap::new(), looking: None, library: None };
         sockets.into_iter().try_for_each(|(rank, socket)| server.serve(rank, socket))?;
         Ok(server)
+    }
+
+    /// Serves the ranks by the PMIx library of that process. Call it in a local set.
+    pub(crate) fn start_library(
+        world: World,
+        pmix::Started { socket, inbox, library, directory, .. }: pmix::Started,
+        wish: impl Fn(Wish) + 'static,
+    ) -> Self {
+        let line = Some(Line::new(socket, inbox, library));
+        let house = Rc::new(House { world: RefCell::new(world.of_library()), line, wish: Box::new(wish) });
+        let (done, over) = oneshot::channel();
+        let talking = Rc::clone(&house);
+        tokio::task::spawn_local(async move {
+            talking.converse_with_library().await;
+            // The agent waits for it only when it leaves.
+            done.send(()).ok();
+        });
+        let library = Some(Rest::new(over, directory));
+        Self { house, ends: BTreeMap::new(), looking: None, library }
     }
 
     /// Serves one more rank. Ignores another socket for a rank that it serves already.
@@ -112,6 +137,11 @@ impl Server {
 
     /// A rank has ended.
     pub(crate) fn ended(&mut self, rank: Rank, status: ExitStatus) {
+        if let Some(line) = &self.house.line {
+            line.read_now();
+            self.house.hear_library(line);
+            self.house.act(|world| world.ended(rank, status));
+        }
         if let Some(end) = self.ends.remove(&rank) {
             // The task may have ended with the agent's other tasks.
             let _gone = end.send(status);
@@ -120,6 +150,9 @@ impl Server {
 
     /// Ranks begin to run, with these pids: looks for those whose library does not speak PMI.
     pub(crate) fn look_at(&mut self, pids: Vec<(Rank, i32)>) {
+        if self.library.is_some() {
+            return;
+        }
         let (looking, over) = oneshot::channel();
         self.looking = Some(looking);
         let house = Rc::clone(&self.house);
@@ -134,6 +167,14 @@ impl Server {
     /// The agent is about to kill all ranks.
     pub(crate) fn stop(&self) {
         self.house.world.borrow_mut().stop();
+    }
+
+    /// Ends a library, and removes its files. The ranks have ended.
+    pub(crate) async fn close(self) {
+        self.stop();
+        if let Some(library) = self.library {
+            library.close(self.house.line.as_ref()).await;
+        }
     }
 }
 
@@ -183,6 +224,37 @@ impl House {
                 // Most ranks are silent most of the time, so the buffer is freed.
                 *inbox = Vec::new();
             }
+        }
+    }
+
+    /// Talks to the library until its process closes its end.
+    async fn converse_with_library(self: Rc<Self>) {
+        let Some(line) = &self.line else { return };
+        while self.hear_library(line) && line.read().await {}
+        self.act(|world| world.library_ended(line.name()));
+    }
+
+    /// Processes the library's complete words. False: it is not understood.
+    fn hear_library(self: &Rc<Self>, line: &Line) -> bool {
+        loop {
+            let refused = match line.take() {
+                Ok(None) => return true,
+                Ok(Some((word, puts))) => match self.act(|world| world.hear_library(word, puts)) {
+                    Ok(()) => continue,
+                    Err(what) => what,
+                },
+                Err(what) => what,
+            };
+            self.act(|world| world.refuse_library(line.name(), refused));
+            return false;
+        }
+    }
+
+    /// Gives the library what all nodes have put.
+    async fn answer_library(self: Rc<Self>, all: Vec<u8>) {
+        if let Some(line) = &self.line {
+            // If the process has ended, its reader tells that.
+            drop(line.answer(&all).await);
         }
     }
 
@@ -243,6 +315,7 @@ impl House {
             match deed {
                 Deed::End(failed) => (self.wish)(Wish::End(failed)),
                 Deed::Note(note) => (self.wish)(Wish::Note(note)),
+                Deed::Answer(all) => drop(tokio::task::spawn_local(Rc::clone(self).answer_library(all))),
                 Deed::Fence { number, by, puts } => {
                     tokio::task::spawn_local(Rc::clone(self).fence(number, by, puts));
                 }

@@ -18,6 +18,8 @@ use tokio::sync::oneshot;
 use super::mapping::build_mapping;
 use super::message::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Message, Reply, Wire};
 
+mod library;
+
 /// The most bytes of all keys and values that a node keeps.
 const MAX_SPACE_BYTES: usize = 256 * 1024 * 1024;
 
@@ -42,6 +44,8 @@ pub(super) enum Deed {
         /// What ranks have put since the last fence: keys and values as data of level 1.
         puts: Vec<u8>,
     },
+    /// The fence of a library's ranks is complete, with this data.
+    Answer(Vec<u8>),
     /// The world cannot go on.
     End(Failed),
     /// The user should know this.
@@ -117,6 +121,8 @@ pub(crate) struct World {
     level: u8,
     /// How many nodes have ranks.
     nodes: usize,
+    /// A library speaks to the ranks.
+    by_library: bool,
     mapping: Option<String>,
     members: BTreeMap<Rank, Member>,
     pairs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -159,6 +165,7 @@ impl World {
             level: 1,
             size: layout.iter().map(|ranks| u32::try_from(ranks.len()).unwrap_or(u32::MAX)).sum(),
             nodes: layout.iter().filter(|ranks| !ranks.is_empty()).count(),
+            by_library: false,
             mapping: build_mapping(layout),
             members,
             pairs: BTreeMap::new(),
@@ -289,29 +296,32 @@ impl World {
             };
             return self.end_with(Failed { rank, code: code_of(status), why, end });
         }
-        if !self.inside.is_empty() {
+        if !self.inside.is_empty() || (before == Stage::Silent && self.waits_for_silent()) {
             self.miss(rank, status);
         }
     }
 
     /// The fence is complete. `all` is what all nodes have put.
     pub(super) fn fenced(&mut self, all: &[u8]) {
-        if let Err(what) = self.take_pairs(all) {
-            let by = self.members.keys().next().copied().unwrap_or(Rank(0));
-            return self.end(by, 1, format!("what ranks have put came back {what}"));
+        let taken = match self.by_library {
+            true => self.join_puts(all),
+            false => self.take_pairs(all).map(|()| self.open_fence()),
+        };
+        if let Err(what) = taken {
+            self.end(self.first_member(), 1, format!("what ranks have put came back {what}"));
         }
-        self.open_fence();
     }
 
     /// The fence has failed on another node.
     pub(super) fn fence_failed(&mut self, why: &str) {
-        let by = self.members.keys().next().copied().unwrap_or(Rank(0));
-        self.end(by, 1, format!("the ranks' fence broke: {why}"));
+        self.end(self.first_member(), 1, format!("the ranks' fence broke: {why}"));
     }
 
     /// The tool is gone, which carries puts between nodes. The fence succeeds only if no rank here has put anything.
     pub(super) fn fence_alone(&mut self) {
-        if self.fresh.is_empty() {
+        if self.fresh.is_empty() && self.by_library {
+            self.answer_library(Vec::new());
+        } else if self.fresh.is_empty() {
             self.open_fence();
         } else {
             self.fence_failed(
@@ -435,7 +445,7 @@ impl World {
             }
             None if self.inside.len() < self.members.len() => {}
             None if self.nodes > 1 => {
-                let by = self.members.keys().next().copied().unwrap_or(rank);
+                let by = self.first_member();
                 let puts = [Head::new(self.fresh_items).as_bytes(), &self.fresh].concat();
                 self.deeds.push(Deed::Fence { number: self.fences, by, puts });
             }
@@ -481,6 +491,11 @@ impl World {
             self.insert(key.to_vec(), value.to_vec());
         }
         Ok(())
+    }
+
+    /// The rank that speaks for this node.
+    fn first_member(&self) -> Rank {
+        self.members.keys().next().copied().unwrap_or(Rank(0))
     }
 
     /// The size of the world.

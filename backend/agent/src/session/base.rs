@@ -42,13 +42,20 @@ impl StageBase {
         follow_by(there, asked, env, &look_at)
     }
 
+    /// The place for files that processes share as memory: a file system in memory. Programs need not start from it.
+    /// `None`: this machine has none that other users cannot change.
+    pub(crate) fn in_memory() -> Option<Self> {
+        let path = Path::new("/dev/shm");
+        let is_usable = matches!(look_at(path), Ok(()) | Err(Unfit::NoExec));
+        (is_usable && Trust::of_process().check_dir(path).is_ok()).then(|| Self { path: path.to_owned() })
+    }
+
     /// The directory's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A place that a test has made.
-    #[cfg(test)]
+    /// A place that another process of this agent has chosen.
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }

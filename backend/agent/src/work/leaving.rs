@@ -157,6 +157,10 @@ impl Agent {
 
     /// Clears up, answers and says goodbye after all processes have ended.
     pub(super) async fn leave(mut self, inputs: mpsc::UnboundedReceiver<Incoming>) {
+        if let Some(mpi) = self.mpi.take() {
+            // A library removes what it has made, and is then no orphan.
+            mpi.close().await;
+        }
         crate::process::end_orphans().await;
         self.pass_last_output(inputs).await;
         if let Ok(thread) = std::rc::Rc::try_unwrap(self.thread) {

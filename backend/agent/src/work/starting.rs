@@ -18,10 +18,11 @@ use super::{Agent, Claim, Event, Following, START_DEADLINE};
 use crate::desk;
 use crate::ending::Scope;
 use crate::pmi::{Upcoming, World};
+use crate::pmix;
 use crate::process::HeldProof;
 use crate::process::alone::new_start;
 use crate::process::follow::{Follower, Pattern};
-use crate::process::hold::{Hold, StartFailure, StartedRank};
+use crate::process::hold::{Hold, StartedRank};
 use crate::ranks::{self, OurEnds, Ranks};
 use crate::rendezvous::{Request, Socket};
 use crate::stdio::{self, Input};
@@ -96,28 +97,69 @@ impl Agent {
             true => Upcoming::Told(Vec::new()),
             false => {
                 let parts: Vec<_> = order.programs.iter().map(|(ranks, _)| ranks).collect();
-                let name = format!("gantry_{}", self.ticket.app);
-                Upcoming::Known(Box::new(World::new(name, &order.layout, &parts, &mine)))
+                Upcoming::Known(Box::new(World::new(self.name_world(), &order.layout, &parts, &mine)))
             }
         };
-        let (specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
+        let (mut specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
         let hold = if order.hold { Hold::AtEntry } else { Hold::No };
+        let job = self.build_pmix(order, mine.is_empty())?;
         let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
         self.starting += 1;
         tokio::task::spawn_local(async move {
-            let result = thread.start(specs, hold, Instant::now() + START_DEADLINE).await;
+            let (server, prepared) = match job.map(|job| pmix::start(job, &thread)) {
+                Some(starting) => match starting.await {
+                    Ok(server) => {
+                        let prepared = server.set_variables(&mut specs, &mine);
+                        (Some(server), prepared)
+                    }
+                    Err(failure) => (None, Err(failure)),
+                },
+                None => (None, Ok(())),
+            };
+            let deadline = Instant::now() + START_DEADLINE;
+            let result = match prepared {
+                Ok(()) => thread.start(specs, hold, deadline).await.map_err(Failure::from),
+                Err(failure) => Err(failure),
+            };
             // The loop takes events until it leaves. It does not leave while a start is under way.
-            drop(events.send(Event::RanksStarted(request, mine, ends, result)));
+            drop(events.send(Event::RanksStarted(request, mine, ends, result, server)));
         });
         Ok(())
+    }
+
+    /// What a PMIx server for these ranks needs. `None`: there is none.
+    fn build_pmix(
+        &self,
+        order: gantry_shared::wire::message::StartRanks,
+        idle: bool,
+    ) -> Result<Option<pmix::Job>, Failure> {
+        let Some(server) = order.pmix.filter(|_| !order.joins && !idle) else { return Ok(None) };
+        let env = order.programs.first().map(|(_, program)| ranks::build_env(&program.env, &[]));
+        Ok(Some(pmix::Job {
+            app: self.ticket.app,
+            name: self.name_world(),
+            node: self.node,
+            server,
+            layout: order.layout,
+            parts: order.programs.into_iter().map(|(ranks, _)| ranks).collect(),
+            base: self.ticket.stage_base.clone(),
+            env: env.transpose()?.unwrap_or_default(),
+        }))
+    }
+
+    /// The name of the app's own MPI world.
+    fn name_world(&self) -> String {
+        format!("gantry_{}", self.ticket.app)
     }
 
     pub(super) fn take_ranks(
         &mut self,
         ranks: &[Rank],
         ends: Vec<OurEnds>,
-        result: Result<Vec<StartedRank>, StartFailure>,
+        result: Result<Vec<StartedRank>, Failure>,
+        server: Option<pmix::Started>,
     ) -> Result<Vec<RankReport>, Failure> {
+        self.to_own.extend(server.as_ref().map(|server| server.pid));
         let started = result?;
         let pids: Vec<i32> = started.iter().map(|it| it.process.pid).collect();
         self.to_own.extend(&pids);
@@ -127,7 +169,7 @@ impl Agent {
             sockets.extend(ends.served.take().map(|socket| (*rank, socket)));
             self.connect(Source::Rank(*rank), pid, ends)?;
         }
-        self.serve_started(sockets)?;
+        self.serve_started(sockets, server)?;
         if self.doomed || self.endings.iter().any(|ending| ending.scope == Scope::All) {
             // The end was ordered during the start.
             self.kill_ranks(None, None);

@@ -12,12 +12,23 @@ use gantry_types::id::Rank;
 use super::{Agent, Event};
 use crate::failure;
 use crate::pmi::{Server, Upcoming, Wish, World};
+use crate::pmix;
 
 impl Agent {
-    /// The started ranks exist, and have these sockets.
-    pub(super) fn serve_started(&mut self, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
+    /// The started ranks exist, and have these sockets, or the server of a library.
+    pub(super) fn serve_started(
+        &mut self,
+        sockets: Vec<(Rank, OwnedFd)>,
+        server: Option<pmix::Started>,
+    ) -> Result<(), Failure> {
         match std::mem::replace(&mut self.world, Upcoming::None) {
-            Upcoming::Known(world) => self.serve_mpi(*world, sockets),
+            Upcoming::Known(world) => match server {
+                Some(server) => {
+                    self.mpi = Some(Server::start_library(*world, server, self.build_wish()));
+                    Ok(())
+                }
+                None => self.serve_mpi(*world, sockets),
+            },
             Upcoming::Told(_) => {
                 self.world = Upcoming::Told(sockets);
                 Ok(())
@@ -68,16 +79,20 @@ impl Agent {
 
     /// Serves ranks that are MPI programs.
     fn serve_mpi(&mut self, world: World, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
-        let events = self.events.clone();
-        // After the agent has left, the event has no receiver.
-        let wish = move |wish| match wish {
-            Wish::Ask(request) => drop(events.send(Event::Rendezvous(request))),
-            Wish::End(failed) => drop(events.send(Event::MpiFailed(failed))),
-            Wish::Note(note) => drop(events.send(Event::MpiNote(note))),
-        };
-        let server = Server::start(world, sockets, wish);
+        let server = Server::start(world, sockets, self.build_wish());
         self.mpi = Some(server.map_err(|e| failure::from_io("serve MPI programs", &e))?);
         self.look_at_mpi();
         Ok(())
+    }
+
+    /// Takes what a server asks of the agent.
+    fn build_wish(&self) -> impl Fn(Wish) + 'static {
+        let events = self.events.clone();
+        // After the agent has left, the event has no receiver.
+        move |wish| match wish {
+            Wish::Ask(request) => drop(events.send(Event::Rendezvous(request))),
+            Wish::End(failed) => drop(events.send(Event::MpiFailed(failed))),
+            Wish::Note(note) => drop(events.send(Event::MpiNote(note))),
+        }
     }
 }

@@ -42,6 +42,7 @@ impl Root {
             output: true,
             bind: Bind::None,
             joins: false,
+            pmix: None,
         }));
         root
     }
