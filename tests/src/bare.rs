@@ -1,8 +1,8 @@
-//! The minimum time of a machine for agents' work, by the smallest program that does it on every node. Benches show
-//! it beside gantry's time.
+//! The minimum time of a machine for agents' work. The smallest program that does this work runs on every node. Benches
+//! show its time next to gantry's.
 //!
-//! Nodes of a testbed share this machine's cores. So a time that grows with their number means little by itself: most
-//! of it is the kernel's time for starting and ending so many processes, and for loading their libraries.
+//! All nodes of a testbed share this machine's cores. So a time that grows with the number of nodes means little by
+//! itself: the kernel needs most of it to start and end so many processes, and to load their libraries.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::programs;
 
 const PROGRAM: &str = "bare_node";
 
-/// How long all nodes may take to come, or to answer.
+/// The timeout for all nodes to connect, or to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An order to all bare nodes: one or two processes on each.
@@ -56,11 +56,11 @@ pub fn prepare() {
 }
 
 impl BareNodes {
-    /// Starts them: `launcher` is the command that puts a program on every node, and gets that program's arguments. They dial `here`, an
-    /// address of this machine.
+    /// Starts them. `launcher` is the command that starts a program on every node; this adds the program's arguments.
+    /// The programs connect to `here`, an address of this machine.
     ///
     /// # Panics
-    /// When they do not come.
+    /// They do not connect in time.
     #[must_use]
     pub fn start(launcher: &mut Command, here: SocketAddr, nodes: u16) -> Self {
         let listener = TcpListener::bind(here).expect("a socket for bare nodes");
@@ -75,10 +75,10 @@ impl BareNodes {
         Self { links: (0..nodes).map(|_| accept()).collect(), launcher }
     }
 
-    /// Gives an order to all and waits until every one has done it: how long that took.
+    /// Gives an order to all, waits until each one has executed it, and returns the time for that.
     ///
     /// # Panics
-    /// When one cannot.
+    /// One of them cannot execute it.
     pub fn time(&mut self, order: Order) -> Duration {
         let start = Instant::now();
         for link in &mut self.links {

@@ -15,7 +15,8 @@ const SOURCES: [&str; 5] =
     ["libcommontools_fe.a", "libcommontools_be.a", "gantry", "gantry-guard", "gantry-agent"];
 const LAST: &str = "share/man/man1/gantry.1";
 
-/// The prefix below which gantry is installed; made by the command that its users have, unless it is there and of today.
+/// The prefix below which gantry is installed; made by the command that its users have, unless it is there and of
+/// today.
 ///
 /// # Panics
 /// When it cannot be made.
@@ -69,10 +70,11 @@ fn changed(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Compiles `tests/c/NAME.c` and links it with the installed library of that side. Gives the program, of the same name.
+/// Compiles `tests/c/NAME.c` and links it with the installed library of that side. Returns the program, which has the
+/// same name.
 ///
 /// # Panics
-/// With the compiler's words.
+/// With the compiler's message.
 #[must_use]
 #[track_caller]
 pub fn program(source: &str, side: &str, flags: &[&str]) -> PathBuf {
@@ -103,7 +105,7 @@ pub fn program(source: &str, side: &str, flags: &[&str]) -> PathBuf {
 /// Compiles one source.
 ///
 /// # Panics
-/// With the compiler's words.
+/// With the compiler's message.
 #[track_caller]
 pub fn compile(compiler: &str, source: &Path, made: &Path, args: &[OsString]) {
     let mut command = Command::new(compiler);

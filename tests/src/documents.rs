@@ -1,16 +1,16 @@
 //! The code blocks in the documents, and their commands, run as a reader would type them.
 //!
-//! A fence's first line decides about its commands:
+//! The first line of a fence decides what happens to its commands:
 //!
 //! - `sh run=localhost`, `run=slurm`, `run=ssh`: they run there, in the order of the page, in one shell.
-//! - `enter` beside that: the command asks for Enter, and gets it.
+//! - `enter` in addition: the command waits for Enter, and gets it.
 //! - `sh no-run=REASON`: they do not run, for one of the reasons of [`REASONS`].
-//! - `text output`, `json output`: output lines of the block before. A word with a digit stands for any such word,
-//!   `...` for anything.
+//! - `text output`, `json output`: output lines of the previous block. A word with a digit matches any such word, `...`
+//!   matches anything.
 //!
-//! Comments that a reader does not see complete a block. `<!-- first: COMMAND -->` runs before it. `<!-- let: 4711 => $! -->` puts the second text in the
-//! place of the first. `<!-- after: COMMAND -->` stands below the block, and runs after it. `<!-- until: TEXT -->` ends the ranks that `running` has
-//! started when that text is there.
+//! Comments that are invisible to a reader complete a block. `<!-- first: COMMAND -->` runs before it. `<!-- let: 4711
+//! => $! -->` replaces the first text by the second one. `<!-- after: COMMAND -->` is below the block, and runs after
+//! it. `<!-- until: TEXT -->` ends the ranks that `running` has started as soon as that text appears.
 
 use std::fmt;
 use std::fs;
@@ -40,10 +40,11 @@ pub const REASONS: [(&str, &str); 7] = [
     ("openpbs", "they need OpenPBS, which is no package of Debian: the suites pbs_* do the same"),
 ];
 
-/// How long the commands of one page may take.
+/// The timeout for the commands of one page.
 const PAGE_LIMIT: Duration = Duration::from_secs(60);
 
-/// `eval "$(running COUNT LAUNCHER [OPTIONS])"` starts so many ranks of `app`, which wait for [`Desk::end_ranks`], and sets `launcher` and `job` when all of them run.
+/// `eval "$(running COUNT LAUNCHER [OPTIONS])"` starts that many ranks of `app`, which wait for [`Desk::end_ranks`]. It
+/// sets `launcher` and `job` when all of them run.
 const RUNNING: &str = "#!/bin/bash
 count=$1 ready=$PWD/ready.$$
 shift
@@ -113,7 +114,7 @@ impl Block {
     }
 }
 
-/// All documents: those beside this repository's README, and the book.
+/// All documents: those in this repository's top folder, and the book.
 ///
 /// # Panics
 /// When a folder cannot be read.
@@ -208,7 +209,8 @@ pub fn missing_output<'a>(expected: &'a str, written: &str) -> Option<&'a str> {
         .find(|line| !lines.any(|there| is_like(line, there)))
 }
 
-/// Whether a line is as another one but for numbers, names with numbers, and ids of apps: one in twenty of these has no digit.
+/// Whether two lines are equal except for numbers, names with numbers, and ids of apps. One in twenty of those ids has
+/// no digit.
 #[must_use]
 pub fn is_like(expected: &str, written: &str) -> bool {
     let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
@@ -227,7 +229,7 @@ pub fn is_like(expected: &str, written: &str) -> bool {
     }
 }
 
-/// A folder with the programs that the documents name, where a bed's commands run.
+/// A folder with the programs that the documents name. A bed's commands run there.
 #[derive(Debug)]
 pub struct Desk {
     /// The folder as this process sees it.
@@ -301,7 +303,8 @@ impl Desk {
         }
     }
 
-    /// Runs the commands of a page that are marked for `bed`. `start` starts the shell for them in this folder. Reports every difference from the page.
+    /// Runs the commands of a page that are marked for `bed`. `start` starts the shell for them in this folder. Returns
+    /// every difference from the page.
     ///
     /// # Panics
     /// When a command hangs.
@@ -347,9 +350,9 @@ impl Desk {
         wrong
     }
 
-    /// Waits until a block has ended, or its page; returns its output and the mark after that.
+    /// Waits until a block or its page has ended. Returns the block's output and the mark after that.
     ///
-    /// A table on a terminal changes: if a block asks for Enter, its expected output must be there at that moment.
+    /// A table on a terminal changes. If a block waits for Enter, its expected output must be visible at that moment.
     fn follow(&self, terminal: &mut Terminal, number: usize, block: &Block, shown: Option<&Block>) -> String {
         let (begin, end) = (format!("#### begin {number}\n"), format!("#### end {number}\n"));
         let since = |text: &str| format!("{text}\n").split_once(&begin).map(|(_, after)| after.to_owned());
@@ -378,7 +381,7 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         if self.owner.is_some() {
-            // The bed may have gone, and the home with it.
+            // The bed may be gone, and the home with it.
             drop(fs::remove_dir_all(&self.folder));
         }
     }

@@ -19,9 +19,9 @@ pub struct Driven {
     pub driver: Driver,
     /// The launcher's.
     pub pid: i32,
-    /// Its first thread stands at its breakpoint.
+    /// Its first thread is stopped at its breakpoint.
     pub stands: bool,
-    /// Its standard input; none: the test has closed it.
+    /// Its standard input. None: the test has closed it.
     pub stdin: Option<PipeWriter>,
     /// Its standard output.
     pub stdout: BufReader<PipeReader>,
@@ -95,7 +95,7 @@ impl Driven {
         }
     }
 
-    /// How it ended, which is the last that is said of it.
+    /// Its exit status, which is the driver's last event.
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
         let ended = self.driver.next_event(SOON);

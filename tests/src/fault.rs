@@ -44,14 +44,14 @@ impl Tool {
         Self::of(world.spawn(command))
     }
 
-    /// Takes one that has been started elsewhere.
+    /// Takes a tool that was started elsewhere.
     #[must_use]
     pub fn of(run: Run) -> Self {
         Self { run, events: VecDeque::new() }
     }
 
-    /// Opens a session of the last app, puts a file into it, and has a daemon on each of that many nodes look for the file at a path
-    /// that it is given as an argument. Gives the session's root.
+    /// Opens a session of the last app and puts a file into it. A daemon on each of that many nodes gets the file's
+    /// path as an argument and looks for it. Returns the session's root.
     ///
     /// # Panics
     /// When a daemon does not find it.
@@ -68,16 +68,16 @@ impl Tool {
         root
     }
 
-    /// Gives a command and does not wait for the answer.
+    /// Sends a command and does not wait for the answer.
     ///
     /// # Panics
-    /// When it has ended.
+    /// When the tool has ended.
     #[track_caller]
     pub fn tell(&mut self, command: &str) {
         self.run.write(format!("{command}\n").as_bytes());
     }
 
-    /// Gives a command and waits until it is done.
+    /// Sends a command and waits until it is done.
     ///
     /// # Panics
     /// When it fails, with the error.
@@ -89,7 +89,7 @@ impl Tool {
         answer
     }
 
-    /// Gives a command and waits until it has failed.
+    /// Sends a command and waits until it has failed.
     ///
     /// # Panics
     /// When it succeeds.
@@ -104,7 +104,7 @@ impl Tool {
     /// The next answer to a command.
     ///
     /// # Panics
-    /// When none comes.
+    /// When none arrives.
     #[track_caller]
     pub fn answer(&mut self) -> Value {
         loop {
@@ -116,10 +116,10 @@ impl Tool {
         }
     }
 
-    /// The next event with that name of any of its apps; earlier ones are dropped.
+    /// The next event with that name of any of its apps. Earlier events are dropped.
     ///
     /// # Panics
-    /// When none comes.
+    /// When none arrives.
     #[track_caller]
     pub fn event(&mut self, name: &str) -> Value {
         while let Some(event) = self.events.pop_front() {
@@ -168,7 +168,8 @@ pub fn numbers(list: &Value) -> Vec<i32> {
     numbers.map(|number| i32::try_from(number.as_i64().expect("a number")).expect("a pid")).collect()
 }
 
-/// The processes of this world that run the program of that name, without those that it has forked and that are about to run another.
+/// The processes of this world that run the program of that name. A child that was forked and will soon exec another
+/// program does not count.
 #[must_use]
 pub fn running(world: &World, program: &str) -> Vec<i32> {
     let runs = |pid: i32| {

@@ -1,4 +1,5 @@
-//! Plays a schedule of random faults: a tool is driven through an app's life, and the app's processes are hit meanwhile.
+//! Plays a schedule of random faults: a tool is driven through an app's life, and the app's processes are hit
+//! meanwhile.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -19,7 +20,7 @@ use crate::{SOON, binaries, programs};
 /// Finds the processes that belong to an app now, in a fixed order.
 pub type Find<'a> = &'a (dyn Fn() -> Vec<i32> + Sync);
 
-/// The kind of an app's process; none: it does not belong to gantry.
+/// The kind of an app's process. None: it does not belong to gantry.
 #[must_use]
 pub fn kind_of(pid: i32) -> Option<Kind> {
     let line = proc::command_line(pid);
@@ -39,7 +40,7 @@ pub fn kind_of(pid: i32) -> Option<Kind> {
     }
 }
 
-/// Hits processes when their moment has come.
+/// Applies the faults of a schedule at their moments.
 struct Striker<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     find: Find<'env>,
@@ -75,7 +76,7 @@ impl Log {
     }
 }
 
-/// Strikes, and lets those that were stopped go on when their time is over. Gives those that were hit.
+/// Applies a fault. Stopped processes continue after their time. Returns the affected processes.
 fn hit(find: Find<'_>, strike: &Strike) -> Vec<(Kind, i32)> {
     let mut by_kind: HashMap<Kind, Vec<i32>> = HashMap::new();
     for pid in find() {
@@ -128,7 +129,7 @@ impl Driven {
         Self { child, stdin, lines }
     }
 
-    /// Gives a command and waits for the answer. None: there was none.
+    /// Sends a command and waits for the answer. None: no answer arrived.
     fn ask(&mut self, command: &str) -> Option<Value> {
         writeln!(self.stdin.as_mut()?, "{command}").ok()?;
         let until = Instant::now() + SOON;
@@ -167,7 +168,7 @@ pub fn play(schedule: &Schedule, tool: Command, launch: &str, find: Find<'_>) ->
     log.lines.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Drives the tool through an app's life, as far as it comes.
+/// Drives the tool through an app's life until the end or the first failure.
 fn live(launch: &str, tool: &mut Driven, striker: &Striker<'_, '_>) {
     let schedule = striker.schedule;
     let strays = programs::get("strays").display().to_string();
@@ -222,17 +223,18 @@ pub fn tool_program() -> std::path::PathBuf {
     binaries().dir.join("fault_tool")
 }
 
-/// How many runs there are to be, and from which number on.
+/// The number of runs, and the number of the first one.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The first number.
     pub seed: u64,
-    /// Runs; none: as many as there is time for.
+    /// The number of runs. None: as many as the time allows.
     pub runs: Option<u64>,
 }
 
 impl Plan {
-    /// As the environment says: `GANTRY_FAULT_SEED` and `GANTRY_FAULT_RUNS`. Else it begins with a number of this moment, and goes on as long as there is time.
+    /// From the environment: `GANTRY_FAULT_SEED` and `GANTRY_FAULT_RUNS`. Without a seed, the current time is the first
+    /// number. Without a count, a given seed runs once; otherwise runs continue for the whole time.
     #[must_use]
     pub fn of_environment() -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -244,7 +246,7 @@ impl Plan {
         }
     }
 
-    /// The numbers, until `time` is over where their count is not given.
+    /// The numbers of the runs. If their count is not given, they end after `time`.
     pub fn seeds(self, time: Duration) -> impl Iterator<Item = u64> {
         let until = Instant::now() + time;
         let wanted = move |done: &u64| self.runs.map_or_else(|| Instant::now() < until, |runs| *done < runs);

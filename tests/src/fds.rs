@@ -1,6 +1,6 @@
 //! Open descriptors of this process, for tests that use the libraries in-process.
 //!
-//! The tests of one file share a process and run side by side: a test that counts descriptors stands in a file of its own,
+//! The tests of one file run in one process at the same time. So a test that counts descriptors is alone in its file,
 //! or every test of the file takes one lock.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-/// The descriptors that were open at one moment.
+/// The open descriptors at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census(BTreeMap<i32, String>);
 
@@ -33,7 +33,8 @@ impl Census {
         now.into_iter().filter(|(number, target)| self.0.get(number) != Some(target)).collect()
     }
 
-    /// Fails the test when more descriptors are open than then. Waits up to `deadline` for tasks that are still closing theirs.
+    /// Fails the test when more descriptors are open than at that moment. Waits up to `deadline`, because tasks may
+    /// still close theirs.
     ///
     /// # Panics
     /// With the list of the new ones.

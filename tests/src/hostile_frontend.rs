@@ -22,10 +22,11 @@ async fn say<T: serde::Serialize>(writer: &mut LinkWriter, message: &T) {
     writer.flush().await.expect("an open link");
 }
 
-/// Starts a real agent with one held rank, and sends twice as much for the rank's standard input as its window allows. Gives the end of the link.
+/// Starts a real agent with one held rank, and sends twice as many bytes for the rank's standard input as its window
+/// allows. Returns the error that ends the link.
 ///
 /// # Panics
-/// When the agent does not come as far as that.
+/// When the agent does not get that far.
 pub async fn overrun_input(world: &World) -> LinkError {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let (app, secret) = (AppId::random().expect("an id"), Secret::random().expect("a secret"));

@@ -1,4 +1,4 @@
-//! The programs of `tests/programs/hung`: what `gantry why` must say about them, and their result once they are freed.
+//! The programs of `tests/programs/hung`: what `gantry why` must print about them, and their result once they continue.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ use crate::run::Finished;
 /// The folder of the programs.
 pub const FOLDER: &str = "hung";
 
-/// A program of MPI whose rank 0 waits for a message with another tag than the one that rank 3 has sent, made by a
-/// compiler such as `mpicc.mpich`. All other ranks wait in a barrier.
+/// An MPI program. Its rank 0 waits for a message with another tag than that of the message from rank 3. All other
+/// ranks wait in a barrier. `compiler` is a compiler such as `mpicc.mpich`.
 ///
 /// # Errors
-/// The compiler's words, as the reason of a skip.
+/// The compiler's message, as the reason of a skip.
 pub fn lost_message(compiler: &str) -> Result<String, String> {
     let program =
         get_source(&format!("{FOLDER}/lost_message.c"), compiler, &["-O2", "-fomit-frame-pointer"])?;
@@ -30,7 +30,7 @@ pub fn lost_message_says(first: &str, third: &str, others: usize) -> [String; 2]
     ]
 }
 
-/// A sentence with the lines of the sources in it: `{FILE:MARK}` is the file with the line that has this mark.
+/// Replaces each `{FILE:MARK}` in a sentence by the file and the line that has this mark.
 ///
 /// # Panics
 /// When there is no such line.
@@ -50,10 +50,10 @@ pub fn said(sentence: &str) -> String {
     })
 }
 
-/// Fails unless the program has ended with 0, and each of these ranks has said its result.
+/// Fails unless the program has ended with 0, and each of these ranks has printed its result.
 ///
 /// # Panics
-/// With what it has said.
+/// With its output.
 #[track_caller]
 pub fn assert_result(done: &Finished, ranks: usize) {
     let right: usize = done.stdout.iter().map(|line| line.matches("result 7").count()).sum();

@@ -51,7 +51,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) tag: &'a str,
     /// Processes to be gone though they may not bear the tag.
     pub(crate) tracked: &'a [(i32, Pidfd)],
-    /// Folders in which nothing may be left, empty folders neither.
+    /// Folders that must be empty at the end, also without empty folders in them.
     pub(crate) empty: &'a [&'a Path],
     /// Folders in which empty folders may stay.
     pub(crate) no_files: &'a [&'a Path],
@@ -60,8 +60,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Gives everything `patience` to end, then reports the rest. Ends of processes are events; files and zombies have
-    /// none and are polled until the time is up.
+    /// Waits up to `patience` for everything to end, then reports the rest. The end of a process is an event. Files and
+    /// zombies have no event, so they are polled until the timeout.
     pub(crate) fn look(&self, patience: Duration) -> Leaks {
         let end = Instant::now() + patience;
         let left = || end.saturating_duration_since(Instant::now());
@@ -74,7 +74,7 @@ impl Watch<'_> {
         processes.extend(wait_for_tagged(self.tag, end));
         processes.sort_unstable();
         processes.dedup();
-        // The last look counts, and not one after it: other tests of this process have children too.
+        // This uses the result of the last poll. A later look would also count children of other tests in this process.
         let (mut zombies, mut files) = (Vec::new(), Vec::new());
         let _settled = proc::becomes_true(left(), || {
             (zombies, files) = (self.zombies(), self.files());
@@ -90,7 +90,7 @@ impl Watch<'_> {
         proc::children(own_pid()).into_iter().filter(unreaped).map(describe).collect()
     }
 
-    /// Files that are where there should be none.
+    /// Files in places where no file may remain.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         for folder in self.empty {
@@ -103,7 +103,7 @@ impl Watch<'_> {
     }
 }
 
-/// Waits for the end of every process with this tag, until `end`; gives those that stay.
+/// Waits until `end` for the end of every process with this tag. Returns the remaining ones.
 fn wait_for_tagged(tag: &str, end: Instant) -> Vec<i32> {
     loop {
         let alive = proc::bearing(TAG, tag);
@@ -116,7 +116,8 @@ fn wait_for_tagged(tag: &str, end: Instant) -> Vec<i32> {
     }
 }
 
-/// Describes every process with this tag and kills it; goes on until none is left, for a dying parent may still start a child.
+/// Describes and kills every process with this tag. Repeats this until none is left, because a dying parent may still
+/// start a child.
 pub(crate) fn describe_and_kill(tag: &str) -> Vec<String> {
     let mut killed = Vec::new();
     let gone = proc::becomes_true(Duration::from_secs(5), || {

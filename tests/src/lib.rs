@@ -1,7 +1,7 @@
-//! The basis of the suites: a private world per test, the leak check at its end, timeouts everywhere.
+//! The base of the test suites: a private world for each test, the leak check at its end, timeouts everywhere.
 //!
 //! A test starts processes through a [`World`] and follows them through a [`Run`]. At the end of the world the leak
-//! check fails with a list of all remains. Nothing here sleeps to synchronise: it waits for events, with a timeout.
+//! check fails with a list of all remains. No test sleeps to synchronise: it waits for events, with a timeout.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -17,11 +17,11 @@ pub struct Listed {
     pub missing: BTreeSet<String>,
     /// Symbol versions that it did not find: the version, and the file that needs it.
     pub versions: BTreeSet<(String, PathBuf)>,
-    /// All that it said.
+    /// Its whole output.
     pub said: String,
 }
 
-/// Asks a loader, which does not run the file. It gives up at the first thing that is missing.
+/// Queries a loader, which does not run the file. It stops at the first missing library.
 ///
 /// # Panics
 /// When the loader cannot be started.
@@ -32,7 +32,7 @@ pub fn list(loader: &Path, file: &Path) -> Listed {
     run(command)
 }
 
-/// As [`list`], but it goes on when something is missing, as ldd has it.
+/// As [`list`], but it continues after a missing library, as ldd does.
 ///
 /// # Panics
 /// When the loader cannot be started.
@@ -56,7 +56,7 @@ pub fn trace(program: &Path, folder: &Path, variables: &[(&str, &str)]) -> Liste
 }
 
 fn run(mut command: Command) -> Listed {
-    // Remove the loader variables of the user who runs the tests, before those of the test are set.
+    // First remove the loader variables of the user who runs the tests; then set those of the test.
     let own: Vec<_> =
         command.get_envs().map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned))).collect();
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"LD_")) {

@@ -1,5 +1,5 @@
-//! Answers the requests of a test's body on a bed ([`outside`](crate::outside)): a thread of the test process
-//! outside, as root.
+//! Answers the requests of a test's body on a bed ([`outside`](crate::outside)). It is a thread of the test process
+//! outside of the bed, and runs as root.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// A row: gantry beside a plain way to do the same, in one run. It prints as a line of JSON.
+/// A row: gantry next to a plain way to do the same, in one run. It is printed as a line of JSON.
 #[derive(Debug, Clone, Copy)]
 pub struct Measurement<'a> {
     /// The bench's name.

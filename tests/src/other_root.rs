@@ -1,8 +1,8 @@
-//! A node that lacks files of this machine: an agent in a root of its own.
+//! A node that lacks files of this machine: its agent has another root directory.
 //!
-//! Login side and nodes are one machine in these tests, so a node has every file of a manifest, and nothing would be
-//! sent. Here the command line finds a script as its agent. The script changes into another root in its own mount
-//! namespace and becomes the agent there. Its mounts go with the last process inside.
+//! In these tests the login side and the nodes are one machine. So a node has every file of a manifest, and nothing
+//! would be sent. Here the command line finds a script as its agent. The script changes into another root in a separate
+//! mount namespace and becomes the agent there. Its mounts disappear with the last process inside.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use crate::world::write_executable;
 use crate::{Terminal, World, binaries, tool};
 
-/// Runs a test with a world and a root of its own for its nodes; skips it where there can be none: `in_another_root!(|world, other| ..)`, or with
-/// another limit than [`OtherRoot::LIMIT`] before that.
+/// Runs a test with a world and a separate root for its nodes, or skips it if that is impossible:
+/// `in_another_root!(|world, other| ..)`. A timeout before that replaces [`OtherRoot::LIMIT`].
 #[macro_export]
 macro_rules! in_another_root {
     ($body:expr) => {
@@ -52,7 +52,7 @@ if [ -e "$root/mounts" ]; then . "$root/mounts"; fi
 exec chroot "$root" /gantry-agent "$@"
 "#;
 
-/// A root with the agent, a shell, `env`, the C library and nothing else. Apps are launched into it with [`OtherRoot::gantry_command`].
+/// A root with the agent, a shell, `env` and the C library only. [`OtherRoot::gantry_command`] launches apps into it.
 #[derive(Debug)]
 pub struct OtherRoot {
     /// Contains the command line, and files that the node must not see.
@@ -147,10 +147,10 @@ impl OtherRoot {
         write_executable(path, text.as_bytes());
     }
 
-    /// Has a file system of its own at a path of each node, with these options of a tmpfs. Before anything is launched.
+    /// Mounts a separate tmpfs with these options at a path of each node. Call this before a launch.
     ///
     /// # Panics
-    /// When there can be no folder of that path.
+    /// When the folder cannot be made.
     pub fn mount(&self, at: &str, options: &str) {
         let at = self.inside(Path::new(at));
         fs::create_dir_all(&at).expect("a folder");
@@ -160,7 +160,7 @@ impl OtherRoot {
         fs::write(mounts, before + &line).expect("a file beside the root's own");
     }
 
-    /// Gives the node a file of this machine, at the same path, with the libraries that it loads.
+    /// Copies a file of this machine to the node, to the same path, with the libraries that it loads.
     ///
     /// # Panics
     /// When it cannot be copied.
@@ -193,11 +193,11 @@ impl OtherRoot {
         Terminal::spawn(command, 80, 24, false)
     }
 
-    /// Makes the node's C library one that does not have a version of symbols, as an older one would not: the version has another name in it, and
-    /// the file another build id. Programs that need that version do not run with it.
+    /// Makes the node's C library look older: it lacks a version of symbols. In the copy, that version has another
+    /// name, and the file has another build id. Programs that need that version do not run with it.
     ///
     /// # Panics
-    /// When the C library is not where it was put, or has no such version.
+    /// When the C library is not at its path, or has no such version.
     #[track_caller]
     pub fn age_libc(&self, version: &str) {
         let libc = self.inside(&self.libc());
@@ -213,7 +213,7 @@ impl OtherRoot {
         fs::write(&libc, bytes).expect("the C library");
     }
 
-    /// The C library is one unit: a node that has it also has its former parts.
+    /// The C library is one unit: a node that has it also has the files of its former parts.
     fn add_family(&self) {
         let libc = self.libc();
         for part in [

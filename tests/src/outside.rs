@@ -1,9 +1,9 @@
-//! Shows a test's body processes and files of other hosts. The test process outside the bed, which sees everything
-//! and is root, looks for them.
+//! Shows processes and files of other hosts to a test's body. The test process outside of the bed reads them: it sees
+//! everything and is root.
 //!
 //! A body on a host of a bed sends requests through a socket in the home that all hosts share. A request is a few
-//! words, mostly the path of a file on the machine, under its `/proc`: so the body gets the kernel's own text. Pids
-//! here are the machine's.
+//! words. Most are the path of a file under the machine's `/proc`, so the body gets the kernel's own text. Pids here
+//! are the machine's pids.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,7 +25,7 @@ pub(crate) const NOBODY: i32 = -1;
 /// No word of a question has it.
 pub(crate) const BETWEEN: u8 = 0;
 
-/// The connection of a body on a bed; none where all is on this machine.
+/// The connection of a body on a bed. None: everything is on this machine.
 fn connection() -> Option<&'static Mutex<UnixStream>> {
     static MADE: OnceLock<Option<Mutex<UnixStream>>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -35,13 +35,13 @@ fn connection() -> Option<&'static Mutex<UnixStream>> {
     made.as_ref()
 }
 
-/// Whether this process is on a host of a bed, and asks.
+/// Whether this process is on a host of a bed, and so sends requests.
 #[must_use]
 pub fn is_asked() -> bool {
     connection().is_some()
 }
 
-/// Asks; `None`: there is no such thing.
+/// Sends a request. None: the requested thing does not exist.
 fn ask(stream: &Mutex<UnixStream>, words: &[&[u8]]) -> Option<Vec<u8>> {
     let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
     send(&mut stream, Some(&words.join(&BETWEEN))).expect("a question");
@@ -70,7 +70,7 @@ pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// A file's bytes; none when it cannot be read.
+/// A file's bytes. None: it cannot be read.
 #[must_use]
 pub fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     match connection() {
@@ -79,7 +79,7 @@ pub fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     }
 }
 
-/// A file's text, as far as it is text; none when it cannot be read.
+/// A file's text; bytes that are not text are replaced. None: it cannot be read.
 #[must_use]
 pub fn read_text(path: impl AsRef<Path>) -> Option<String> {
     read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -94,7 +94,7 @@ pub fn read_link(path: impl AsRef<Path>) -> Option<PathBuf> {
     }
 }
 
-/// The names in a folder; none when it cannot be read.
+/// The names in a folder. None: it cannot be read.
 #[must_use]
 pub fn list(path: impl AsRef<Path>) -> Option<Vec<OsString>> {
     let Some(stream) = connection() else {
@@ -131,7 +131,8 @@ pub fn path_on(host: &str, path: impl AsRef<Path>) -> PathBuf {
     PathBuf::from(OsString::from_vec(root)).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The processes that have these numbers on a host, by the numbers that everything here calls them by. One that is not there has a number that no process has.
+/// Translates pids of a host to this machine's pids, which all functions here use. An absent process gets a number that
+/// no process has.
 #[must_use]
 pub fn pids_on(host: &str, numbers: &[i32]) -> Vec<i32> {
     let Some(stream) = connection() else { return numbers.to_vec() };

@@ -5,7 +5,7 @@ use gantry_types::launch::HoldMethod;
 /// In the environment of a test's own process: the name of its place.
 pub(crate) const INNER: &str = "GANTRY_TEST_INNER_WLM";
 
-/// In the environment of who runs a suite: the name of the only place of the bed that is wanted, as while a workload manager is ported.
+/// A variable that selects one place of the bed by name, for example while a workload manager is ported.
 const ONLY: &str = "GANTRY_TEST_PLACE";
 
 /// How many ranks each node takes.
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// Where bodies are on a bed.
+/// The places on a bed where bodies run.
 pub(crate) const PLACES: [Place; 5] = [
     Place::new("slurm", "slurm", HoldMethod::Detect),
     Place::new("slurm by mpir", "slurm", HoldMethod::Mpir),

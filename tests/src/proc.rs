@@ -1,8 +1,7 @@
-//! Information about processes from /proc, and the only poll of the test code.
+//! Information about processes from /proc, and the only poll in the test code.
 //!
-//! Everything here looks from outside, so that a test does not rely on the program's own claim about "held" or
-//! "gone". In a test's body on a host of a bed this covers the whole bed ([`outside`]), and every pid is the
-//! machine's.
+//! All of this looks from outside, so a test does not rely on the program's own claim about "held" or "gone". In a
+//! test's body on a host of a bed it covers the whole bed ([`outside`]), and every pid is the machine's pid.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ pub use crate::sys::Pidfd;
 /// How long anything may take that takes no time: far more than that, since tests share a busy machine.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// A process that was there when it was looked for, also one that only [`outside`] can reach.
+/// A process that existed when it was opened. It may be one that only [`outside`] can reach.
 #[derive(Debug)]
 pub(crate) enum Found {
     Here(Pidfd),
@@ -31,7 +30,7 @@ impl Found {
         stat(pid).map(|_| Self::There(pid)).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
     }
 
-    /// Waits until it has ended or the time is up; says whether it has ended.
+    /// Waits until it has ended or the timeout expires. Returns whether it has ended.
     pub(crate) fn wait_end(&self, patience: Duration) -> bool {
         match self {
             Self::Here(process) => process.wait_end(patience),
@@ -47,7 +46,7 @@ impl Found {
     }
 }
 
-/// The fields of `/proc/PID/stat` that tests ask for.
+/// The fields of `/proc/PID/stat` that tests use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     /// The name of its program, at most 15 bytes.
@@ -60,17 +59,17 @@ pub struct Stat {
     pub group: i32,
     /// Its session in the kernel's sense.
     pub session: i32,
-    /// When it started, in clock ticks since boot: tells two holders of one pid apart.
+    /// When it started, in clock ticks since boot. It distinguishes two processes with one pid.
     pub start_ticks: u64,
 }
 
-/// Reads `/proc/PID/stat`; none when there is no such process.
+/// Reads `/proc/PID/stat`. None: the process does not exist.
 #[must_use]
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&read_text(format!("/proc/{pid}/stat"))?)
 }
 
-/// The name stands in brackets and may itself hold brackets and blanks, so the last bracket counts.
+/// The name is in brackets and may contain brackets and blanks, so it ends at the last bracket.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (head, tail) = text.rsplit_once(')')?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
@@ -84,7 +83,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The state's letter; none when there is no such process.
+/// The state's letter. None: the process does not exist.
 #[must_use]
 pub fn state(pid: i32) -> Option<char> {
     stat(pid).map(|stat| stat.state)
@@ -96,7 +95,7 @@ pub fn is_alive(pid: i32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// The most memory that a process has had, in KiB; 0 when it is gone.
+/// The peak memory of a process, in KiB. 0: it is gone.
 #[must_use]
 pub fn peak_memory_kib(pid: i32) -> u64 {
     let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -112,7 +111,7 @@ pub fn tracer(pid: i32) -> Option<i32> {
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
 
-/// The program counter of a process that does not run now; none when it runs or may not be looked at.
+/// The program counter of a process that does not run now. None: it runs, or access is denied.
 #[must_use]
 pub fn program_counter(pid: i32) -> Option<u64> {
     let text = read_text(format!("/proc/{pid}/syscall"))?;
@@ -143,7 +142,7 @@ pub fn entry_address(pid: i32) -> Option<u64> {
     Some(base + u64::from_ne_bytes(entry.try_into().ok()?))
 }
 
-/// Why a process is not held in the sense of the design, or nothing: stopped, no tracer, at its first instruction.
+/// Why a process is not held as the design requires: stopped, no tracer, at its first instruction. None: it is held.
 #[must_use]
 pub fn why_not_held(pid: i32) -> Option<String> {
     let Some(stat) = stat(pid) else { return Some(format!("there is no process {pid}")) };
@@ -160,7 +159,7 @@ pub fn why_not_held(pid: i32) -> Option<String> {
     None
 }
 
-/// Every pid that there is now.
+/// All current pids.
 #[must_use]
 pub fn all() -> Vec<i32> {
     let names = outside::list("/proc").unwrap_or_default();
@@ -184,7 +183,7 @@ pub fn command_line(pid: i32) -> String {
     String::from_utf8_lossy(words).replace('\0', " ")
 }
 
-/// A variable of the environment that the process was started with; none when it has none or hides it from us.
+/// A variable of a process's initial environment. None: it is not set, or the process hides it.
 #[must_use]
 pub fn variable(pid: i32, name: &str) -> Option<String> {
     let environment = read(format!("/proc/{pid}/environ"))?;
@@ -250,11 +249,11 @@ pub fn send(pid: i32, signal: Signal) {
     sent.unwrap_or_else(|error| panic!("{signal} to process {pid}: {error}"));
 }
 
-/// Sends a signal to each of these processes that is still there when its turn comes.
+/// Sends a signal to each of these processes that still exists at that time.
 pub fn send_those_left(pids: impl IntoIterator<Item = i32>, signal: Signal) {
     let all: Vec<Found> = pids.into_iter().filter_map(|pid| Found::open(pid).ok()).collect();
     for process in &all {
-        // It may have ended meanwhile, because another one has.
+        // The signal to another process may have ended it meanwhile.
         process.signal(signal).ok();
     }
 }
@@ -281,18 +280,18 @@ pub fn wait_file(path: &Path, timeout: Duration) {
 
 /// Polls `condition` until it holds, and fails the test at the timeout.
 ///
-/// This and [`becomes_true`], which it calls, are the only poll in the tests: for what the kernel tells no event
-/// about (a state in /proc, a file of another program). What has an event is waited for by it: [`Pidfd::wait_end`],
+/// This and [`becomes_true`], which it calls, are the only poll in the tests. They serve conditions without a kernel
+/// event: a state in /proc, a file of another program. Other conditions have an event to wait for: [`Pidfd::wait_end`],
 /// [`crate::Run::next_event`].
 ///
 /// # Panics
-/// When the deadline passes; the message holds `what`.
+/// When the timeout expires; the message contains `what`.
 #[track_caller]
 pub fn eventually(timeout: Duration, what: &str, condition: impl FnMut() -> bool) {
     assert!(becomes_true(timeout, condition), "after {timeout:?} it is still not so that {what}");
 }
 
-/// As [`eventually`], but says whether it came true. `condition` is asked at least once, and once more at the end.
+/// As [`eventually`], but returns whether it became true. Checks `condition` at least once, and once more at the end.
 #[must_use]
 pub fn becomes_true(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + timeout;

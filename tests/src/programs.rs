@@ -45,10 +45,10 @@ impl Link {
 const FLAGS: [&str; 7] =
     ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-Wall", "-Wextra", "-Werror"];
 
-/// The same for Rust, whose programs have no frame pointers.
+/// The same for Rust, which compiles without frame pointers.
 const RUST_FLAGS: [&str; 3] = ["-g", "-Copt-level=1", "--edition=2024"];
 
-/// Go has but one way.
+/// Go needs only this.
 const GO_FLAGS: [&str; 1] = ["build"];
 
 /// The path of a compiled program of `tests/programs`, by its name without `.c`.
@@ -77,10 +77,10 @@ pub fn get_mpi(name: &str, compiler: &str) -> Result<PathBuf, String> {
     get_source(&format!("{name}.c"), compiler, &[])
 }
 
-/// As [`get`], with flags of its own, under a name of its own.
+/// As [`get`], with other flags, under another name.
 ///
 /// # Errors
-/// The compiler's words, as the reason of a skip.
+/// The compiler's message, as the reason of a skip.
 pub fn get_with<F: AsRef<OsStr> + Hash>(name: &str, made_name: &str, flags: &[F]) -> Result<PathBuf, String> {
     compile(name, made_name, "cc", flags)
 }
@@ -146,7 +146,7 @@ fn compile_source<F: AsRef<OsStr> + Hash>(
     let fresh = folder.join(format!("{made_name}.new"));
     let mut command = Command::new(compiler);
     command.args(common).arg("-o").arg(&fresh).arg(&source).args(flags).stdin(Stdio::null());
-    // Fortran's modules become files where the compiler stands.
+    // Fortran's compiler writes module files into its current directory.
     command.current_dir(&folder);
     // Go's default cache is in the user's folder.
     command.env("GOCACHE", target_dir().join("go-cache"));
@@ -160,7 +160,7 @@ fn compile_source<F: AsRef<OsStr> + Hash>(
     Ok(made)
 }
 
-/// Sources beside a source that it includes.
+/// The source files that a source includes from its own folder.
 fn included(text: &[u8]) -> impl Iterator<Item = String> {
     let lines = text.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned());
     lines.filter_map(|line| Some(line.strip_prefix("#include \"")?.split('"').next()?.to_owned()))

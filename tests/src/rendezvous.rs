@@ -8,12 +8,12 @@ pub fn item_of(rank: u32) -> Vec<u8> {
         1 => 1_000_000,
         2 if rank < 64 => 1024 * 1024,
         3 => 1,
-        // A frame, a piece, a small answer: one more and one less.
+        // Sizes around the limits of a frame, a piece, a small answer: one byte more and one less.
         4 => 64 * 1024 + 1,
         5 => 128 * 1024 - 1,
         other => (rank * 37 + other) % 3000,
     };
-    // An xorshift generator: all values of a byte come, and no two ranks have the same.
+    // An xorshift generator: it produces all byte values, and no two ranks get the same data.
     let mut state = rank.wrapping_mul(0x9e37_79b9) | 1;
     let next = || {
         state ^= state << 13;

@@ -1,4 +1,4 @@
-//! One started program: its lines and JSON events as they come, its end, all with deadlines.
+//! One started program: its lines and JSON events as they arrive, and its end. All waits have timeouts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -109,7 +109,7 @@ impl Run {
         self.pid
     }
 
-    /// Sends a signal to it alone.
+    /// Sends a signal to this process only, not to its children.
     ///
     /// # Panics
     /// When it has ended.
@@ -144,7 +144,7 @@ impl Run {
     /// The next line of stdout that was not returned yet.
     ///
     /// # Panics
-    /// When there is none by `timeout`, or stdout has ended; with all output so far.
+    /// When none arrives before `timeout`, or stdout has ended; with all output so far.
     #[track_caller]
     pub fn next_line(&mut self, timeout: Duration) -> String {
         match self.find_line(timeout, |line| Some(line.to_owned())) {
@@ -153,11 +153,11 @@ impl Run {
         }
     }
 
-    /// The next JSON event with this name (`{"event":NAME,...}`); earlier ones are skipped, and stay in
+    /// The next JSON event with this name (`{"event":NAME,...}`). Earlier events are skipped, and stay in
     /// [`Run::stdout`].
     ///
     /// # Panics
-    /// When it has not come by `timeout`, or stdout has ended; with all output so far.
+    /// When it does not arrive before `timeout`, or stdout has ended; with all output so far.
     #[track_caller]
     pub fn next_event(&mut self, name: &str, timeout: Duration) -> Value {
         let found = self.find_line(timeout, |line| parse_event(line).filter(|event| event["event"] == name));
@@ -167,10 +167,10 @@ impl Run {
         }
     }
 
-    /// Waits for a line of stderr that holds `part`, and gives it.
+    /// Waits for a line of stderr that contains `part`, and returns it.
     ///
     /// # Panics
-    /// When it has not come by `timeout`, or stderr has ended; with all that was heard.
+    /// When it does not arrive before `timeout`, or stderr has ended; with all of stderr so far.
     #[track_caller]
     pub fn stderr_line(&mut self, part: &str, timeout: Duration) -> String {
         let end = Instant::now() + timeout;
@@ -268,7 +268,7 @@ impl Run {
         }
     }
 
-    /// Waits for one piece of news; false when the time is up.
+    /// Waits for one piece of news. False: the timeout has expired.
     fn hear(&mut self, end: Instant) -> bool {
         match self.news.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(news) => self.seen.hear(news),
@@ -333,8 +333,8 @@ fn listen<R: Read + Send + 'static>(
     });
 }
 
-/// Waits for the end on a thread and reaps at once, so that no zombie stands for a leak. The end is seen through a pidfd without
-/// holding the lock, so that `kill` can go on meanwhile.
+/// Waits for the end on a thread and reaps at once, so that a zombie is not taken for a leak. A pidfd reports the end
+/// without the lock, so `kill` stays possible meanwhile.
 fn reap(pid: i32, child: Arc<Mutex<Child>>, tell: Sender<News>) {
     let process = Pidfd::open(pid).expect("a pidfd of our own child");
     thread::spawn(move || {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// One app's life, and its faults.
+/// The life of one app, and its faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// The number that it comes from.
+    /// The number from which the schedule is generated.
     pub seed: u64,
     /// Nodes, one to three.
     pub nodes: u32,
-    /// Ranks on each of them, one or two.
+    /// Ranks per node, one or two.
     pub ranks_per_node: u32,
     /// Whether ranks are held first.
     pub hold: bool,
@@ -19,7 +19,7 @@ pub struct Schedule {
     pub leave: bool,
     /// In the order of their moments.
     pub strikes: Vec<Strike>,
-    /// How it ends, if it comes so far.
+    /// How the app ends, if the run gets that far.
     pub end: End,
 }
 
@@ -49,12 +49,12 @@ pub enum Moment {
     Ending,
 }
 
-/// One blow to some processes at once.
+/// One fault of some processes at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strike {
-    /// From when `after` counts.
+    /// The moment from which `after` counts.
     pub moment: Moment,
-    /// How much later.
+    /// The delay.
     pub after: Duration,
     /// The targets; missing ones are skipped.
     pub victims: Vec<Victim>,
@@ -67,7 +67,7 @@ pub struct Strike {
 pub struct Victim {
     /// The kind of process.
     pub kind: Kind,
-    /// Which of these, counted on from the first after the last; none: all of them.
+    /// The index among these; it wraps around after the last one. None: all of them.
     pub which: Option<u64>,
 }
 
@@ -116,7 +116,7 @@ pub enum Blow {
 const MOMENTS: [Moment; 5] =
     [Moment::Launching, Moment::Launched, Moment::Daemon, Moment::Released, Moment::Ending];
 
-/// A generator of numbers: splitmix64, by Sebastiano Vigna, who put it into the public domain.
+/// A generator of random numbers: splitmix64, by Sebastiano Vigna, who put it into the public domain.
 #[derive(Debug)]
 struct Numbers(u64);
 
@@ -129,7 +129,7 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// One of `0..below`.
+    /// A number in `0..below`.
     fn below(&mut self, below: u64) -> u64 {
         self.next() % below
     }
@@ -145,7 +145,7 @@ impl Numbers {
 }
 
 impl Schedule {
-    /// The schedule that comes from this number.
+    /// Generates the schedule of this number.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let mut numbers = Numbers(seed);

@@ -1,14 +1,9 @@
-//! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager. Those with nodes elsewhere are
-//! in `site_beds`.
+//! A test whose body is a tool. It runs in a separate process and a separate world, once for every workload manager.
+//! `site_beds` has the workload managers with nodes elsewhere.
+//! [`on_every_wlm_and_hosts`](crate::on_every_wlm_and_hosts) also runs it on other hosts.
 //!
-//! The frontend library takes the environment of its process, and so do the guard and the agents that it starts. A process of the
-//! test's own is what gives all of them the world's folders and tag, so that the leak check finds every one of them.
-
-//! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager whose nodes are
-//! this machine. [`on_every_wlm_and_hosts`](crate::on_every_wlm_and_hosts) runs it on other hosts, too.
-//!
-//! The frontend library takes the environment of its process, and so do the guard and the agents that it starts. A process of the
-//! test's own is what gives all of them the world's folders and tag, so that the leak check finds every one of them.
+//! The frontend library uses the environment of its process. So do the guard and the agents that it starts. A separate
+//! process gives all of them the world's folders and tag, so the leak check finds every one of them.
 
 use std::ffi::{OsStr, OsString};
 use std::panic::resume_unwind;
@@ -42,26 +37,28 @@ pub struct Site {
     place: Place,
 }
 
-/// Runs `body` once for every workload manager, each time in a process and a world of its own: at the end of the body everything that it has dropped must be gone
-/// while its process lives, and after the process' end too. Those of [`WLMS`] whose nodes are this machine run it here; the others on a bed, as an ordinary user:
-/// Slurm, with both ways to hold its ranks, and hosts that are reached by ssh from the login node, and PBS on the first host of a job. There the leak check looks
-/// at every host. Each has four nodes at least.
+/// Runs `body` once for every workload manager, each time in a separate process and world. At the end of the body,
+/// everything that it has dropped must be gone while its process lives, and also after the process's end.
 ///
-/// Bodies see ranks by [`pids`] and [`proc`], and files of nodes by [`outside`](crate::outside): so they are the same everywhere. The folder for work is on every
-/// node.
+/// The members of [`WLMS`] whose nodes are this machine run it here. The others run it on a bed, as an ordinary user:
+/// Slurm, with both ways to hold its ranks; hosts that are reached by ssh from the login node; and PBS on the first
+/// host of a job. There the leak check covers every host. Each has at least four nodes.
 ///
-/// The process is this test binary again, with the argument to run this one test. So the test may contain besides
-/// this call only code that may run in both processes. Missing WLMs are left out; `conformance::pbs_is_here` and its
+/// Bodies see ranks through [`pids`] and [`proc`], and files of nodes through [`outside`](crate::outside). So they are
+/// the same everywhere. Every node has the folder for work.
+///
+/// The process is this test binary again, with the argument to run this one test. So the test may contain besides this
+/// call only code that may run in both processes. Missing WLMs are left out; `conformance::pbs_is_here` and its
 /// neighbours count that.
 ///
 /// # Panics
-/// As `body` does, with all that it printed; and when something is left, or `limit` passes.
+/// As `body` does, with all of its output; and when something is left, or `limit` expires.
 #[track_caller]
 pub fn on_every_wlm<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
     on_each(|_| true, &PLACES, limit, body);
 }
 
-/// As [`on_every_wlm`], but for one place. Each test that uses it says why.
+/// As [`on_every_wlm`], without one place. Each test that uses it says why.
 ///
 /// # Panics
 /// As there.
@@ -81,7 +78,8 @@ pub fn on_this_machine<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
     on_each(|_| true, &[], limit, body);
 }
 
-/// As [`on_this_machine`], for those to which everything that runs is just processes of this machine: an app can be attached to by their pids.
+/// As [`on_this_machine`], for those to which everything that runs is just processes of this machine: an app can be
+/// attached to by their pids.
 ///
 /// # Panics
 /// As there.
@@ -163,7 +161,7 @@ fn run_inside<F: AsyncFnOnce(&mut Site)>(name: OsString, body: F) {
     });
 }
 
-/// The test that a closure stands in, as the harness names it: its path without the crate.
+/// The harness's name of the test that contains a closure: its path without the crate.
 pub(crate) fn test_name<F>() -> String {
     let path = std::any::type_name::<F>();
     let path = path.split("::{{closure}}").next().unwrap_or(path);
@@ -209,7 +207,8 @@ impl Site {
         app
     }
 
-    /// The arguments of a launch with as many ranks on each of so many nodes. By slots alone they would all be on the first one.
+    /// The arguments of a launch with the same number of ranks on each of these nodes. Slots alone would put all of
+    /// them on the first node.
     #[must_use]
     pub fn spread(&self, nodes: u32, ranks: u32, program: &[&str]) -> Vec<String> {
         let mut words = vec![format!("--nodes={nodes}"), format!("--ntasks={ranks}")];
@@ -221,7 +220,7 @@ impl Site {
         words
     }
 
-    /// Removes control sockets whose owners are dead: the user's next command does that.
+    /// Removes control sockets of dead owners, as the user's next command does.
     ///
     /// # Panics
     /// When that command fails.
@@ -232,7 +231,7 @@ impl Site {
         assert!(self.world.spawn(command).wait(SOON).status.success());
     }
 
-    /// A tool in a process of its own, at the same place as this one.
+    /// A tool in a separate process, at the same place as this one.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -265,7 +264,7 @@ impl Site {
         self.place.wlm
     }
 
-    /// The processes of such a tool's answer, in its order, for [`proc`].
+    /// The processes that such a tool's answer names, in its order, for [`proc`].
     ///
     /// # Panics
     /// When it names none.
@@ -277,7 +276,7 @@ impl Site {
         seen(hosts.zip(numbers(&answer["pids"])))
     }
 
-    /// The agents that ranks have, for [`proc`]: they are above their ranks, or began as one of them.
+    /// The agents of these ranks, for [`proc`]. An agent is above its ranks, or began as one of them.
     #[must_use]
     pub fn agents(&self, ranks: &[i32]) -> Vec<i32> {
         let parent = |pid: &i32| proc::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
@@ -324,7 +323,7 @@ fn seen<'a>(processes: impl Iterator<Item = (&'a str, i32)>) -> Vec<i32> {
     all.chunk_by(|one, other| one.0 == other.0).flat_map(of_host).collect()
 }
 
-/// The path by which a file of a node is looked at, for [`outside`](crate::outside).
+/// The path through which [`outside`](crate::outside) reads a file of a node.
 ///
 /// # Panics
 /// When there is no such node.

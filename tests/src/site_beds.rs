@@ -1,4 +1,5 @@
-//! A test's body on a bed: as the ordinary user, in a process of its own, once for each workload manager that has nodes there. All of them stand on one bed.
+//! A test's body on a bed. It runs as the ordinary user in a separate process, once for each workload manager that has
+//! nodes there. All of them are on one bed.
 
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::{World, becomes_true, binaries, within};
 /// How many nodes each workload manager has; hosts that are reached by ssh are those of Slurm.
 const NODES: u16 = 4;
 
-/// For a bed that has to be made first, and for jobs that wait for their turn.
+/// The time for making a bed first, and for jobs that wait in a queue.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The bed: Slurm's nodes, and those of PBS and of Flux where they are installed.
@@ -36,7 +37,7 @@ fn config() -> Config {
     Config { cpus: CPUS, ..config }
 }
 
-/// Whether bodies run under each of these workload managers, for tests that only say so.
+/// Whether bodies run under each of these workload managers, for tests that only report it.
 ///
 /// # Errors
 /// The reason for the skip.
@@ -49,9 +50,9 @@ pub fn is_on_beds(wlm: &str) -> Result<(), String> {
     }
 }
 
-/// Runs a test's body at these places of the bed, in parallel and beside other tests on it. The last of those that
-/// have shared the bed checks for common remains: processes, files and sockets on every host, and jobs. Each also
-/// checks for its own processes on every host at its own end.
+/// Runs a test's body at these places of the bed, in parallel with each other and with other tests on it. The last of
+/// the tests that share the bed checks for common remains: processes, files and sockets on every host, and jobs. Each
+/// body also checks for its own processes on every host at its end.
 ///
 /// # Panics
 /// As the body does; and when something is left.
@@ -113,7 +114,7 @@ fn run_on(bed: &Testbed, place: &Place, test: &str, limit: Duration) {
         ("GANTRY_SSH", "openssh".to_owned()),
     ];
     if place.wlm == "slurm" {
-        // All that ranks write comes by one pipe.
+        // The output of all ranks comes through one pipe.
         variables.push(("SLURM_LABELIO", "1".to_owned()));
     }
     if place.wlm == "flux" {

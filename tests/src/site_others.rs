@@ -21,10 +21,11 @@ pub struct Others {
 const RANKS: usize = 4;
 
 impl Site {
-    /// Starts four ranks by the means of this place: srun or `flux run` on two nodes, `pbsdsh` on four, `mpiexec` of MPICH on two hosts, a shell. None: there is nothing that could.
+    /// Starts four ranks by the means of this place: srun or `flux run` on two nodes, `pbsdsh` on four, `mpiexec` of
+    /// MPICH on two hosts, a shell. None: this place has no such program.
     ///
     /// # Panics
-    /// When they do not come.
+    /// When they do not start.
     #[must_use]
     #[track_caller]
     pub fn others(&self) -> Option<Others> {

@@ -1,4 +1,4 @@
-//! The ranks' output, by rank: some launchers mix all of it in one pipe, with the rank in each line.
+//! The ranks' output, by rank. Some launchers mix all of it in one pipe, with the rank in each line.
 
 use gantry_frontend::{App, OutputStream};
 use gantry_types::id::NodeId;
@@ -40,7 +40,7 @@ impl Site {
         texts
     }
 
-    /// The next lines on standard output, without their ends: as many as are asked for, of whichever ranks.
+    /// The next lines on standard output, without line breaks: `count` lines, of any ranks.
     ///
     /// # Panics
     /// When there are fewer, or more at once.
@@ -113,13 +113,14 @@ impl Site {
         }
     }
 
-    /// How many ranks read the app's input: all where the launcher gives it to all, else rank 0 alone.
+    /// How many ranks read the app's input: all if the launcher passes it to all, otherwise only rank 0.
     #[must_use]
     pub fn readers(&self, ranks: usize) -> usize {
         if self.comes_by_one_pipe() { ranks } else { 1 }
     }
 
-    /// Whether a launcher of the workload manager's own stands between the tool and the ranks.
+    /// Whether the output of all ranks comes through one pipe: the workload manager's own launcher is between the tool
+    /// and the ranks.
     #[must_use]
     pub fn comes_by_one_pipe(&self) -> bool {
         matches!(self.wlm(), "slurm" | "flux")

@@ -1,4 +1,4 @@
-//! Skips that are seen: a test that cannot run here says so, is counted, and CI fails on a skip that it did not expect.
+//! Visible skips: a test that cannot run here prints the reason and is counted. CI fails on an unexpected skip.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The line `suite::test<TAB>reason` is appended to the file that `GANTRY_SKIP_LOG` names.
 pub fn record_skip(reason: &str) {
     let line = skip_line(&suite(), std::thread::current().name().unwrap_or("?"), reason);
-    // To the harness's own capture and, whole in one write, to the log that the test command reads.
+    // To the harness's own capture. Also, in one write, to the log that the test command reads.
     #[expect(
         clippy::print_stderr,
         reason = "the reader of a single test's output wants to see why it did nothing"
@@ -51,7 +51,8 @@ fn is_executable(file: &Path) -> bool {
     file.is_file() && nix::unistd::access(file, nix::unistd::AccessFlags::X_OK).is_ok()
 }
 
-/// Skips the running test for a reason: prints it, counts it and returns. It stands in the test's own body, outside [`within`](crate::within).
+/// Skips the running test for a reason: prints it, counts it and returns. Use it in the test's own body, outside of
+/// [`within`](crate::within).
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)+) => {{
@@ -60,7 +61,8 @@ macro_rules! skip {
     }};
 }
 
-/// Takes the value out of a `Result<T, reason>`, or skips the running test for that reason: `let gdb = require!(tool("gdb"));`.
+/// Takes the value out of a `Result<T, reason>`, or skips the running test for that reason: `let gdb =
+/// require!(tool("gdb"));`.
 #[macro_export]
 macro_rules! require {
     ($what:expr) => {
@@ -87,7 +89,7 @@ mod tests {
         assert_eq!(tool("no-such-tool").unwrap_err(), "no-such-tool is not installed");
     }
 
-    /// Run by the next test in a process of its own, with a log of its own; in an ordinary run it does nothing.
+    /// The next test runs this in a separate process, with a separate log. In an ordinary run it does nothing.
     #[test]
     fn a_test_with_a_missing_requirement() {
         if std::env::var_os("GANTRY_TEST_INNER").is_some() {

@@ -12,7 +12,7 @@ use crate::testbed::config::HOME;
 use crate::testbed::{Config, Process, Shared, Testbed, shared, shared_with_others, turn_of, usable};
 use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_skip, within};
 
-/// For a whole test, a new bed included.
+/// The limit for a whole test, including a new bed.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// The beginning of every launch: nodes have no folder of a world, so ranks start in a directory that every host has.
@@ -29,7 +29,8 @@ pub struct Cluster {
     pub variables: Vec<(&'static str, &'static str)>,
 }
 
-/// Runs a test on a bed of this configuration; at its end nothing may be left on any host, and no job. Counts a skip where no bed can be.
+/// Runs a test on a bed of this configuration. At its end no host may have remains, and Slurm no job. Counts a skip if
+/// no bed can be made.
 ///
 /// # Panics
 /// As `body` does; and when something is left.
@@ -49,7 +50,7 @@ pub fn on_cluster_for(limit: Duration, config: Config, body: impl FnOnce(&mut Cl
     }
     within(limit + turn_of(&config), move || {
         let bed = shared(&config);
-        // The previous test may have killed nodes, whose jobs take a while to complete.
+        // The previous test may have killed nodes. Their jobs take some time to complete.
         bed.wait_idle(2 * SOON).expect("idle nodes");
         let mut cluster = Cluster { world: World::new(), bed, variables: Vec::new() };
         body(&mut cluster);
@@ -59,8 +60,8 @@ pub fn on_cluster_for(limit: Duration, config: Config, body: impl FnOnce(&mut Cl
     });
 }
 
-/// As [`on_cluster`], beside other such tests of this process with the same configuration. The last of those that
-/// have shared the bed checks for their common remains.
+/// As [`on_cluster`], at the same time as other such tests of this process with the same configuration. The last of the
+/// tests that share the bed checks for their common remains.
 ///
 /// # Panics
 /// As `body` does; and when something is left.
@@ -126,7 +127,7 @@ impl Cluster {
         variables: &[(&str, &str)],
     ) -> Run {
         let mut command = self.bed.login().command_of(&self.world, program).expect("the login node");
-        // The world's own are not there on nodes: sessions are where they are by default, which the bed's leak check looks at.
+        // Nodes lack the world's folders. So sessions are in their default folder, which the bed's leak check covers.
         command
             .args(args)
             .env_remove("GANTRY_STAGE_DIR")
@@ -136,7 +137,7 @@ impl Cluster {
         self.world.spawn(command)
     }
 
-    /// A command of the ordinary user in a folder of the home, to which a program and its arguments are added.
+    /// A command of the ordinary user in a folder of the home. The caller adds a program and its arguments.
     ///
     /// # Panics
     /// When the login node is off.
@@ -168,7 +169,7 @@ impl Cluster {
         self.gantry(LAUNCH.iter().chain(args))
     }
 
-    /// Launches held and waits until the command line says so; gives the app's id too.
+    /// Launches held and waits until the command line reports it. Returns the app's id, too.
     ///
     /// # Panics
     /// When it is not held in time.
@@ -190,7 +191,7 @@ impl Cluster {
         done
     }
 
-    /// A daemon that prints `answer 42` with the help of a library that is beside it on the login node only.
+    /// A daemon that prints `answer 42`. It uses a library that is next to it on the login node only.
     ///
     /// # Panics
     /// Without a compiler.
@@ -220,7 +221,7 @@ impl Cluster {
         all.filter(|(_, process)| process.line.ends_with(line) && !is_keeper(process.pid)).collect()
     }
 
-    /// Fails unless there are that many processes with that line on the nodes, and `/proc` shows all of them as held.
+    /// Fails unless that many processes with that command line are on the nodes, and `/proc` shows all of them as held.
     ///
     /// # Panics
     /// With the actual processes.

@@ -1,4 +1,4 @@
-//! Difficult hosts for ssh: each change is made on a node of a bed, and undone when it is dropped, so that the next
+//! Difficult hosts for ssh. Each function changes a node of a bed. Dropping the result undoes the change, so the next
 //! test finds the bed unchanged.
 
 use std::fs;
@@ -58,7 +58,7 @@ fn run_on(cluster: &Cluster, node: u16, script: &str) -> Result<(), String> {
     output.status.success().then_some(()).ok_or_else(|| format!("{script} on n{node:03}: {said}"))
 }
 
-/// Runs a script as root on a node; another one undoes it.
+/// Runs a script as root on a node. The script `undo` reverts it.
 ///
 /// # Panics
 /// When it fails.
@@ -99,7 +99,7 @@ pub fn noexec<'a>(cluster: &'a Cluster, node: u16, folders: &[&str]) -> Changed<
     change(cluster, node, &each("noexec"), &each("exec"))
 }
 
-/// Stops a node's sshd: the kernel still accepts connections for it, and nothing is said there.
+/// Stops a node's sshd. The kernel still accepts connections for it, but sends no data.
 ///
 /// # Panics
 /// When it does not run.
@@ -124,10 +124,10 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// Has no host of the bed, the tool's own among them, accept a connection but by ssh.
+/// Makes all hosts of the bed, including the tool's, refuse every connection except ssh.
 ///
 /// # Errors
-/// When there is no firewall here: `nft` is missing, or the kernel cannot.
+/// When there is no firewall here: `nft` is missing, or the kernel does not support it.
 pub fn closed_to_all_but_ssh(cluster: &Cluster) -> Result<Closed<'_>, String> {
     let mut closed = Closed(Vec::new());
     for host in cluster.bed.nodes().into_iter().chain([cluster.bed.login()]) {
@@ -137,7 +137,7 @@ pub fn closed_to_all_but_ssh(cluster: &Cluster) -> Result<Closed<'_>, String> {
     Ok(closed)
 }
 
-/// A stopped process; it goes on when this is dropped.
+/// A stopped process. It continues when this is dropped.
 #[derive(Debug)]
 pub struct Stopped(i32);
 
@@ -157,7 +157,8 @@ fn find_sshd(cluster: &Cluster, node: u16) -> Process {
     machine.processes().into_iter().find(is_it).expect("an sshd")
 }
 
-/// Starts a node's sshd anew, with a configuration that was put through this script of sed; at the end it has its own again.
+/// Starts a node's sshd anew, with a configuration that was put through this script of sed; at the end it has its own
+/// again.
 ///
 /// # Panics
 /// When that fails.
@@ -187,7 +188,7 @@ impl Drop for HomeFile {
             Some(text) => fs::write(&self.path, text),
             None => fs::remove_file(&self.path),
         };
-        // The bed may have gone, and the home with it.
+        // The bed may be gone, and the home with it.
         drop(restored);
     }
 }

@@ -31,8 +31,8 @@ pub fn submit(cluster: &Cluster, wlm: &str, args: &[&str]) -> Run {
     cluster.gantry([&["--json", "submit", "--wlm", wlm], args].concat())
 }
 
-/// Waits until a job with two ranks on each of two nodes is attached to, with a daemon on each, and makes the tool
-/// detach. Returns the job.
+/// Waits until the tool has attached to a job with two ranks on each of two nodes, with a daemon on each. Then makes
+/// the tool detach. Returns the job.
 ///
 /// # Panics
 /// When an expected event does not come.
@@ -51,8 +51,9 @@ pub fn attached_and_left(mut run: Run, starts: Duration) -> String {
     job
 }
 
-/// Sees that a job that waits is cancelled when its tool is interrupted, asked to end, killed, or has waited long enough. `begin` submits one with these options,
-/// `queued` lists those that there are, and `words` are said of why it waits.
+/// Checks that a waiting job is cancelled when its tool is interrupted, gets SIGTERM, is killed, or reaches its
+/// timeout. `begin` submits a job with these options, `queued` lists the current jobs, and the message about the reason
+/// of the wait contains `words`.
 ///
 /// # Panics
 /// When it is not.

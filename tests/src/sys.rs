@@ -1,6 +1,6 @@
 //! System calls without a wrapper in the available crates: pidfds, and controlling terminals.
 //!
-//! A pidfd names one process for ever, where a pid may be given to another one. So waiting and killing go through it.
+//! A pidfd refers to one process for ever, while a pid may be reused. So waiting and killing use pidfds.
 #![expect(unsafe_code, reason = "pidfds and ioctls of terminals have no safe wrapper in nix or std")]
 
 use std::io;
@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::Winsize;
 use nix::sys::signal::Signal;
 
-/// One process, also when its pid is used again.
+/// One process, even if its pid is reused.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
 
@@ -31,7 +31,8 @@ impl Pidfd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Waits until the process has ended (it may still be a zombie) or the time is up; says whether it has ended.
+    /// Waits until the process has ended (it may still be a zombie) or the timeout expires. Returns whether it has
+    /// ended.
     #[must_use]
     pub fn wait_end(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
@@ -79,7 +80,7 @@ pub fn ignore_children() -> io::Result<()> {
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Forks a child that has all descriptors of this process and does nothing until it is killed.
+/// Forks a child that has all descriptors of this process. It waits until it is killed.
 ///
 /// # Errors
 /// As fork(2).
@@ -88,7 +89,7 @@ pub fn fork_idle() -> io::Result<i32> {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         loop {
-            // SAFETY: pause takes nothing and touches nothing.
+            // SAFETY: pause has no argument and accesses no memory.
             unsafe { libc::pause() };
         }
     }
@@ -117,7 +118,8 @@ impl ClosedStdio {
         let keep = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().expect("a descriptor");
         let kept = [keep(io::stdin().as_fd()), keep(io::stdout().as_fd()), keep(io::stderr().as_fd())];
         for fd in 0..3 {
-            // SAFETY: takes an integer. Concurrent writers to the standard descriptors get an error, as the test intends.
+            // SAFETY: takes an integer. Concurrent writers to the standard descriptors get an error, as the test
+            // intends.
             unsafe { libc::close(fd) };
         }
         Self(kept)
@@ -152,7 +154,7 @@ nix::ioctl_write_ptr_bad!(
     Winsize
 );
 
-/// Has the command begin a session, with the terminal that is its standard input as the controlling one.
+/// Makes the command start a session, with its standard input as the controlling terminal.
 pub(crate) fn lead_session(command: &mut Command) {
     let lead = || {
         nix::unistd::setsid()?;
@@ -164,9 +166,9 @@ pub(crate) fn lead_session(command: &mut Command) {
     unsafe { command.pre_exec(lead) };
 }
 
-/// Tells a terminal its size, and the programs in front of it by SIGWINCH.
+/// Sets a terminal's size. The kernel notifies its foreground programs by SIGWINCH.
 pub(crate) fn set_window_size(terminal: BorrowedFd<'_>, size: &Winsize) -> io::Result<()> {
-    // SAFETY: the descriptor is open while it is borrowed; the kernel reads one winsize, which is there.
+    // SAFETY: the descriptor is open while it is borrowed; the kernel reads one winsize, and `size` refers to one.
     unsafe { tiocswinsz(terminal.as_raw_fd(), &raw const *size) }?;
     Ok(())
 }
@@ -181,7 +183,7 @@ mod tests {
     use crate::programs::{self, Link};
     use crate::{World, proc};
 
-    /// Holds a program as the design says, without any of the code under test, and asks the judge.
+    /// Holds a program as the design requires, without any code under test, and checks it with the function under test.
     fn check_held(program: &std::path::Path) {
         let world = World::new();
         let mut command = world.command(program);

@@ -1,4 +1,4 @@
-//! A terminal as a person has it: a pseudo-terminal with the program at its one end, a keyboard and a screen at the other.
+//! A user's terminal: a pseudo-terminal with the program at one end, and a keyboard and a screen at the other.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,8 @@ pub use self::vt::Vt;
 
 mod vt;
 
-/// A program at a terminal of its own, which is the controlling one of a session of its own. Dropping it kills the program, and only it.
+/// A program at a separate terminal, which is the controlling terminal of a separate session. Dropping it kills only
+/// the program.
 #[derive(Debug)]
 pub struct Terminal {
     child: Child,
@@ -86,7 +87,7 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).expect("a terminal that takes what is typed");
     }
 
-    /// All that stands on the screen, below all that has scrolled out of it.
+    /// The text on the screen, after all text that has scrolled out of it.
     #[must_use]
     pub fn text(&self) -> String {
         self.shared.lock().vt.text()
@@ -98,10 +99,10 @@ impl Terminal {
         self.shared.lock().bytes.clone()
     }
 
-    /// Waits until the screen's text is as `wanted`, and gives it.
+    /// Waits until `wanted` accepts the screen's text, and returns the text.
     ///
     /// # Panics
-    /// When it is not by `timeout`, with the text.
+    /// At the timeout, with the text.
     #[track_caller]
     pub fn wait_for(&self, what: &str, timeout: Duration, wanted: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + timeout;
@@ -118,7 +119,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until `part` stands on the screen.
+    /// Waits until `part` is on the screen.
     ///
     /// # Panics
     /// As [`Terminal::wait_for`].

@@ -17,7 +17,7 @@ thread_local! {
     static WATCHED: RefCell<Option<Worlds>> = const { RefCell::new(None) };
 }
 
-/// Tells the watchdog of the current test, if it has one, of a new world.
+/// Registers a new world with the watchdog of the current test, if there is one.
 pub(crate) fn enrol(tag: &str, folder: &Path) {
     WATCHED.with_borrow(|worlds| {
         if let Some(worlds) = worlds {
@@ -27,12 +27,12 @@ pub(crate) fn enrol(tag: &str, folder: &Path) {
     });
 }
 
-/// Runs the body of a test and fails it when it takes longer than `limit`. Then all processes of the body's worlds
-/// are killed and their folders are removed. The body runs on its own thread with the test's name; a hung one is left
+/// Runs the body of a test and fails it when it takes longer than `limit`. Then it kills all processes of the body's
+/// worlds and removes their folders. The body runs on a separate thread with the test's name. A hung thread is left
 /// behind and ends with the process.
 ///
 /// # Panics
-/// When the time is up, with the running processes; otherwise as `body` panics.
+/// At the timeout, with the running processes; otherwise as `body` panics.
 pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Send + 'static) -> T {
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let worlds = Worlds::default();

@@ -1,4 +1,4 @@
-//! One test's own corner of the machine.
+//! A test's private environment on this machine.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -49,14 +49,15 @@ const FOREIGN: [&str; 16] = [
 /// queue is for its users. A test for another WLM sets this variable, or `GANTRY_WLM`, which takes precedence.
 const WLM: (&str, &str) = ("CTI_WLM_IMPL", "localhost");
 
-/// A private folder, private runtime and stage directories, and a tag in the environment of everything that is started here.
+/// A private folder, private runtime and stage directories, and a tag in the environment of everything that is started
+/// here.
 ///
-/// The end of a world, by [`finish`](World::finish) or by dropping it, is the leak check. Declare runs after the world: they are then
-/// dropped (killed) before it.
+/// The end of a world, by [`finish`](World::finish) or by dropping it, is the leak check. Declare runs after the world:
+/// they are then dropped (killed) before it.
 #[derive(Debug)]
 pub struct World {
     path: PathBuf,
-    /// The path of the same folder for the world's processes, on a host of a bed.
+    /// The path of the same folder on a host of a bed, for the world's processes.
     inside: Option<PathBuf>,
     /// None in a process that lives in another process's world.
     folder: Option<TempDir>,
@@ -120,7 +121,8 @@ impl World {
         }
     }
 
-    /// The world that this very process was started in. Its end is a leak check too, which leaves out this process; the folder stays.
+    /// The world that this very process was started in. Its end is a leak check too, which leaves out this process; the
+    /// folder stays.
     pub(crate) fn around_us() -> Option<Self> {
         let tag = std::env::var(TAG).ok()?;
         let path = PathBuf::from(std::env::var_os(PATH)?);
@@ -166,7 +168,7 @@ impl World {
         self.path().join("runtime")
     }
 
-    /// Where agents put sessions (`GANTRY_STAGE_DIR`). At the end nothing may be left in it.
+    /// The folder where agents put sessions (`GANTRY_STAGE_DIR`). It must be empty at the end.
     #[must_use]
     pub fn stage_dir(&self) -> PathBuf {
         self.path().join("stage")
@@ -194,9 +196,9 @@ impl World {
         all
     }
 
-    /// A command in this world: its environment, its working directory, its own process group. Its workload manager is
-    /// `localhost`, independent of this machine's: `CTI_WLM_IMPL` says so. Change it as you like and pass it to
-    /// [`spawn`](World::spawn).
+    /// A command in this world, with its environment, its working directory and a new process group. Its workload
+    /// manager is `localhost`, independent of this machine's: `CTI_WLM_IMPL` selects it. Change it as needed and pass
+    /// it to [`spawn`](World::spawn).
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.command_in_our_group(program);
@@ -204,7 +206,8 @@ impl World {
         command
     }
 
-    /// As [`command`](World::command), in the process group of this process: for a terminal, whose program leads a session.
+    /// As [`command`](World::command), in the process group of this process. A terminal needs that, because its program
+    /// becomes a session leader.
     #[must_use]
     pub fn command_in_our_group(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -217,7 +220,7 @@ impl World {
         command
     }
 
-    /// As [`command`](World::command), for the command line under test. It finds the helpers beside itself.
+    /// As [`command`](World::command), for the command line under test. It finds the helpers in its own folder.
     #[must_use]
     pub fn gantry_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.command(&binaries().gantry);
@@ -234,7 +237,7 @@ impl World {
         self.spawn(self.gantry_command(args))
     }
 
-    /// Starts the command line under test at a terminal of its own with 80 columns and 24 rows.
+    /// Starts the command line under test at a separate terminal with 80 columns and 24 rows.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -285,7 +288,7 @@ impl World {
         Terminal::spawn(self.terminal_command(args), 80, 24, true)
     }
 
-    /// A group leader cannot start a session, so it must not be one.
+    /// A group leader cannot start a session, so this program is not one.
     fn terminal_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         self.terminal_command_of(&binaries().gantry, args)
     }
@@ -339,8 +342,8 @@ impl World {
 
     /// Writes an executable file into the work directory: a script, or bytes that only resemble a program.
     ///
-    /// A child writes the bytes: another test's fork could inherit a descriptor that is open for writing here, and the
-    /// kernel refuses to execute a file with an open writer (`ETXTBSY`).
+    /// A child process writes the bytes: another test's fork could inherit a descriptor that is open for writing here,
+    /// and the kernel refuses to execute a file that is open for writing (`ETXTBSY`).
     ///
     /// # Panics
     /// When it cannot be written.
@@ -351,7 +354,7 @@ impl World {
         path
     }
 
-    /// Adds a process that must be gone at the end, also when it does not bear the tag.
+    /// Adds a process that must be gone at the end, even without the tag.
     ///
     /// # Panics
     /// When there is no such process now.
@@ -390,10 +393,10 @@ impl World {
         Watch { tag: &self.tag, tracked: &[], empty, no_files, since: self.since }.files()
     }
 
-    /// Fails the test when something is left: a process, a zombie, a file.
+    /// Fails the test when there are remains: a process, a zombie, a file.
     ///
     /// # Panics
-    /// With one line for each thing that is left.
+    /// With one line for each of them.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         let leaks = self.leaks();
@@ -440,7 +443,7 @@ impl World {
     }
 }
 
-/// A failed test only kills its processes; any other one is checked.
+/// A failed test only kills its processes. Any other test is checked.
 impl Drop for World {
     fn drop(&mut self) {
         self.end();
@@ -471,7 +474,7 @@ pub(crate) fn write_executable(path: &Path, bytes: &[u8]) {
     assert!(status.success(), "{}: {status}", path.display());
 }
 
-/// Runs the body of a test in a world of its own. Fails when it takes longer than `limit`, or leaves something behind.
+/// Runs the body of a test in a private world. Fails when it takes longer than `limit`, or has remains.
 ///
 /// # Panics
 /// As [`within`] and [`World::finish`].

@@ -1,7 +1,6 @@
-//! A tool daemon that prints, as one line of JSON, the backend library's answers and its own environment; then it
-//! ends.
+//! A tool daemon that prints the backend library's answers and its own environment as one line of JSON, and ends.
 //!
-//! With `wait` as its argument, it continues until it is killed. `exit N`: it ends with that code.
+//! With the argument `wait`, it continues until it is killed. With `exit N`, it ends with that exit code.
 #![expect(clippy::disallowed_methods, reason = "a test program reads its environment")]
 
 use std::error::Error;
@@ -17,7 +16,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         Ok(backend) => describe(&backend)?,
         Err(error) => json!({"error": error.to_string()}),
     };
-    // In one write, so that it is heard as one piece.
+    // In one write, so that it arrives in one piece.
     std::io::stdout().write_all(format!("{said}\n").as_bytes())?;
     writeln!(std::io::stderr(), "on stderr")?;
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {

@@ -1,21 +1,22 @@
-//! A tool daemon that carries out its arguments on its session's channel, in order.
+//! A tool daemon that executes its arguments on its session's channel, in order.
 //!
 //! | argument | action |
 //! | --- | --- |
-//! | `gather:TAG:BYTES` | contributes that many bytes, all of them its node's number |
+//! | `gather:TAG:BYTES` | contributes that many bytes; each byte is its node's number |
 //! | `give:TAG:FILTER` | contributes data for that filter: its node's number, its rank, its stack |
-//! | `large:TAG:MODULES` | contributes a tree of stacks, of 1000 functions and some 60 KB for each module; most of it is the same on all nodes |
+//! | `large:TAG:MODULES` | contributes a tree of stacks: 1000 functions and some 60 KB per module, mostly equal on all nodes |
 //! | `echo:TAG` | waits for a message with this tag and contributes it |
-//! | `hash:TAG` | reads a message with this tag as it comes and contributes its length and hash |
-//! | `send:TAG:COUNT` | sends so many messages, numbered |
-//! | `flood:TAG:BYTES` | sends messages of so many bytes until it is killed |
-//! | `slow:TAG` | waits for a message with tag 0, then takes all with this tag until an empty one comes, and contributes their number |
-//! | `serve:NAME` | merges for the filter NAME (the longest part wins) in a thread of its own |
+//! | `hash:TAG` | reads a message with this tag as it arrives; contributes its length and hash |
+//! | `send:TAG:COUNT` | sends that many messages, numbered |
+//! | `flood:TAG:BYTES` | sends messages of that many bytes until it is killed |
+//! | `slow:TAG` | waits for a message with tag 0; takes messages with this tag up to an empty one; contributes their number |
+//! | `serve:NAME` | merges for the filter NAME (the longest part wins) on a separate thread |
 //! | `fail:NAME` | serves the filter NAME and cannot merge |
-//! | `echoes:TAG`, `hashes:TAG`, `sums:TAG` | as `echo`, as `hash`, and with its node's number, for each message with this tag, without end |
+//! | `echoes:TAG`, `hashes:TAG` | as `echo` and `hash`, for each message with this tag, without end |
+//! | `sums:TAG` | contributes its node's number for each message with this tag, without end |
 //! | `die:TAG` | waits for a message with this tag and kills itself (SIGKILL) |
 //! | `wait` | continues until it is killed |
-//! | `on:NODE:...` | does the rest on that node only |
+//! | `on:NODE:...` | executes the rest on that node only |
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -117,7 +118,7 @@ fn take(channel: &Arc<Channel>, step: &str) -> Done {
     Ok(())
 }
 
-/// Length and hash of a message, read as it comes.
+/// Length and hash of a message, which is read as it arrives.
 fn hash_of(mut reader: impl Read) -> std::io::Result<String> {
     let (mut hash, mut length, mut chunk) = (blake3::Hasher::new(), 0, vec![0; 100_000]);
     loop {

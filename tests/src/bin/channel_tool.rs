@@ -1,9 +1,9 @@
-//! A tool that launches, starts `channel_daemon` on every node, and uses all operations of a channel. It prints the
-//! results as one line of JSON.
+//! A tool that launches an app, starts `channel_daemon` on every node, and uses all operations of a channel. It prints
+//! the results as one line of JSON.
 //!
 //! Arguments: bytes to broadcast, the tree's radix, then the launcher's arguments. The daemons' contributions follow
-//! from their nodes' numbers, so the reader of the line knows the correct values. Times are in milliseconds; that of
-//! an operation is the shortest of several.
+//! from their nodes' numbers, so the reader of the line knows the correct values. Times are in milliseconds. The time
+//! of an operation is the shortest of several runs.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! A crowd of unauthenticated clients: `crowd UID FIRST OTHERS` becomes that user and connects to every TCP port of
-//! its network namespace as soon as it is in use, FIRST times to the first port and OTHERS times to each later one. A
-//! third of the connections is silent, a third sends garbage, a third stops halfway in a greeting. A closed one is
-//! opened again after a second.
+//! A crowd of unauthenticated clients. `crowd UID FIRST OTHERS` becomes that user. It connects to every TCP port of its
+//! network namespace as soon as a program listens there: FIRST times to the first port, OTHERS times to each later one.
+//! A third of the connections is silent, a third sends garbage, a third stops halfway in a greeting. When a connection
+//! is closed, it connects again after a second.
 //!
 //! It prints `ready` when it has begun, and `stands` when FIRST connections were accepted. At the end of its input it
 //! prints how many were accepted and how many were closed, and ends.
@@ -66,9 +66,9 @@ async fn besiege(first: usize, others: usize, seen: Arc<Seen>) {
     }
 }
 
-/// Stays connected; reports when `told` connections were accepted.
+/// Keeps a connection open. Reports when `told` connections were accepted.
 async fn stay(port: u16, number: usize, told: usize, seen: Arc<Seen>) {
-    // A port on which nothing listens any more is left alone.
+    // If no program listens on the port any more, it ends.
     while let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await {
         if seen.stood.fetch_add(1, Ordering::Relaxed) + 1 == told {
             println!("stands");

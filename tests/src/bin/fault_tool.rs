@@ -80,7 +80,7 @@ async fn main() -> std::io::Result<()> {
         };
         say(&answer)?;
     }
-    // As when main returns: nothing is dropped in order, nothing is waited for.
+    // As when main returns: no orderly drop, and no waiting.
     std::mem::forget(tool);
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! A file system that hangs: `hang_fs DIR` mounts one at that directory, prints `hangs`, and answers no request until
-//! its standard input ends; at the first request it prints `asked`. Then it unmounts it, and every request fails.
+//! A file system that hangs. `hang_fs DIR` mounts one at that directory, prints `hangs`, and answers no request until
+//! the end of its standard input. At the first request it prints `asked`. At the end it unmounts the file system, and
+//! every request fails.
 //!
-//! It speaks the kernel's FUSE protocol as far as the greeting (`linux/fuse.h`). Even SIGKILL cannot interrupt an
-//! unanswered request. Processes behave the same when their file server is gone.
+//! It implements the kernel's FUSE protocol up to the greeting (`linux/fuse.h`). Even SIGKILL cannot interrupt an
+//! unanswered request. Processes behave in the same way when their file server is gone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,7 +16,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 const FUSE_INIT: u32 = 26;
 /// A request's header: length, opcode, unique number, and more.
 const HEADER_BYTES: usize = 40;
-/// Bytes of the answer to the greeting, without its header.
+/// Size of the reply to the greeting, without its header.
 const INIT_BYTES: usize = 64;
 /// More than any request has.
 const REQUEST_BYTES: usize = 1024 * 1024;
@@ -44,7 +45,7 @@ fn main() -> io::Result<()> {
     Ok(umount2(place, MntFlags::MNT_DETACH)?)
 }
 
-/// Answers the kernel's greeting: version 7.31, and nothing that is optional.
+/// Replies to the kernel's greeting: version 7.31, without optional features.
 fn greet(device: &mut File) -> io::Result<()> {
     let mut request = vec![0; REQUEST_BYTES];
     let bytes = device.read(&mut request)?;

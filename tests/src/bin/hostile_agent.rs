@@ -1,7 +1,8 @@
-//! An agent that knows the app's secret and violates the protocol. It replaces the real agent beside a tool.
+//! An agent that knows the app's secret and violates the protocol. It is installed with a tool instead of the real
+//! agent.
 //!
-//! On the node `HOSTILE_NODE` it acts according to `HOSTILE_MODE`; on every other node it becomes the real agent,
-//! `HOSTILE_REAL`. It pretends to have ranks: their process is its own. It attacks the frontend when the file
+//! On the node `HOSTILE_NODE` it acts according to `HOSTILE_MODE`. On every other node it becomes the real agent,
+//! `HOSTILE_REAL`. It pretends to have ranks: their process is its own process. It attacks the frontend when the file
 //! `HOSTILE_GO` exists. When it cannot send more, it creates the file `HOSTILE_GO.done` with the result.
 //!
 //! | modes | action |
@@ -53,7 +54,7 @@ type Fault = Box<dyn std::error::Error>;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// When no byte is taken for so long, none will be.
+/// If the peer takes no byte for this time, it will take none later.
 const STUCK: Duration = Duration::from_secs(2);
 
 /// How much it floods with at most.
@@ -244,7 +245,7 @@ async fn read(mut reader: LinkReader, to: mpsc::UnboundedSender<Vec<u8>>) {
     }
 }
 
-/// As [`read`], until that file is there; then it keeps the link and reads nothing.
+/// As [`read`], until that file exists. Then it keeps the link open and reads nothing.
 async fn read_until(mut reader: LinkReader, to: mpsc::UnboundedSender<Vec<u8>>, go: PathBuf) {
     loop {
         tokio::select! {
@@ -263,7 +264,7 @@ async fn say<T: serde::Serialize>(writer: &mut LinkWriter, what: &T) -> Result<(
     Ok(writer.flush().await?)
 }
 
-/// Does nothing until it is killed.
+/// Waits until this process is killed.
 async fn stay<T>() -> T {
     std::future::pending().await
 }
@@ -360,12 +361,12 @@ impl Agent {
         say(&mut self.writer, &Up::Notice { node: self.node, notice }).await
     }
 
-    /// One of its own ranks: every node has one, of its number.
+    /// One of its ranks. Every node has one, with the node's number.
     fn rank(&self) -> Rank {
         Rank(self.node.0)
     }
 
-    /// Gives how a flood ended.
+    /// Misbehaves, and returns the outcome of a flood.
     async fn misbehave(&mut self) -> Result<String, Fault> {
         if self.mode.starts_with("flood-") {
             return self.flood().await;
@@ -439,10 +440,11 @@ impl Agent {
         }
     }
 
-    /// Says the same again and again, until nothing of it is taken for a while, or enough of it was. Gives which of them, and how much that was.
+    /// Sends one message repeatedly, until the peer takes no bytes for some time, or the limit is reached. Returns the
+    /// result and the number of bytes.
     async fn flood(&mut self) -> Result<String, Fault> {
         let own = self.rank();
-        // Answers repeat the name.
+        // Answers contain the name.
         let named =
             |expected| Gate { resource: Resource::Named("x".repeat(64).parse().expect("a name")), expected };
         let rendezvous = |notice| Notice::Rendezvous(notice);

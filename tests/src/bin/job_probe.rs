@@ -1,6 +1,7 @@
 //! A rank of a co-allocated job: it carries out its arguments in order, and ends with 0 if all was correct.
 //!
-//! `barrier`, `mark:FILE`, `exit:CODE`, `exit-of-rank:R`, `wait`, `ring:ROUNDS`, `bootstrap` and so on: see the functions of that name.
+//! `barrier`, `mark:FILE`, `exit:CODE`, `exit-of-rank:R`, `wait`, `ring:ROUNDS`, `bootstrap` and so on: see the
+//! functions of that name.
 #![expect(clippy::exit, reason = "a test program ends when it is told to")]
 
 use std::error::Error;
@@ -109,8 +110,8 @@ fn exit_of_rank(runtime: &Runtime, rank: u32) -> Done {
     if runtime.rank().0 == rank { std::process::exit(7) } else { Ok(()) }
 }
 
-/// Rank `rank` of subjob 0 ends after it has sent a message to rank 0 of each subjob; all others wait for another
-/// one, and get the error that it has ended.
+/// Rank `rank` of subjob 0 sends a message to rank 0 of each subjob, and ends. All others wait for another message of
+/// it, and get the error that it has ended.
 fn leaves(runtime: &Runtime, rank: u32) -> Done {
     let (job, rank) = (runtime.structure(LIMIT)?, Rank(rank));
     let whose = Peer { subjob: 0, rank };
@@ -137,7 +138,7 @@ fn leaves(runtime: &Runtime, rank: u32) -> Done {
         let all = runtime.master_vector(b"x", LIMIT);
         expect(runtime.rank() != Rank(0) || all.is_err(), "a vector without it")?;
     }
-    // Only the ended rank is reported. Any other one may have ended by now, but not this process.
+    // This checks only for the ended rank. Other ranks may have ended by now, but this process has not.
     let own = Peer { subjob: job.index, rank: runtime.rank() };
     let living = runtime.receive_from(own, "left", Duration::from_millis(1));
     expect(
@@ -146,7 +147,7 @@ fn leaves(runtime: &Runtime, rank: u32) -> Done {
     )
 }
 
-/// A token goes round through every rank of every subjob: each adds its own place to it.
+/// A token passes through all ranks of all subjobs. Each rank adds its position.
 fn ring(runtime: &Runtime, rounds: u32) -> Done {
     let job = runtime.structure(LIMIT)?;
     let all: u32 = job.sizes.iter().sum();
@@ -201,7 +202,7 @@ fn bootstrap(runtime: &Runtime) -> Done {
     };
     let in_order: Vec<_> = (0..job.sizes.len()).flat_map(of).collect();
     expect(vector == (index == 0 && rank == 0).then_some(in_order), "another vector")?;
-    // The last one first.
+    // In reverse order.
     let place = u32::try_from(job.sizes.len())? - 1 - index;
     let vector = runtime.ordered_master_vector(&start_point(index, rank), place, LIMIT)?;
     let backwards: Vec<_> = (0..job.sizes.len()).rev().flat_map(of).collect();
@@ -243,7 +244,7 @@ fn order(runtime: &Runtime) -> Done {
         }
         // Tags of subjobs are others than those of ranks.
         let none = runtime.receive_from_subjobs("one", Duration::from_millis(1));
-        // Where all others have ended already, that is said.
+        // This fails at the timeout, or at once if all others have ended already.
         expect(none.is_err(), "a message for another rank")?;
     }
     Ok(())
@@ -256,14 +257,14 @@ fn last_words(runtime: &Runtime, bytes: usize) -> Done {
         runtime.send_to_subjob(0, "last", &bytes_of(1, bytes), LIMIT)?;
         std::process::exit(0);
     }
-    // Nothing of that tag ever comes: this one ends when the other subjob has.
+    // No message with that tag ever arrives: this call ends when the other subjob has ended.
     let over = runtime.receive_from_subjobs("nothing", LIMIT);
     expect(matches!(over, Err(gantry_backend::Error::Refused(_))), "the end was not told")?;
     let Message { bytes: came, .. } = runtime.receive_from_subjobs("last", LIMIT)?;
     expect(came == bytes_of(1, bytes), "other last words")
 }
 
-/// Many threads send and receive at once, each with a tag of its own.
+/// Many threads send and receive at the same time, each with its own tag.
 fn threads(runtime: &Runtime) -> Done {
     let job = runtime.structure(LIMIT)?;
     let (count, rank) = (u32::try_from(job.sizes.len())?, runtime.rank());
@@ -309,7 +310,7 @@ fn strangers(runtime: &Runtime) -> Done {
     expect(Runtime::connect(LIMIT).is_err(), "a second connection")
 }
 
-/// Waits until all others have ended, and says so.
+/// Waits until all others have ended, and checks the errors.
 fn outlive(runtime: &Runtime) -> Done {
     let over = runtime.receive_from_subjobs("nothing", LIMIT);
     expect(matches!(over, Err(gantry_backend::Error::Refused(_))), "the end was not told")?;
@@ -317,7 +318,8 @@ fn outlive(runtime: &Runtime) -> Done {
     expect(matches!(gone, Err(gantry_backend::Error::Refused(_))), "a message to no process")
 }
 
-/// Subjob 0 sends as long as it may and tells how much that was; subjob 1 takes nothing until there is a file.
+/// Subjob 0 sends as much as it can, and writes the number of bytes to a file. Subjob 1 receives nothing until that
+/// file exists.
 fn patient(runtime: &Runtime, file: &str) -> Done {
     let job = runtime.structure(LIMIT)?;
     let piece = bytes_of(3, 200_000);
@@ -336,13 +338,14 @@ fn patient(runtime: &Runtime, file: &str) -> Done {
     for _ in 0..sent / piece.len() as u64 {
         expect(runtime.receive_from_subjobs("much", LIMIT)?.bytes == piece, "other bytes")?;
     }
-    // A late message may still come; it is complete then.
+    // A late message may still arrive, but only a complete one.
     let more = runtime.receive_from_subjobs("much", Duration::from_millis(50));
     expect(more.is_err() || more.is_ok_and(|more| more.bytes == piece), "a part of one")?;
     expect(runtime.receive_from_subjobs("much", Duration::from_millis(50)).is_err(), "one too many")
 }
 
-/// `TIMES:BYTES`: every rank sends so many messages, most of that size, to the next one of the job and to the next of its subjob, and takes as many; they come in their order.
+/// `TIMES:BYTES`: every rank sends so many messages, most of that size, to the next rank of its subjob. Rank 0 also
+/// sends them to rank 0 of the next subjob. Each receives as many. They arrive in order.
 fn flow(runtime: &Runtime, how: &str) -> Done {
     let (times, bytes) = how.split_once(':').ok_or("TIMES:BYTES")?;
     let (times, bytes): (u32, usize) = (times.parse()?, bytes.parse()?);
@@ -352,7 +355,7 @@ fn flow(runtime: &Runtime, how: &str) -> Done {
     let next = Peer { subjob: (own + 1) % count, rank: Rank(0) };
     let before = Peer { subjob: (own + count - 1) % count, rank: Rank(0) };
     let near = |step| Rank((rank.0 + step) % runtime.size());
-    // Some have many pieces, some none.
+    // Some have many pieces, others have none.
     let size = |time: u32| match time % 8 {
         0 => 0,
         7 => 3 * bytes,
@@ -379,7 +382,7 @@ fn flow(runtime: &Runtime, how: &str) -> Done {
     Ok(())
 }
 
-/// Subjobs 0 and 1 send a small message to and fro; subjob 0 says how many there were in a second.
+/// Subjobs 0 and 1 send a small message back and forth. Subjob 0 reports the number of messages per second.
 fn pingpong(runtime: &Runtime, times: u32) -> Done {
     let job = runtime.structure(LIMIT)?;
     let begun = Instant::now();
@@ -395,7 +398,7 @@ fn pingpong(runtime: &Runtime, times: u32) -> Done {
     say(job.index == 0, &format!("{}", f64::from(2 * times) / begun.elapsed().as_secs_f64()))
 }
 
-/// Subjob 0 sends many small messages to subjob 1, which says how many came in a second.
+/// Subjob 0 sends many small messages to subjob 1, which reports the number of messages per second.
 fn stream(runtime: &Runtime, times: u32) -> Done {
     let job = runtime.structure(LIMIT)?;
     let begun = Instant::now();

@@ -1,7 +1,8 @@
-//! A rank that registers and checks the data of the others: the data of rank R follows from R. It ends with 0 if all
-//! was correct.
+//! A rank that registers, and checks the data of the others: the data of rank R follows from R. It ends with 0 if all
+//! of it was correct.
 //!
-//! `all`, `dies RANK`, `twice`, `items`, `named N`, `multijob SIZES LEVELS`, `meddle`, `late`: see the functions of that name.
+//! Arguments: `all`, `dies RANK`, `twice`, `items`, `named N`, `multijob SIZES LEVELS`, `meddle`, `late`. The function
+//! of the same name describes each.
 #![expect(clippy::disallowed_methods, reason = "a test program reads its environment")]
 
 use std::error::Error;
@@ -69,7 +70,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Registers, waits for all, and takes the next one's item; some take all.
+    /// Registers, waits for all ranks, and gets the item of the next one. Some ranks get all items.
     fn all(&self) -> Done {
         let job = self.register()?;
         job.wait(MINUTES)?;
@@ -111,7 +112,8 @@ impl Probe {
         expect(first == item_of(self.rank), "the second one has replaced the first")
     }
 
-    /// An item is there before all are: every rank waits for the one before it, and then registers.
+    /// An item is available before all ranks have registered: every rank waits for the previous rank's item, and then
+    /// registers.
     fn items(&self) -> Done {
         let job = Rendezvous::of_job()?;
         if let Some(before) = self.rank.checked_sub(1) {
@@ -122,7 +124,7 @@ impl Probe {
         expect(missing_item.is_err(), "an item without a member")
     }
 
-    /// The first ranks have one of their own; the others look on.
+    /// The first ranks register with a named rendezvous; the others only read it.
     fn named(&self, expected: u32) -> Done {
         let job = Rendezvous::of_job()?;
         let some = job.named("some".parse()?, Some(expected));
@@ -140,8 +142,9 @@ impl Probe {
         expect(list[1].standing == Standing::Complete && list[1].registered == expected, "another status")
     }
 
-    /// Level after level: rank 0 of every app registers its app's aggregate above, rank 0 of the first app the
-    /// aggregate of all, and so on up. `sizes` are those of all apps, in order, with commas.
+    /// Level by level: rank 0 of every app registers its app's aggregate with the level above. Then rank 0 of the first
+    /// app registers the aggregate of all, and so on upwards. `sizes` are the sizes of all apps in order, separated by
+    /// commas.
     fn multijob(&self, sizes: &str, levels: u8) -> Done {
         let sizes: Vec<u32> = sizes.split(',').map(str::parse).collect::<Result<_, _>>()?;
         let subjob = subjob_rank()?;

@@ -1,4 +1,5 @@
-//! Plays the moms of a job, for machines without PBS. Says its port; `die N` and `end` on standard input, and its end, are orders.
+//! Plays the moms of a job, for machines without PBS. Prints its port. Orders on standard input: `die N`, and `end`,
+//! which the end of the input also means.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ struct Args {
     /// Where its tasks begin; the node file is written there.
     #[arg(long)]
     home: PathBuf,
-    /// How many milliseconds the last host thinks before it answers.
+    /// How many milliseconds the last host waits before it answers.
     #[arg(long, default_value_t = 0)]
     slowness: u64,
     /// The host of every node.

@@ -1,4 +1,5 @@
-//! `testbed`: a Slurm cluster of namespaces on this machine, by hand. It is also what the hosts of every bed run as their init.
+//! `testbed`: a Slurm cluster made of namespaces on this machine, for manual use. The hosts of every bed also run this
+//! program as their init.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;

@@ -194,7 +194,7 @@ async fn signals_reach_the_session_and_the_dead_do_not_complain(context: Context
             assert_eq!(client.obit(task).await.expect("an end"), status);
             client.kill(task, signal, SOON).await.expect("it is dead already");
         }
-        // A held task goes on where it was.
+        // A stopped task continues where it was.
         let task = client.spawn(node, shell("kill -STOP $$; exit 5"), SOON).await.expect("a task");
         let end = client.obit(task);
         tokio::pin!(end);
@@ -217,7 +217,7 @@ async fn published_bytes_are_read_unchanged(context: Context) {
     let task =
         client.spawn(LAST, context.play(&["publish", "place", "over there"]), SOON).await.expect("a task");
     let read = loop {
-        // Reading does not wait, so it is asked again until the other one has got there.
+        // A read does not wait, so it is repeated until the other task has published the data.
         match client.subscribe(task, b"place", SOON).await {
             Err(TmError::Refused { code, .. }) if code.is_not_found() => tokio::time::sleep(NEVER / 20).await,
             other => break other,
@@ -279,7 +279,7 @@ async fn ends_are_reported_to_all_and_to_late_callers(context: Context) {
     let task = client.spawn(LAST, Spawn::new(["/bin/sleep", "300"]), SOON).await.expect("a task");
     let other = context.client().await;
     let killed = async {
-        // Dropping a future cancels its request and no other one.
+        // Dropping a future cancels its request and no other request.
         assert!(tokio::time::timeout(NEVER, other.obit(task)).await.is_err());
         client.kill(task, libc::SIGKILL, SOON).await.expect("sent");
     };
@@ -369,7 +369,7 @@ async fn an_untrusted_caller_is_disconnected(context: Context) {
     nowhere.port = 1;
     let error = Client::connect(&nowhere, Framing::Packets, SOON).await.expect_err("no mom is there");
     assert!(matches!(error, TmError::Connect { .. }), "{error}");
-    // A caller with the old servers' framing gets no answer.
+    // A client with the old servers' framing gets no answer.
     let error = Client::connect(&context.environment, Framing::Bare, NEVER).await.expect_err("not heard");
     assert!(matches!(error, TmError::TimedOut { .. }), "{error}");
 }

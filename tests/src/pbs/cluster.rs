@@ -16,7 +16,7 @@ use crate::testbed::pbs::installation;
 use crate::testbed::{Config, Testbed, shared, shared_with_others, usable};
 use crate::{SOON, World, becomes_true, binaries, record_skip, within};
 
-/// For a whole test, a new bed included.
+/// The limit for a whole test, including a new bed.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Where frontends of jobs have their sockets: in /tmp an empty folder would be left.
@@ -25,8 +25,8 @@ const RUNTIME: &str = "GANTRY_RUNTIME_DIR=/run/home/tester/gantry-runtime";
 /// How long a job may take from its submission to its first words: the scheduler has its cycles.
 pub const STARTS: Duration = Duration::from_secs(90);
 
-/// Runs a test on a bed of three nodes that a real PBS manages; at its end nothing may be left on any host, and no job. Counts a skip where PBS is not
-/// installed.
+/// Runs a test on a bed of three nodes that a real PBS manages. At its end no host may have remains, and PBS no job.
+/// Counts a skip if PBS is not installed.
 ///
 /// # Panics
 /// As `body` does; and when something is left.
@@ -35,7 +35,7 @@ pub fn on_pbs(body: impl FnOnce(&mut Cluster) + Send + 'static) {
     on_pbs_with(|config| config, body);
 }
 
-/// As [`on_pbs`], on a bed of another configuration.
+/// As [`on_pbs`], on a bed with a changed configuration.
 ///
 /// # Panics
 /// As [`on_pbs`].
@@ -70,8 +70,8 @@ pub(crate) fn on_bed(
     });
 }
 
-/// As [`on_pbs`], beside other such tests of this process. The last of those that have shared the bed checks for
-/// their common remains.
+/// As [`on_pbs`], at the same time as other such tests of this process. The last of the tests that share the bed checks
+/// for their common remains.
 ///
 /// # Panics
 /// As `body` does; and when something is left.
@@ -126,10 +126,10 @@ pub struct Script {
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Script {
-    /// Submits a script for the hosts that `select` asks for. In it `gantry` is the command line under test.
+    /// Submits a script for the hosts that `select` requests. In the script `gantry` is the command line under test.
     ///
     /// # Panics
-    /// When PBS does not take it.
+    /// When PBS refuses it.
     #[track_caller]
     pub fn submit_on(bed: &Testbed, select: &str, script: &str) -> Self {
         let gantry = binaries().gantry.display();
@@ -165,11 +165,11 @@ impl Script {
     /// Waits for an event of that name.
     ///
     /// # Panics
-    /// When it does not come, with all that the script has written.
+    /// When it does not arrive, with the whole output of the script.
     #[track_caller]
     pub fn event(&self, name: &str) -> Value {
         let find = || self.events().into_iter().find(|event| event["event"] == name);
-        // A script that has ended tells nothing more.
+        // A script that has ended prints no more events.
         let _told = becomes_true(STARTS, || find().is_some() || self.code().is_some());
         find().unwrap_or_else(|| panic!("no {name}:\n{}", self.text()))
     }
@@ -189,7 +189,7 @@ impl Script {
         self.wait_for(STARTS)
     }
 
-    /// As [`wait`](Script::wait), for one that may take that long.
+    /// As [`wait`](Script::wait), with this timeout.
     #[track_caller]
     pub(crate) fn wait_for(&self, patience: Duration) -> (i32, String) {
         assert!(becomes_true(patience, || self.code().is_some()), "it has not ended:\n{}", self.text());

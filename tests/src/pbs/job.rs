@@ -17,7 +17,7 @@ const SAID: &str = "said";
 /// Submits a job with this script; [`said`] returns its output. Returns the job's id.
 ///
 /// # Panics
-/// When PBS does not take it, or it does not end.
+/// When PBS refuses it, or it does not end.
 #[track_caller]
 pub fn submit(bed: &Testbed, script: &str) -> String {
     submit_as(bed, SELECT, script, SAID)
@@ -36,7 +36,7 @@ pub(super) fn submit_as(bed: &Testbed, select: &str, script: &str, said: &str) -
         .expect("a script");
     let left = bed.login().path(Path::new(HOME).join(said)).expect("the login node");
     drop(std::fs::remove_file(left));
-    // -f: without it a process stays that makes the next one quicker.
+    // -f: otherwise a process stays in the background to make the next qsub faster.
     let mut qsub = bed.login().command("qsub").expect("the login node");
     qsub.args(["-f", "-l", select, "-l", "place=scatter", "-j", "oe", "-o", "/dev/null", &file]);
     let output = qsub.stdin(Stdio::null()).output().expect("qsub");

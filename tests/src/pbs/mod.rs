@@ -1,5 +1,5 @@
-//! The task management of PBS under test: one suite ([`cases`]) that runs as the script of a job, with any mom. There
-//! is a [stand-in](mom) for it, which runs everywhere, and the real one on a [bed](crate::testbed).
+//! The task management of PBS under test. One suite ([`cases`]) runs as the script of a job, with any mom: a
+//! [stand-in](mom), which runs everywhere, or the real one on a [bed](crate::testbed).
 
 pub mod cases;
 mod cluster;

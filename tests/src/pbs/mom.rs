@@ -1,9 +1,9 @@
 //! A stand-in for the moms of a job: a server for task management that starts real processes.
 //!
-//! It has the observed quirks of the real one (`tests/fixtures/pbs`). An incomplete packet is dropped and never
-//! answered. The type of its own packets is arbitrary. It disconnects at invalid requests. A host with a dead mom is
-//! silent. Hosts answer independently, so replies overtake each other. Unlike the real one, one process plays the
-//! moms of all hosts.
+//! It has the observed quirks of the real one (`tests/fixtures/pbs`). It drops an incomplete packet and never answers
+//! it. The type of its own packets is arbitrary. It disconnects at invalid requests. A host with a dead mom is silent.
+//! Hosts answer independently, so replies overtake each other. In one point it differs: one process plays the moms of
+//! all hosts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -27,7 +27,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::proc;
 use crate::sys::in_session_of_its_own;
 
-/// How much later than the own host another one answers.
+/// How much later than the own host another host answers.
 const DISTANCE: Duration = Duration::from_millis(3);
 
 /// The status of a program that cannot be executed.
@@ -49,16 +49,16 @@ pub struct Job {
     pub home: PathBuf,
     /// The host of every node.
     pub hosts: Vec<String>,
-    /// How long the last host thinks before it answers.
+    /// How long the last host waits before it answers.
     pub slowness: Duration,
 }
 
 /// Two orders to a mom that plays, from outside of its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The mom of that host dies.
+    /// Ends the mom of that host.
     Die(usize),
-    /// The job ends.
+    /// Ends the job.
     End,
 }
 
@@ -85,13 +85,13 @@ struct Mom {
     ended: Rc<Notify>,
 }
 
-/// The answer, if there ever is one.
+/// The answer. None: no answer is ever sent.
 type Outcome = Option<std::result::Result<Answer, Code>>;
 
-/// Plays the moms of `job` until it is told to end. `ready` gets the port.
+/// Plays the moms of `job` until an order ends it. `ready` gets the port.
 ///
 /// # Errors
-/// When there is no port to listen at.
+/// When there is no port to listen on.
 pub async fn play(
     job: Job,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -157,7 +157,7 @@ async fn serve(stream: TcpStream, mom: Rc<RefCell<Mom>>, ended: Rc<Notify>) {
     }
 }
 
-/// All that has come; none when the other side has hung up.
+/// All available bytes. None: the peer has disconnected.
 fn what_is_there(reader: &mut tokio::net::tcp::OwnedReadHalf) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 65536];
@@ -171,7 +171,7 @@ fn what_is_there(reader: &mut tokio::net::tcp::OwnedReadHalf) -> Option<Vec<u8>>
     }
 }
 
-/// The messages of the packets that are whole. A part of one, and anything else, is lost.
+/// The messages of the complete packets. An incomplete packet and invalid bytes are dropped.
 fn whole_packets(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut messages = Vec::new();
     while let Ok(Some((message, length))) = packet::open(bytes, LARGEST_REPLY_BYTES) {
@@ -193,7 +193,7 @@ fn take(
     while !reader.rest().is_empty() {
         let (head, command) = match read(&mut reader) {
             Ok(request) => request,
-            // The rest may come in another packet; here it never does.
+            // In a stream the rest could come in another packet. Here it never does.
             Err(DisError::Short) => return Ok(()),
             Err(_) => return Err(()),
         };
@@ -459,7 +459,7 @@ impl Mom {
     }
 }
 
-/// Sends a signal to every process of a session; none is no signal.
+/// Sends a signal to every process of a session. `None` sends no signal.
 fn signal_session(session: i32, signal: Option<Signal>) {
     for pid in proc::all() {
         if proc::stat(pid).is_some_and(|stat| stat.session == session) {

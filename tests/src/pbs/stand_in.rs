@@ -1,4 +1,4 @@
-//! A job without PBS: a running [stand-in](super::mom) in a test's world, and the variables that the job's script has.
+//! A job without PBS: a running [stand-in](super::mom) in a test's world, and the variables of the job's script.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -79,18 +79,18 @@ impl StandIn {
         command
     }
 
-    /// Has the mom of a host die.
+    /// Kills the mom of a host.
     ///
     /// # Panics
-    /// When the stand-in does not hear it.
+    /// When the stand-in does not read the order.
     pub fn die(&mut self, host: usize) {
         self.order(&format!("die {host}"));
     }
 
-    /// Has the job end.
+    /// Ends the job.
     ///
     /// # Panics
-    /// When the stand-in does not hear it.
+    /// When the stand-in does not read the order.
     pub fn end_job(&mut self) {
         self.order("end");
     }

@@ -31,10 +31,10 @@ pub fn environment() -> Result<Environment, TmError> {
     Ok(environment)
 }
 
-/// The tasks of the job that this process is in: host and number of each.
+/// The tasks of this process's job: host and number of each.
 ///
 /// # Errors
-/// It is in none.
+/// This process is in no job.
 pub async fn list() -> Result<Vec<(String, u32)>, String> {
     let listed = PbsExtras.tasks(&Machine, SOON).await.map_err(|error| error.to_string())?;
     Ok(listed.into_iter().map(|(host, task)| (host, task.id.0)).collect())
@@ -65,7 +65,7 @@ pub async fn outlive(folder: &Path) -> Result<(), String> {
             Err(TmError::TimedOut { asked, .. }) if asked.node == Some(LAST) => {}
             other => return Err(format!("of the dead host was heard: {other:?}")),
         }
-        // The others go on as if nothing had happened.
+        // The other hosts still answer.
         client.task_info(NodeId(0), SOON).await.map_err(said)?;
         client.task_info(NodeId(2), SOON).await.map_err(said)?;
     }
@@ -91,7 +91,7 @@ pub async fn play(words: &[String]) -> Result<i32, TmError> {
             let task = client.spawn(NodeId(0), Spawn::new(["sh", "-c", "exit 42"]), SOON).await?;
             client.obit(task).await
         }
-        // Tells its parent, and leaves a name for others; goes when it is killed.
+        // Publishes a text under a name for other tasks, and waits until it is killed.
         ["publish", name, text] => {
             client.publish(name.as_bytes(), text.as_bytes(), SOON).await?;
             std::future::pending().await

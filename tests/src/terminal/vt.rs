@@ -56,7 +56,7 @@ impl Vt {
         lines.collect::<String>().trim_end().to_owned()
     }
 
-    /// Lines are cut or come back empty; none is wrapped anew. The cursor stays in its line.
+    /// Long lines are cut and new lines are empty; no line is wrapped again. The cursor stays in its line.
     pub fn resize(&mut self, columns: usize, rows: usize) {
         let at = self.lines.len() - self.rows + self.row;
         let below = self.lines.len() - 1 - at;
@@ -70,7 +70,7 @@ impl Vt {
         self.column = self.column.min(columns - 1);
     }
 
-    /// One letter or sequence; false when it is not whole yet.
+    /// Processes one character or sequence. False: it is incomplete.
     fn take_one(&mut self, open: &[u8]) -> bool {
         match open {
             [b'\r'] => self.column = 0,

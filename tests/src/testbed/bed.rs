@@ -1,4 +1,4 @@
-//! A bed that stands, as its hosts are reached and started.
+//! A running bed: how to reach and start its hosts.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use super::command::{Result, err};
 use super::config::Config;
 use super::place::Place;
 
-/// What is known of a bed whose hall runs.
+/// Data about a bed whose hall runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Bed {
     pub(crate) place: Place,
@@ -37,7 +37,7 @@ impl Bed {
         if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
     }
 
-    /// A command that runs what is added to it in the hall, as root.
+    /// A command that runs its added arguments as a program in the hall, as root.
     pub(crate) fn in_hall(&self) -> Command {
         let mut command = enter(self.hall_pid);
         command.env_clear().env("PATH", self.config.path());
@@ -45,7 +45,7 @@ impl Bed {
     }
 }
 
-/// A command that runs what is added to it in the namespaces of an init.
+/// A command that runs its added arguments as a program in the namespaces of an init.
 pub(crate) fn enter(init: i32) -> Command {
     let mut command = Command::new("nsenter");
     command.args(["--target", &init.to_string(), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]);

@@ -1,7 +1,7 @@
 //! Cgroups of a bed whose Slurm tracks processes by them.
 //!
-//! Slurm's plug-ins for cgroup v1 want the hierarchies' own roots, and make one folder there per node name: so there can be
-//! one such bed at a time on a machine, and the folders must be removed when it ends.
+//! Slurm's plug-ins for cgroup v1 need the root of each hierarchy. They create one folder per node name there. So a
+//! machine can have only one such bed at a time, and the folders must be removed when it ends.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,16 +14,17 @@ use super::config::Config;
 use super::files;
 use crate::becomes_true;
 
-/// How long a bed waits for its turn: beds of another test command on this machine may have the cgroups.
+/// How long a bed waits for its turn. Beds of another test command on this machine may use the cgroups.
 pub(crate) const TURN: Duration = Duration::from_secs(300);
 
-/// Where Slurm looks for what tracks processes.
+/// The folder where Slurm looks for the controller that tracks processes.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
 
-/// The same for what keeps a task's memory within bounds.
+/// The folder where Slurm looks for the controller that limits a task's memory.
 const MEMORY: &str = "/sys/fs/cgroup/memory";
 
-/// A file that only the root of a hierarchy of cgroup v1 has. Beds lock it against each other; not the folder, which Slurm locks.
+/// A file that only the root of a hierarchy of cgroup v1 has. Beds lock it against each other; not the folder, which
+/// Slurm locks.
 const ROOTS_OWN: &str = "/sys/fs/cgroup/freezer/release_agent";
 
 /// Why Slurm cannot track processes by cgroup on this machine, if so.
@@ -33,7 +34,7 @@ pub(crate) fn unusable() -> Option<String> {
     Some(format!("{missing} is no hierarchy of cgroup v1, which proctrack/cgroup and task/cgroup need"))
 }
 
-/// Takes the freezer for this bed; it is held until this process ends.
+/// Takes the freezer for this bed. This process holds it until it ends.
 pub(crate) fn claim(config: &Config) -> Result<()> {
     if let Some(why) = unusable() {
         return Err(why);
@@ -48,14 +49,14 @@ pub(crate) fn claim(config: &Config) -> Result<()> {
         lock.is_ok()
     });
     let lock = lock?;
-    // Whatever is there is of a bed that was killed.
+    // Existing cgroups are remains of a bed that was killed.
     remove(config)?;
     // Held by the hall's init as long as it lives.
     std::mem::forget(lock);
     Ok(())
 }
 
-/// Removes the cgroups of a bed in which nobody lives any more.
+/// Removes the cgroups of a bed without processes.
 pub(crate) fn remove(config: &Config) -> Result<()> {
     if !files::needs_cgroup(config) {
         return Ok(());
@@ -67,7 +68,7 @@ pub(crate) fn remove(config: &Config) -> Result<()> {
     folders.try_for_each(|folder| remove_tree(&folder))
 }
 
-/// A cgroup goes by rmdir, after those in it.
+/// Removes a cgroup by rmdir, after the cgroups in it.
 fn remove_tree(folder: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     for entry in entries.flatten() {

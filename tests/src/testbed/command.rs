@@ -1,24 +1,24 @@
-//! Commands that make a bed, and what is said when one fails.
+//! Commands that make a bed, and the error text when one fails.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Why a bed could not be made or asked, in words for whoever runs the tests.
+/// The error says why a bed could not be made or queried. It is a text for the person who runs the tests.
 pub type Result<T> = std::result::Result<T, String>;
 
-/// Puts what was done in front of an error.
+/// Prefixes an error with the attempted action.
 pub(crate) fn err<W: Display, E: Display>(what: W) -> impl FnOnce(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// Runs a command to its end, which must be a good one.
+/// Runs a command to its end. Any status but success is an error.
 pub(crate) fn complete(command: Command) -> Result<()> {
     complete_output(command).map(drop)
 }
 
-/// As [`complete`]; what it writes to stdout.
+/// As [`complete`]; returns its standard output.
 pub(crate) fn complete_output(mut command: Command) -> Result<String> {
     command.stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{}: {error}", line_of(&command)))?;
@@ -34,7 +34,7 @@ pub(crate) fn complete_with(mut command: Command, input: &str) -> Result<()> {
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", line_of(&command)))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that ends before it has read all says why below.
+        // A command that ends before it has read everything fails below with its own message.
         drop(stdin.write_all(input.as_bytes()));
     }
     let output = child.wait_with_output().map_err(err(line_of(&command)))?;

@@ -1,4 +1,4 @@
-//! What a bed is made of: how many nodes, what they see, how its Slurm is set. All pure.
+//! A bed's configuration: the number of nodes, the files they see, the settings of Slurm. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,16 +17,16 @@ pub const USER: &str = "tester";
 pub const UID: u32 = 20001;
 /// The user of the database in which a PBS server keeps its state.
 pub(crate) const POSTGRES_UID: u32 = 304;
-/// The ordinary user's home. It lies in `/run`, which every host has for itself: so it hides nothing of this machine.
+/// The ordinary user's home. It is in `/run`, which is private to each host, so it hides nothing of this machine.
 pub const HOME: &str = "/run/home/tester";
 
 /// Where programs are found on every machine.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The most nodes that a bed has addresses for.
+/// The maximum number of nodes; a bed has no addresses for more.
 pub const MOST_NODES: u16 = 999;
 
-/// How Slurm finds the processes of a step, and so what is killed at its end.
+/// How Slurm finds the processes of a step. At the step's end it kills the processes that it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
@@ -34,7 +34,7 @@ pub enum Proctrack {
     /// By parents: a process that has been daemonised outlives its step.
     #[default]
     LinuxProc,
-    /// By cgroup: nothing outlives its step. Needs the freezer of cgroup v1.
+    /// By cgroup: no process outlives its step. Needs the freezer of cgroup v1.
     Cgroup,
 }
 
@@ -47,24 +47,24 @@ impl fmt::Display for Proctrack {
     }
 }
 
-/// A bed to be made. Two beds of equal configuration are as good as each other.
+/// The configuration of a bed. Beds with equal configurations are interchangeable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// How many nodes there are beside the login node: `n001`, `n002`, ...
+    /// The number of compute nodes, without the login node: `n001`, `n002`, ...
     pub nodes: u16,
-    /// CPUs that each node says it has, whatever this machine has.
+    /// CPUs that each node reports, independent of this machine's number.
     pub cpus: u16,
-    /// Folders of this machine that nodes see empty. When there is one, the nodes have no file system in common: each has its own
-    /// home of the user too.
+    /// Folders of this machine that are empty on nodes. If there is one, nodes share no file system: then each node
+    /// also has its own home of the user.
     pub hide: Vec<PathBuf>,
-    /// Folders of this machine that nodes see although they lie in one that every node has for itself (`/tmp`).
+    /// Folders of this machine that nodes see although their parent is private to each node (`/tmp`).
     pub share: Vec<PathBuf>,
     /// How Slurm tracks processes.
     pub proctrack: Proctrack,
     /// An installation of PBS, which then manages the nodes in place of Slurm.
     #[serde(default)]
     pub pbs: Option<PathBuf>,
-    /// How many nodes Slurm keeps beside PBS: the first ones.
+    /// The number of nodes that Slurm manages next to PBS: the first ones.
     #[serde(default)]
     pub kept_by_slurm: u16,
     /// An installation of Flux, which manages the last nodes.
@@ -73,7 +73,7 @@ pub struct Config {
     /// How many nodes Flux manages.
     #[serde(default)]
     pub kept_by_flux: u16,
-    /// An installation of Slurm that stands in for the machine's own.
+    /// An installation of Slurm that replaces the machine's own.
     #[serde(default)]
     pub other_slurm: Option<PathBuf>,
     /// Parameters of `slurm.conf`, over the testbed's own.
@@ -99,7 +99,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A bed with that many nodes, which see what this machine has.
+    /// A bed with that many nodes, which see this machine's files.
     #[must_use]
     pub fn with_nodes(nodes: u16) -> Self {
         Self { nodes, ..Self::default() }
@@ -112,7 +112,7 @@ impl Config {
         self
     }
 
-    /// Hides this clone and what is built of it from the nodes: they do not have gantry.
+    /// Hides this clone and its build results from the nodes: they do not have gantry.
     #[must_use]
     pub fn without_gantry(self) -> Self {
         clone_folders().into_iter().fold(self, Self::hiding)
@@ -141,20 +141,20 @@ impl Config {
         self
     }
 
-    /// Takes Slurm from where `GANTRY_SLURM` says, if it says so.
+    /// Takes Slurm from the path in `GANTRY_SLURM`, if that is set.
     #[must_use]
     pub fn with_slurm_of_the_environment(mut self) -> Self {
         self.other_slurm = self.other_slurm.or_else(|| std::env::var_os("GANTRY_SLURM").map(PathBuf::from));
         self
     }
 
-    /// The srun of the bed.
+    /// The path of the bed's srun.
     #[must_use]
     pub fn srun(&self) -> PathBuf {
         self.other_slurm.clone().unwrap_or_else(|| "/usr".into()).join("bin/srun")
     }
 
-    /// Where everything on the bed finds programs.
+    /// The `PATH` of everything on the bed.
     pub(crate) fn path(&self) -> String {
         let own = self.pbs.iter().chain(&self.flux).chain(&self.other_slurm);
         own.map(|own| format!("{0}/bin:{0}/sbin:", own.display())).collect::<String>() + PATH
@@ -189,7 +189,7 @@ impl Config {
         self
     }
 
-    /// Whether every node has a home of its own.
+    /// Whether every node has its own home of the user.
     pub(crate) fn own_homes(&self) -> bool {
         !self.hide.is_empty()
     }
@@ -213,9 +213,9 @@ pub fn node_name(number: u16) -> String {
     format!("n{number:03}")
 }
 
-/// The address of a host by its name; none for a name that no bed has.
+/// The address of a host by its name. None: no bed has a host of that name.
 ///
-/// The network is the bed's own and leads nowhere else, so every bed may use the same one.
+/// The network is private to the bed and has no connection to another one, so every bed may use the same one.
 #[must_use]
 pub fn address(host: &str) -> Option<Ipv4Addr> {
     if host == LOGIN {

@@ -1,4 +1,4 @@
-//! The configuration files of a bed, built from its [`Config`]. All pure: what they say is seen without a cluster.
+//! The configuration files of a bed, built from its [`Config`]. Pure, so their content is tested without a cluster.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::config::{Config, HOME, LOGIN, POSTGRES_UID, Proctrack, UID, USER, address};
 use super::{flux, pbs};
 
-/// Numbers of the users that daemons run as: the bed has its own `/etc/passwd`, so they need not be this machine's.
+/// User ids of the daemons. The bed has its own `/etc/passwd`, so they need not be this machine's.
 pub(crate) const MUNGE_UID: u32 = 301;
 pub(crate) const SLURM_UID: u32 = 302;
 const SSHD_UID: u32 = 303;
@@ -25,15 +25,16 @@ pub(crate) const HOST_KEYS: &str = "/etc/ssh/testbed";
 /// The configuration of sshd.
 pub(crate) const SSHD_CONFIG: &str = "/etc/ssh/testbed/sshd_config";
 
-/// Every small file under `/etc` that says the same on every host: path and text.
+/// The small files under `/etc` that are equal on all hosts: path and text.
 pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
     let mut files = vec![
         ("/etc/passwd", build_passwd()),
         ("/etc/group", build_group()),
-        // A star is a password that nothing matches; an exclamation mark would lock the account for sshd too.
+        // No password matches a star. An exclamation mark would lock the account for sshd too.
         ("/etc/shadow", format!("root:*:1::::::\npostgres:*:1::::::\n{USER}:*:1::::::\n")),
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files\n".to_owned()),
-        // Names come from /etc/hosts; nobody may wait for a name server that cannot be reached.
+        // Names come from /etc/hosts. With a name server in resolv.conf, programs would wait for a server that cannot
+        // be reached.
         ("/etc/resolv.conf", String::new()),
         ("/etc/hosts", build_hosts(config)),
         ("/etc/slurm/slurm.conf", build_slurm_conf(config)),
@@ -62,7 +63,7 @@ fn build_passwd() -> String {
     for (name, uid) in [("munge", MUNGE_UID), ("slurm", SLURM_UID), ("sshd", SSHD_UID), ("nobody", 65534)] {
         line(&mut text, format_args!("{name}:x:{uid}:{uid}::/nonexistent:/usr/sbin/nologin"));
     }
-    // The server of PBS wants to be able to log in as this one.
+    // PBS's server must be able to log in as this user.
     line(&mut text, format_args!("postgres:x:{POSTGRES_UID}:{POSTGRES_UID}::/:/bin/sh"));
     line(&mut text, format_args!("{USER}:x:{UID}:{UID}:ordinary user:{HOME}:/bin/bash"));
     text
@@ -93,7 +94,7 @@ fn build_hosts(config: &Config) -> String {
     text
 }
 
-/// `slurm.conf`: what a small real cluster says, with short times where a test would wait them out.
+/// `slurm.conf`: the settings of a small real cluster, with short times where a test would have to wait for them.
 pub(crate) fn build_slurm_conf(config: &Config) -> String {
     let login = address(LOGIN).map(|address| address.to_string()).unwrap_or_default();
     let (first, last) = SRUN_PORTS;
@@ -115,7 +116,7 @@ pub(crate) fn build_slurm_conf(config: &Config) -> String {
         ("JobAcctGatherType", "jobacct_gather/none".to_owned()),
         ("AccountingStorageType", "accounting_storage/none".to_owned()),
         ("MailProg", "/bin/true".to_owned()),
-        // A node that comes back is good again; it need not have the CPUs and the memory that it says it has.
+        // A node that comes back is usable again, even if it lacks the CPUs and the memory that it reports.
         ("ReturnToService", "2".to_owned()),
         ("SlurmdParameters", "config_overrides".to_owned()),
         ("SlurmctldPidFile", "/run/slurmctld.pid".to_owned()),
@@ -149,7 +150,8 @@ pub(crate) fn build_slurm_conf(config: &Config) -> String {
     text
 }
 
-/// Named whatever the proctrack: where Slurm is left to find out, it looks for systemd. Memory alone is kept within bounds: nodes have fewer cores than they say.
+/// The plug-in is named for every proctrack: otherwise Slurm would look for systemd. Only memory is limited: nodes have
+/// fewer cores than they report.
 fn build_cgroup_conf(config: &Config) -> String {
     let memory = if needs_cgroup(config) { "yes" } else { "no" };
     format!(
@@ -184,7 +186,7 @@ pub(crate) fn build_known_hosts(keys: &[(String, String)]) -> String {
     text
 }
 
-/// Whether cgroups have to be there for this bed.
+/// Whether this bed needs cgroups.
 pub(crate) fn needs_cgroup(config: &Config) -> bool {
     config.proctrack == Proctrack::Cgroup
 }

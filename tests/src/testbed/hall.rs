@@ -1,8 +1,8 @@
-//! The hall: the room that all hosts of a bed stand in. It holds the switch between them and the files that they share.
+//! The hall: the namespaces that contain all hosts of a bed. It has the switch between them, and their shared files.
 //!
-//! It is a set of namespaces (processes, mounts, network, names, IPC) around those of the hosts. Its init watches the bed's owner and
-//! ends when the owner does; the kernel then ends every process in the hall, and with the last of them its mounts and interfaces go.
-//! So nothing of a bed can outlive the hall's init, however it dies.
+//! It has its own namespaces (processes, mounts, network, names, IPC); those of the hosts are inside them. Its init
+//! watches the bed's owner and ends when the owner ends. The kernel then ends every process in the hall. With the last
+//! of them its mounts and interfaces disappear. So nothing of a bed can outlive the hall's init, even if it is killed.
 
 use std::fs;
 use std::io::{self, Read};
@@ -30,9 +30,9 @@ pub(crate) const SWITCH: &str = "switch";
 
 const NOTHING: Option<&str> = None;
 
-/// Opens the hall; returns when it stands. Without an owner it stays until it is told to go.
+/// Opens the hall; returns when it is ready. Without an owner it continues until a request to end.
 ///
-/// This process goes into the hall's namespaces for it and is good for nothing else afterwards.
+/// This process enters the hall's namespaces for that, and cannot be used for anything else afterwards.
 pub(crate) fn open(place: &Place, owner: Option<i32>) -> Result<()> {
     let owner = owner.map(Pidfd::open).transpose().map_err(err("the owner of the bed"))?;
     let stdin = owner.map_or_else(Stdio::null, |owner| OwnedFd::from(owner).into());
@@ -47,7 +47,7 @@ pub(crate) fn open(place: &Place, owner: Option<i32>) -> Result<()> {
     init::start(place, HALL, stdin).map(drop)
 }
 
-/// What the hall's init does. Its stdin is a pidfd of the owner, or nothing at all.
+/// The main function of the hall's init. Its stdin is a pidfd of the owner, or /dev/null.
 pub(crate) fn run(place: &Place) -> Result<()> {
     // This /proc is still that of the machine: it has the number by which the machine knows this process.
     let own = fs::read_link("/proc/self").map_err(err("/proc/self"))?;
@@ -84,7 +84,7 @@ fn furnish(place: &Place, config: &Config) -> Result<()> {
     ip(&format!("link set lo up\nlink add {SWITCH} type bridge\nlink set {SWITCH} up\n"))
 }
 
-/// Puts a writable layer of the bed's own over this machine's `/etc`.
+/// Puts a writable layer over this machine's `/etc`, for this bed only.
 fn mount_etc(place: &Place) -> Result<()> {
     let own = place.mount_point();
     mount(Some("testbed"), &own, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
@@ -167,14 +167,14 @@ fn make_host_keys(config: &Config) -> Result<()> {
     fs::write("/etc/ssh/ssh_known_hosts", files::build_known_hosts(&keys)).map_err(err("ssh_known_hosts"))
 }
 
-/// Gives `ip` a list of commands; it stops at the first that fails.
+/// Runs a list of `ip` commands. `ip` stops at the first one that fails.
 pub(crate) fn ip(commands: &str) -> Result<()> {
     let mut ip = Command::new("ip");
     ip.args(["-batch", "-"]);
     complete_with(ip, commands)
 }
 
-/// The orderly end: everybody else in the hall is killed, and what is left on the machine is removed.
+/// The orderly end: kills all other processes in the hall, and removes the remains on the machine.
 fn close(place: &Place) -> Result<()> {
     // From process 1 of a namespace this means everybody in it.
     match kill(Pid::from_raw(-1), Signal::SIGKILL) {

@@ -1,7 +1,8 @@
-//! One host of a bed: the login node or a compute node, as a set of namespaces inside the hall, and the daemons in it.
+//! One host of a bed: the login node or a compute node. It is a set of namespaces inside the hall, with its daemons.
 //!
-//! The login node sees this machine's files but has its own `/etc`, `/run` and logs; a compute node has its own `/tmp` and the like
-//! besides. Neither sees another's processes, as on a real cluster: a pid that is taken for a local one is not found.
+//! The login node sees this machine's files but has its own `/etc`, `/run` and logs. A compute node also has its own
+//! `/tmp` and similar folders. No host sees another host's processes, as on a real cluster: a program that takes a pid
+//! for a local one does not find the process.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,18 +32,18 @@ const STARTING: Duration = Duration::from_secs(30);
 
 /// Folders that every host has for itself, and their modes.
 const OWN: [(&str, &str); 3] = [("/run", "0755"), ("/var/log", "0755"), ("/var/spool", "0755")];
-/// What a compute node has for itself besides.
+/// Folders that are private to a compute node, in addition.
 pub(crate) const OWN_OF_NODES: [(&str, &str); 3] =
     [("/tmp", "1777"), ("/var/tmp", "1777"), ("/dev/shm", "1777")];
 
-/// Starts a host from inside the hall; returns when its daemons can be used.
+/// Starts a host from inside the hall; returns when its daemons are ready.
 ///
-/// This process goes into the host's namespaces for it and is good for nothing else afterwards.
+/// This process enters the host's namespaces for that, and cannot be used for anything else afterwards.
 pub(crate) fn open(place: &Place, name: &str) -> Result<()> {
     let address = address(name).ok_or_else(|| format!("{name} is not the name of a host"))?;
     let hall = File::open("/proc/1/ns/net").map_err(err("the hall's network"))?;
     unshare(CloneFlags::CLONE_NEWNET).map_err(err("unshare"))?;
-    // Process 1 is the hall's: the cable's other end comes to lie there, under the host's name.
+    // Process 1 is the hall's init. So the other end of the cable is in the hall's network, with the host's name.
     ip(&format!(
         "link set lo up\nlink add eth0 type veth peer name {name} netns 1\n\
          addr add {address}/16 dev eth0\nlink set eth0 up\n"
@@ -61,7 +62,7 @@ pub(crate) fn open(place: &Place, name: &str) -> Result<()> {
     init::start(place, name, Stdio::null()).map(drop)
 }
 
-/// What a host's init does.
+/// The main function of a host's init.
 pub(crate) fn run(place: &Place, name: &str) -> Result<()> {
     let outcome = place.config().and_then(|config| {
         nix::unistd::sethostname(name).map_err(err("hostname"))?;
@@ -103,8 +104,8 @@ impl Kept {
             .map_err(err(path.display()))
     }
 
-    /// Has the host see it at its own path. What hides it is a folder that the host has for itself, or one that only its owner may enter:
-    /// that one is replaced by an empty folder.
+    /// Makes the path visible on the host. It may be hidden by a folder that is private to the host, or by one that
+    /// only its owner may enter. An empty folder replaces the latter.
     fn show(&self) -> Result<()> {
         let above: Vec<&Path> = self.path.ancestors().skip(1).collect();
         for folder in above.into_iter().rev() {
@@ -152,8 +153,8 @@ fn mount_own(place: &Place, config: &Config, name: &str) -> Result<()> {
     home.mount_at(Path::new(HOME))
 }
 
-/// Folders of this machine that every host sees wherever they lie, outer ones first: this clone, what is built of it, and the managers' installations. On
-/// the login node also the folder in which tests have their worlds.
+/// Folders of this machine that every host sees independent of their parents, outer ones first: this clone, its build
+/// results, and the installations of the workload managers. The login node also sees the folder of the tests' worlds.
 fn find_shown(place: &Place, config: &Config, is_login: bool) -> Vec<PathBuf> {
     let mut shown = clone_folders();
     shown.extend(
@@ -170,7 +171,7 @@ fn find_shown(place: &Place, config: &Config, is_login: bool) -> Vec<PathBuf> {
     shown
 }
 
-/// Mounts an empty folder where there is one.
+/// Mounts an empty folder over an existing one.
 fn mount_empty(path: &Path, mode: &str) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
@@ -235,24 +236,25 @@ fn start_munged(config: &Config) -> Result<()> {
     begin(munged)
 }
 
-/// It tells slurmctld of itself as soon as it can.
+/// Starts slurmd. It registers with slurmctld as soon as it can.
 fn start_slurmd(config: &Config) -> Result<()> {
     make_dir("/var/spool/slurmd", 0o755, 0)?;
     begin(daemon(config, "slurmd"))
 }
 
-/// A command with a daemon's environment, whatever this process has.
+/// A command with a daemon's environment, independent of this process's environment.
 fn daemon(config: &Config, program: &str) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", config.path()).stdin(Stdio::null());
-    // What an init says on stdout is an answer; what daemons say goes into the host's log.
+    // An init's stdout carries its report, so daemons write to the host's log.
     if let Ok(log) = io::stderr().as_fd().try_clone_to_owned() {
         command.stdout(log);
     }
     command
 }
 
-/// Waits until a daemon has gone into the background. It keeps its descriptors, so nothing of it is read to the end here.
+/// Waits until a daemon has gone into the background. The daemon keeps its descriptors open, so its output is not read
+/// to the end here.
 fn begin(mut daemon: Command) -> Result<()> {
     let status = daemon.status().map_err(|error| format!("{daemon:?}: {error}"))?;
     status.success().then_some(()).ok_or_else(|| format!("{daemon:?}: {status}"))
@@ -264,7 +266,7 @@ fn make_dir(path: &str, mode: u32, owner: u32) -> Result<()> {
     chown(path, Some(owner), Some(owner)).map_err(err(path))
 }
 
-/// Waits until a daemon answers at its port of this host, or has died.
+/// Waits until a daemon accepts connections on its port of this host, or has died.
 fn listening(name: &str, port: u16) -> Result<()> {
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let answers = || TcpStream::connect_timeout(&here, Duration::from_secs(1)).is_ok();

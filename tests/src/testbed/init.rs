@@ -1,4 +1,4 @@
-//! Process 1 of a namespace: reaps what is orphaned there, for ever or until its owner has gone.
+//! Process 1 of a namespace. It reaps orphans there, without limit or until its owner has ended.
 
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,10 +14,10 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use super::command::{Result, err};
 use super::place::Place;
 
-/// What an init says on its stdout when its host can be used.
+/// The report of an init on its stdout when its host is ready.
 const READY: &str = "ready";
 
-/// Starts an init as the first process of the pid namespace that this process has unshared, and waits until it is ready.
+/// Starts an init as the first process of the pid namespace that this process has unshared. Waits until it is ready.
 pub(crate) fn start(place: &Place, host: &str, stdin: Stdio) -> Result<Child> {
     let log = fs::File::create(place.log(host)).map_err(err(place.log(host).display()))?;
     let program = std::env::current_exe().map_err(err("this program"))?;
@@ -33,7 +33,7 @@ pub(crate) fn start(place: &Place, host: &str, stdin: Stdio) -> Result<Child> {
     match wait_ready(child.stdout.take()) {
         Ok(()) => Ok(child),
         Err(why) => {
-            // It has ended, or says nothing that we know.
+            // It has ended, or has sent an unknown report.
             drop(child.kill());
             drop(child.wait());
             Err(format!("{host}: {why}"))
@@ -50,7 +50,7 @@ fn wait_ready(stdout: Option<ChildStdout>) -> Result<()> {
     }
 }
 
-/// Tells [`start`] how it went, and that there is no more to hear.
+/// Sends [`start`] the outcome, and closes the output.
 pub(crate) fn report(outcome: &Result<()>) -> Result<()> {
     let word = outcome.as_ref().map_or_else(String::as_str, |()| READY);
     let mut stdout = io::stdout();
@@ -60,7 +60,7 @@ pub(crate) fn report(outcome: &Result<()>) -> Result<()> {
     nix::unistd::dup2_stdout(&null).map_err(err("dup2"))
 }
 
-/// The signals that an init hears by a descriptor; blocked from the moment this is made.
+/// The signals that an init receives through a descriptor. Making this blocks them.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalFd);
 
@@ -74,7 +74,7 @@ impl Signals {
         SignalFd::with_flags(&set, flags).map(Self).map_err(err("signalfd"))
     }
 
-    /// Reaps until SIGTERM comes or `owner` (a pidfd) has ended.
+    /// Reaps until SIGTERM arrives or `owner` (a pidfd) has ended.
     pub(crate) fn serve(&self, owner: Option<BorrowedFd<'_>>) -> Result<()> {
         loop {
             // Before the first wait too: a child may have ended before the signals were blocked.
@@ -97,7 +97,7 @@ impl Signals {
     }
 }
 
-/// Waits for the end of any child; an init must take them all. False when there is none, or none that has ended.
+/// Waits for the end of any child; an init must reap all of them. False: there is no child, or none has ended.
 pub(crate) fn reap(flags: WaitPidFlag) -> bool {
     loop {
         match waitpid(None, Some(flags)) {

@@ -8,7 +8,8 @@ use super::place::{HALL, Place};
 /// Lines of each log in the report of a failure.
 const LAST_LINES: usize = 8;
 
-/// The last lines of each log of a bed that lives or has just failed: those on this machine, and those of daemons on their hosts.
+/// The last lines of each log of a bed that runs or has just failed: logs on this machine, and those of daemons on
+/// their hosts.
 pub(crate) fn of_bed(place: &Place) -> String {
     let hosts = place.config().map(|config| config.host_names()).unwrap_or_default();
     let mut text = tail(HALL, &place.log(HALL));
@@ -27,7 +28,7 @@ pub(crate) fn of_host(host: &str, root: &Path) -> String {
     logs.iter().map(|log| tail(host, &root.join("var/log").join(log))).collect()
 }
 
-/// The last lines of a log, each after a line end and with the host's name; nothing when there is no such log.
+/// The last lines of a log, each after a line break and with the host's name. Empty if the log does not exist.
 fn tail(host: &str, log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,7 +1,7 @@
-//! One host of a bed as a test sees it from outside: what runs and lies there, and what can be done to it.
+//! One host of a bed, seen from outside by a test: its processes and files, and the faults that a test can cause there.
 //!
-//! All of it is looked at through this machine's `/proc`, so it needs no program on the host and no network to it: a node whose cable is
-//! pulled can still be asked.
+//! All of this uses this machine's `/proc`, so it needs no program on the host and no network to it. It works for a
+//! node without a network link, too.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -39,9 +39,9 @@ pub struct Machine<'a> {
 pub struct Process {
     /// Its number on this machine: for `/proc`, signals and `gantry_tests::proc`.
     pub pid: i32,
-    /// Its number on the host: what programs there call it.
+    /// Its pid in the host's own namespace.
     pub number: i32,
-    /// Whose it is.
+    /// The user that it belongs to.
     pub uid: u32,
     /// Its command line.
     pub line: String,
@@ -78,12 +78,13 @@ impl<'a> Machine<'a> {
             .join(path.strip_prefix("/").unwrap_or(path)))
     }
 
-    /// A command that runs a program here as the ordinary user, at home, with an environment of its own: add arguments and variables and
-    /// run it. When the process that it starts is killed, so is the program; the program itself is that one's only child
-    /// (see [`program`]). Its working directory is not that of the command: see [`command_in`](Machine::command_in).
+    /// A command that runs a program here as the ordinary user, in the home, with a separate environment. Add arguments
+    /// and variables and run it. If the process that it starts is killed, the program is killed too. The program is the
+    /// only child of that process (see [`program`]). The command's working directory is not the program's: see
+    /// [`command_in`](Machine::command_in).
     ///
     /// # Errors
-    /// When it is off.
+    /// The host is off.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Result<Command> {
         self.command_in(HOME, program)
     }
@@ -95,7 +96,7 @@ impl<'a> Machine<'a> {
     pub fn command_in(&self, folder: impl AsRef<OsStr>, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = enter(self.init()?);
         command.arg("setpriv");
-        // Who submits to PBS proves with a set-user-id program who it is.
+        // PBS's commands prove the submitter's identity with a set-user-id program.
         if self.bed.config.pbs.is_none() {
             command.arg("--no-new-privs");
         }
@@ -111,11 +112,11 @@ impl<'a> Machine<'a> {
         Ok(command)
     }
 
-    /// As [`command`](Machine::command), in a world: with its variables, so that what it starts is found by the world's leak check on
-    /// every host, and in its folder for work. The world's folders become the ordinary user's.
+    /// As [`command`](Machine::command), in a world: with its variables, so that the world's leak check finds its
+    /// processes on every host, and in its folder for work. The ordinary user becomes the owner of the world's folders.
     ///
     /// # Errors
-    /// When it is off, or the world's folders cannot be given away.
+    /// The host is off, or the owner of the world's folders cannot be changed.
     pub fn command_of(&self, world: &World, program: impl AsRef<OsStr>) -> Result<Command> {
         for folder in fs::read_dir(world.path()).map_err(err(world.path().display()))?.flatten() {
             chown(folder.path(), Some(UID), Some(UID)).map_err(err(folder.path().display()))?;
@@ -142,13 +143,14 @@ impl<'a> Machine<'a> {
         Ok(command)
     }
 
-    /// All processes here but its init, parents before their children: numbers start anew when they are used up, and do not tell.
+    /// All processes here except the init, parents before their children. The order of pids is not sufficient: they
+    /// start again at low numbers when they are used up.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         let mut found: Vec<Process> = self.pids().into_iter().filter_map(Process::read).collect();
         found.sort_by_cached_key(|process| {
             let parent = |pid: &i32| proc::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
-            // A process that ends meanwhile, and one that has its number then, make no endless line.
+            // The limit stops an endless chain: a process may end meanwhile, and another one may get its pid.
             std::iter::successors(Some(process.pid), parent).take(64).count()
         });
         found
@@ -178,10 +180,10 @@ impl<'a> Machine<'a> {
         self.processes().into_iter().filter(|process| process.uid == UID).collect()
     }
 
-    /// The guard of the ordinary user's app. The keeper above it has the same command line and is not meant.
+    /// The guard of the ordinary user's app. The keeper above it has the same command line and is not returned.
     ///
     /// # Panics
-    /// When there is none.
+    /// There is no guard.
     #[must_use]
     #[track_caller]
     pub fn guard(&self) -> Process {
@@ -190,8 +192,9 @@ impl<'a> Machine<'a> {
         guard.cloned().unwrap_or_else(|| panic!("no guard in {processes:?}"))
     }
 
-    /// The files, folders and sockets of the ordinary user in what is the host's own, as the host names them. The home and what came with
-    /// it do not count. On the login node `/tmp` is this machine's and is not looked at.
+    /// The ordinary user's files, folders and sockets in the folders that are private to the host, with the host's
+    /// paths. The home and its initial content are left out. So is `/tmp` on the login node, because that is this
+    /// machine's.
     #[must_use]
     pub fn user_files(&self) -> Vec<PathBuf> {
         let own_of_nodes: &[(&str, &str)] = if self.name == LOGIN { &[] } else { &OWN_OF_NODES };
@@ -216,7 +219,7 @@ impl<'a> Machine<'a> {
         texts.flat_map(|text| parse_sockets(&text, UID)).collect()
     }
 
-    /// What the ordinary user has here, one line each.
+    /// The ordinary user's remains here, one line each.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let name = &self.name;
         // The brokers are the user's own, and stay.
@@ -231,10 +234,10 @@ impl<'a> Machine<'a> {
         processes.chain(files).chain(sockets).collect()
     }
 
-    /// Pulls the cable: nothing comes or goes any more, and nobody is told.
+    /// Disconnects the network link: no packet arrives or leaves any more, and no program is notified.
     ///
     /// # Errors
-    /// When the hall is gone.
+    /// The hall is gone.
     pub fn cut_link(&self) -> Result<()> {
         self.set_link("down")
     }
@@ -253,18 +256,19 @@ impl<'a> Machine<'a> {
         complete(ip)
     }
 
-    /// Has the host refuse connections that other hosts open, but for Slurm's own ports and those in `open`; those that it opens itself work.
-    /// On the login node: a site whose nodes cannot dial back.
+    /// Makes the host refuse connections from other hosts, except on Slurm's ports and those in `open`. Its own
+    /// connections to other hosts work. On the login node this simulates a site whose nodes cannot dial back.
     ///
     /// # Errors
-    /// When `nft` (Debian package nftables) is not there or the kernel cannot.
+    /// `nft` (Debian package nftables) is missing, or the kernel does not support it.
     pub fn refuse_connections(&self, open: &[u16]) -> Result<()> {
         let mut nft = self.root_command("nft")?;
         nft.args(["-f", "-"]).stdin(Stdio::piped());
         complete_with(nft, &build_rules(open))
     }
 
-    /// Has the ordinary user's programs on this host find nobody at that port, here or elsewhere, as when a server is away.
+    /// Makes that port unreachable for the ordinary user's programs on this host, here and on other hosts, as if the
+    /// server were down.
     ///
     /// # Errors
     /// As [`refuse_connections`](Machine::refuse_connections).
@@ -278,7 +282,8 @@ impl<'a> Machine<'a> {
         complete_with(nft, &rules)
     }
 
-    /// Takes back [`refuse_connections`](Machine::refuse_connections) and [`hide_port_from_user`](Machine::hide_port_from_user).
+    /// Takes back [`refuse_connections`](Machine::refuse_connections) and
+    /// [`hide_port_from_user`](Machine::hide_port_from_user).
     ///
     /// # Errors
     /// As `nft` has it.
@@ -288,10 +293,11 @@ impl<'a> Machine<'a> {
         complete(nft)
     }
 
-    /// Kills a daemon here (`slurmd`, `sshd`, `munged`, `slurmctld`) and waits until it is gone. What it has started goes on.
+    /// Kills a daemon here (`slurmd`, `sshd`, `munged`, `slurmctld`) and waits until it is gone. The processes that it
+    /// has started continue.
     ///
     /// # Errors
-    /// When it does not run.
+    /// It does not run.
     pub fn kill_daemon(&self, name: &str) -> Result<()> {
         let init = self.init()?;
         let is_it = |process: &Process| {
@@ -309,7 +315,7 @@ impl<'a> Machine<'a> {
     /// When it does not start.
     pub fn start_slurmd(&self) -> Result<()> {
         let mut slurmd = self.root_command("slurmd")?;
-        // It goes into the background with what it is given.
+        // It goes into the background with these descriptors open.
         slurmd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status = slurmd.status().map_err(err("slurmd"))?;
         status.success().then_some(()).ok_or_else(|| format!("slurmd on {}: {status}", self.name))
@@ -324,7 +330,8 @@ impl<'a> Machine<'a> {
         gone.then_some(()).ok_or_else(|| format!("{} does not go off", self.name))
     }
 
-    /// Starts it anew, empty. Returns when its daemons can be used; Slurm may need a moment more ([`Testbed::wait_idle`](super::Testbed::wait_idle)).
+    /// Starts it anew, empty. Returns when its daemons can be used; Slurm may need a moment more
+    /// ([`Testbed::wait_idle`](super::Testbed::wait_idle)).
     ///
     /// # Errors
     /// When it is on, or does not start.
@@ -332,7 +339,7 @@ impl<'a> Machine<'a> {
         if self.init().is_ok() {
             return Err(format!("{} is on", self.name));
         }
-        // The old cable goes with the old network, but the kernel takes its time for that.
+        // The old cable disappears with the old network, but the kernel needs some time for that.
         let mut unplug = self.bed.in_hall();
         unplug.args(["ip", "link", "del", &self.name]);
         drop(complete(unplug));
@@ -354,7 +361,7 @@ impl Process {
     }
 }
 
-/// The namespaces that a process has and this one has not.
+/// The namespaces of a process that this process is not in.
 pub(crate) fn namespaces(pid: i32) -> BTreeSet<String> {
     let of = |pid: &str| -> BTreeSet<String> {
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/ns")) else { return BTreeSet::new() };
@@ -364,13 +371,15 @@ pub(crate) fn namespaces(pid: i32) -> BTreeSet<String> {
     of(&pid.to_string()).difference(&of("self")).cloned().collect()
 }
 
-/// The program that runs in a command made by [`Machine::command`], once that has started it, as this machine numbers it.
+/// The program that runs in a command made by [`Machine::command`], once that has started it, as this machine numbers
+/// it.
 #[must_use]
 pub fn program(command: i32) -> Option<i32> {
     proc::children(command).first().copied()
 }
 
-/// Lists what the user has under a folder; `root` is left out of the names. Nothing counts that is in another file system: it is not the host's own.
+/// Lists the user's files under a folder, with paths relative to `root`. Skips other file systems: they are not private
+/// to the host.
 fn walk(folder: &Path, root: &Path, own: u64, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -393,7 +402,7 @@ fn parse_sockets(table: &str, user: u32) -> Vec<String> {
     let mut found = Vec::new();
     for line in table.lines().skip(1) {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        // A socket in TIME_WAIT (06) belongs to nobody any more.
+        // A socket in TIME_WAIT (06) belongs to no process any more.
         if let [_, local, remote, state, _, _, _, uid, ..] = fields[..]
             && uid.parse() == Ok(user)
             && state != "06"
@@ -417,7 +426,7 @@ fn build_rules(open: &[u16]) -> String {
     )
 }
 
-/// Sends a signal to a process of a bed that was found a moment ago.
+/// Sends a signal to a process of a bed that was found just before.
 fn kill(pid: i32, signal: Signal) -> Result<Pidfd> {
     let process = Pidfd::open(pid).map_err(err(pid))?;
     process.signal(signal).map_err(err(pid))?;

@@ -1,4 +1,5 @@
-//! A cluster on one machine: a real Slurm, or PBS, or Flux, and sshd on nodes made of namespaces, for the suites and to be played with by hand.
+//! A cluster on one machine, for the suites and for manual use: a real Slurm, PBS or Flux, and sshd, on nodes made of
+//! namespaces.
 //!
 //! ```text
 //!  hall (namespaces of its own: nothing of it is on the machine's network, in its /etc or its /run)
@@ -10,12 +11,12 @@
 //!  +------------------------------------------------------------------------+
 //! ```
 //!
-//! The login node is a host of its own rather than the machine itself: so this machine's `/etc`, name and network stay as they are, two
-//! beds do not disturb each other, and the login side sees as little of the nodes' processes as it does on a real cluster. It does see this
-//! machine's files, so that programs and tests are found where they are.
+//! The login node is a separate host, not the machine itself. So this machine's `/etc`, name and network stay
+//! unchanged, and two beds do not disturb each other. As on a real cluster, the login side sees few of the nodes'
+//! processes. It does see this machine's files, so it finds programs and tests at their usual paths.
 //!
-//! One process holds all: the hall's init. When it ends, the kernel ends everything in the bed (`hall.rs`). It ends when it is told to
-//! or, in a bed of a test, when the test's process ends in whatever way.
+//! One process keeps the bed alive: the hall's init. When it ends, the kernel ends everything in the bed (`hall.rs`).
+//! It ends on request. In a bed of a test it also ends with the test's process, even if that is killed.
 
 mod bed;
 mod cgroup;
@@ -51,10 +52,10 @@ use place::{HALL, Held, Place};
 /// How long the nodes may take until Slurm has them all.
 const ASSEMBLING: Duration = Duration::from_secs(90);
 
-/// How long a bed that stands may take until Slurm has all nodes, before it counts as broken.
+/// How long Slurm may need to get all nodes of a running bed. After that the bed is considered broken.
 const SETTLING: Duration = Duration::from_secs(8);
 
-/// What a bed needs on this machine: command, Debian package.
+/// Requirements of a bed on this machine: command, Debian package.
 pub const NEEDS: [(&str, &str); 10] = [
     ("slurmctld", "slurm-wlm"),
     ("slurmd", "slurm-wlm"),
@@ -70,8 +71,8 @@ pub const NEEDS: [(&str, &str); 10] = [
 
 /// A bed that is up.
 ///
-/// Dropping one made by [`up`](Testbed::up) ends it and waits for that; one that was [found](Testbed::find) or
-/// [left standing](Testbed::leave) goes on.
+/// Dropping one made by [`up`](Testbed::up) ends it and waits for that. One that was [found](Testbed::find) or [left
+/// running](Testbed::leave) continues.
 #[derive(Debug)]
 pub struct Testbed {
     bed: Bed,
@@ -79,10 +80,10 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Makes a bed of this process' own, in a new folder. When this process ends, however it does, the bed goes with it.
+    /// Makes a bed for this process, in a new folder. When this process ends, even by a kill, the bed ends too.
     ///
     /// # Errors
-    /// With the last lines of the bed's logs; nothing is left of it then.
+    /// With the last lines of the bed's logs; no remains are left then.
     pub fn up(config: &Config, program: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("gantry-bed-").tempdir().map_err(err("a folder"))?;
         let place = Place::new(folder.keep());
@@ -90,8 +91,9 @@ impl Testbed {
         Self::make(place, config, program, Some(owner))
     }
 
-    /// Has a bed of that name and configuration stand under `base`: one that stands is taken as it is, one of another configuration or
-    /// a broken one is replaced. It stays until [`down`](Testbed::down). Says whether it was made now.
+    /// Ensures that a bed of that name and configuration runs under `base`. A running one is reused; one with another
+    /// configuration or a broken one is replaced. It continues until [`down`](Testbed::down). Returns whether it was
+    /// made now.
     ///
     /// # Errors
     /// As [`up`](Testbed::up).
@@ -116,10 +118,11 @@ impl Testbed {
         Self::find_at(Place::new(base.join(name)), program)
     }
 
-    /// Ends the bed of that name under `base` and removes what a dead one has left; says whether there was anything.
+    /// Ends the bed of that name under `base` and removes the remains of a dead one. Returns whether there was anything
+    /// to remove.
     ///
     /// # Errors
-    /// When a process does not die or a file cannot be removed.
+    /// A process does not die, or a file cannot be removed.
     pub fn sweep(base: &Path, name: &str) -> Result<bool> {
         if !base.exists() {
             return Ok(false);
@@ -150,7 +153,7 @@ impl Testbed {
     fn assemble(place: &Place, config: &Config, program: &Path, owner: Option<i32>) -> Result<Self> {
         let mut open = Command::new(program);
         open.args(["inside", "hall"]).arg(place.dir()).args(owner.map(|pid| pid.to_string()));
-        // Nothing of whoever makes the bed gets into it.
+        // The bed gets nothing from the environment of the process that makes it.
         open.env_clear().env("PATH", config.path());
         complete(open)?;
         let (hall_pid, _) = place.hall().ok_or("the hall is gone as soon as it was made")?;
@@ -167,7 +170,7 @@ impl Testbed {
     /// Waits until Slurm has all nodes and no job.
     ///
     /// # Errors
-    /// What Slurm says of the nodes, when the time is up.
+    /// The timeout expired: Slurm's report about the nodes.
     pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
         let mut said = String::new();
         let idle = becomes_true(timeout, || {
@@ -178,10 +181,10 @@ impl Testbed {
         idle.then_some(()).ok_or_else(|| format!("after {timeout:?} the nodes are not all idle:\n{said}"))
     }
 
-    /// A line for each node: its name and what Slurm calls its state.
+    /// A line for each node: its name and Slurm's word for its state.
     ///
     /// # Errors
-    /// What `sinfo`, `pbsnodes` or `flux resource` says.
+    /// The message of `sinfo`, `pbsnodes` or `flux resource`.
     pub fn node_states(&self) -> Result<String> {
         let mut states = String::new();
         if self.bed.config.pbs.is_some() {
@@ -209,7 +212,7 @@ impl Testbed {
         here && self.wait_idle(SETTLING).is_ok()
     }
 
-    /// What the bed was made of.
+    /// The configuration that the bed was made from.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.bed.config
@@ -258,10 +261,10 @@ impl Testbed {
         std::iter::once(self.login()).chain(self.nodes()).collect()
     }
 
-    /// Changes parameters of `slurm.conf` while Slurm runs (`scontrol reconfigure`); not those that need a restart.
+    /// Changes parameters of `slurm.conf` while Slurm runs (`scontrol reconfigure`), except those that need a restart.
     ///
     /// # Errors
-    /// What `scontrol` says.
+    /// The message of `scontrol`.
     pub fn reconfigure(&mut self, parameters: &[(&str, &str)]) -> Result<()> {
         for (name, value) in parameters {
             self.bed.config.slurm.insert((*name).to_owned(), (*value).to_owned());
@@ -273,24 +276,24 @@ impl Testbed {
         complete(scontrol)
     }
 
-    /// Every namespace that the bed consists of, as `/proc/PID/ns` names them.
+    /// All namespaces of the bed, with the names in `/proc/PID/ns`.
     #[must_use]
     pub fn namespaces(&self) -> BTreeSet<String> {
         let hosts = self.hosts().into_iter().flat_map(|host| host.namespaces());
         hosts.chain(machine::namespaces(self.bed.hall_pid)).collect()
     }
 
-    /// Everything that the ordinary user has left on any host: a process, a file in what is the host's own, a listening or connected
-    /// socket. One line each, the host's name first.
+    /// All remains of the ordinary user on any host: processes, files in folders that are private to the host,
+    /// listening or connected sockets. One line each, which begins with the host's name.
     #[must_use]
     pub fn leftovers(&self) -> Vec<String> {
         self.hosts().iter().flat_map(Machine::leftovers).collect()
     }
 
-    /// Fails the test when the user has left anything on any host. What goes of itself has `patience` for it.
+    /// Fails the test when the user has remains on any host. They have `patience` to disappear by themselves.
     ///
     /// # Panics
-    /// With one line for each thing.
+    /// With one line for each of them.
     #[track_caller]
     pub fn assert_nothing_left(&self, patience: Duration) {
         let mut left = Vec::new();
@@ -307,12 +310,12 @@ impl Testbed {
         logs::of_bed(&self.bed.place)
     }
 
-    /// Leaves the bed standing when this is dropped.
+    /// Leaves the bed running when this is dropped.
     pub fn leave(&mut self) {
         self.owned = false;
     }
 
-    /// The same bed once more, which goes on when this is dropped.
+    /// A second handle of the same bed. Dropping it leaves the bed running.
     pub(crate) fn look(&self) -> Self {
         Self { bed: self.bed.clone(), owned: false }
     }
@@ -320,7 +323,7 @@ impl Testbed {
     /// Ends the bed, found or made, and waits for that.
     ///
     /// # Errors
-    /// When a process does not die or a file cannot be removed.
+    /// A process does not die, or a file cannot be removed.
     pub fn down(mut self) -> Result<()> {
         self.owned = false;
         self.bed.place.sweep().map(drop)
@@ -330,18 +333,18 @@ impl Testbed {
 impl Drop for Testbed {
     fn drop(&mut self) {
         if self.owned {
-            // What cannot be removed now is found by whoever looks at the temporary folder.
+            // If something cannot be removed now, it stays visible in the temporary folder.
             drop(self.bed.place.sweep());
         }
     }
 }
 
-/// The parts that the program `testbed` plays inside of beds: `hall DIR [OWNER]`, `host DIR NAME`, `init DIR NAME`.
+/// The roles of the program `testbed` inside of beds: `hall DIR [OWNER]`, `host DIR NAME`, `init DIR NAME`.
 ///
 /// # Errors
-/// What went wrong, for its stderr.
+/// The failure, for its stderr.
 pub fn play(part: &[String]) -> Result<()> {
-    // Others are to enter the folders that are made here, whoever makes the bed.
+    // Other users must be able to enter the folders that are made here, whichever user makes the bed.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     match part.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["hall", dir] => hall::open(&Place::new(dir), None),

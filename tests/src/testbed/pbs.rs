@@ -1,5 +1,5 @@
-//! PBS on a bed, in place of Slurm or beside it: server, scheduler and communication on the login node, a mom on every other one. It is no package of Debian, so it is
-//! taken from where somebody has installed it.
+//! PBS on a bed, instead of Slurm or next to it: server, scheduler and communication daemon on the login node, a mom on
+//! every other node. Debian has no package of it, so it comes from an installation that the user has made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,23 +11,23 @@ use super::command::{Result, complete, complete_with, err};
 use super::config::{Config, LOGIN, PATH, POSTGRES_UID};
 use crate::proc::becomes_true;
 
-/// Where an installation is looked for when `PBS_EXEC` does not say.
+/// The default path of an installation, unless `PBS_EXEC` is set.
 const USUAL: &str = "/opt/pbs";
-/// Where everything of a host's PBS is; every host has a `/var/spool` of its own.
+/// The folder of all PBS data of a host; every host has a private `/var/spool`.
 const HOME: &str = "/var/spool/pbs";
-/// What the daemons of a host are told, which differs from host to host.
+/// The settings of a host's daemons, which differ between hosts.
 const OWN_CONFIG: &str = "/run/pbs.conf";
 
-/// How long the server may take until it answers.
+/// How long the server may take to answer.
 const STARTING: Duration = Duration::from_secs(60);
 
-/// The version in the name of the layout of [`HOME`], which the installation's own script asks for.
+/// The version in the name of the layout of [`HOME`], which the installation's own script checks.
 const LAYOUT: &str = "23.06.06";
 
-/// The installation of this machine.
+/// The installation on this machine.
 ///
 /// # Errors
-/// The reason of a skip: there is none, or it cannot be used by ordinary users.
+/// The reason of a skip: it does not exist, or ordinary users cannot use it.
 pub fn installation() -> Result<PathBuf> {
     let path = std::env::var_os("PBS_EXEC").map_or_else(|| PathBuf::from(USUAL), PathBuf::from);
     if !path.join("sbin/pbs_mom").is_file() {
@@ -41,7 +41,7 @@ pub fn installation() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What the daemons and commands of a host read. `start`: which daemons its start script starts.
+/// The configuration for the daemons and commands of a host. `start`: the daemons that its start script starts.
 pub(crate) fn build_config(installation: &Path, start: Option<&str>) -> String {
     let on = |daemon: &str| {
         let wanted = match start {
@@ -58,7 +58,7 @@ pub(crate) fn build_config(installation: &Path, start: Option<&str>) -> String {
     )
 }
 
-/// Starts what belongs on the login node, and has the server know all nodes.
+/// Starts the daemons of the login node, and registers all nodes with the server.
 pub(crate) fn start_server(installation: &Path, config: &Config) -> Result<()> {
     // The server keeps its data in a PostgreSQL, which has its socket there.
     fs::create_dir_all("/run/postgresql").map_err(err("/run/postgresql"))?;
@@ -84,7 +84,7 @@ pub(crate) fn start_server(installation: &Path, config: &Config) -> Result<()> {
         orders.push(format!("create node {node} resources_available.ncpus={}", config.cpus));
     }
     let mut qmgr = command(installation, "bin/qmgr");
-    // What an init says on stdout is an answer, and that of this host's.
+    // An init's stdout carries the report of its host, so this output must not go there.
     qmgr.stdout(Stdio::null());
     complete_with(qmgr, &(orders.join("\n") + "\n"))
 }
@@ -92,7 +92,7 @@ pub(crate) fn start_server(installation: &Path, config: &Config) -> Result<()> {
 /// Starts the mom of a node.
 pub(crate) fn start_mom(installation: &Path, name: &str) -> Result<()> {
     lay_out(installation, name, "execution")?;
-    // A mom looks every ten seconds at first, and less often later, for what a job has used up.
+    // By default a mom checks a job's resource usage every ten seconds at first, and less often later.
     let looks = "$min_check_poll 1\n$max_check_poll 1\n";
     let settings = format!("$clienthost {LOGIN}\n$usecp *:/ /\n$restrict_user False\n{looks}");
     let path = Path::new(HOME).join("mom_priv/config");
@@ -100,7 +100,7 @@ pub(crate) fn start_mom(installation: &Path, name: &str) -> Result<()> {
     start(installation)
 }
 
-/// A line for each node: its name and `idle`, or what PBS calls its state.
+/// A line for each node: its name and `idle`, or PBS's word for its state.
 pub(crate) fn parse_states(said: &str) -> String {
     let mut text = String::new();
     let mut node = "";
@@ -136,7 +136,8 @@ fn command(installation: &Path, program: &str) -> Command {
     command
 }
 
-/// Runs a script that leaves daemons behind, which keep its output: it goes into the host's log, and is not read to its end.
+/// Runs a script that leaves daemons behind, which keep its output open. So the output goes into the host's log, and is
+/// not read to its end.
 fn complete_quietly(mut script: Command) -> Result<()> {
     let log = fs::OpenOptions::new()
         .create(true)

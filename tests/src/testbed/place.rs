@@ -1,7 +1,8 @@
-//! The folder of a bed on this machine: the little that is known of it outside its namespaces, and how it is swept.
+//! The folder of a bed on this machine: the data about it outside its namespaces, and how to remove it.
 //!
-//! Everything else of a bed is inside: its mounts, interfaces and processes belong to namespaces that die with the *hall*'s init
-//! (see [`hall`](super::hall)). So the folder only has to say who that is: pid, start time and boot id, since pids come again.
+//! Everything else of a bed is inside: its mounts, interfaces and processes belong to namespaces that end with the init
+//! of the *hall* (see [`hall`](super::hall)). So the folder only has to identify that init: by pid, start time and boot
+//! id, because pids are reused.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -19,10 +20,10 @@ use crate::proc::{self, Pidfd};
 /// The name of the hall in a process' command line, where hosts have theirs.
 pub(crate) const HALL: &str = "hall";
 
-/// How long a bed may take to end by itself before it is killed.
+/// How long a bed may take to end before it is killed.
 const ENDING: Duration = Duration::from_secs(15);
 
-/// A bed's folder; absolute.
+/// A bed's folder, as an absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place(PathBuf);
 
@@ -40,12 +41,13 @@ impl Place {
         self.0.join("mnt")
     }
 
-    /// What a host's init and its daemons wrote to stderr.
+    /// The log with the stderr of a host's init and its daemons.
     pub(crate) fn log(&self, host: &str) -> PathBuf {
         self.0.join(format!("{host}.log"))
     }
 
-    /// Makes the folder and writes down what is to be made in it. Others may pass through: the user's programs look at mounts.
+    /// Makes the folder and writes the configuration into it. Other users may pass through: the user's programs look at
+    /// mounts.
     pub(crate) fn create(&self, config: &Config) -> Result<()> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(self.mount_point());
         made.map_err(err(self.mount_point().display()))?;
@@ -59,7 +61,7 @@ impl Place {
         serde_json::from_slice(&text).map_err(err(path.display()))
     }
 
-    /// Says that the bed is complete.
+    /// Records that the bed is complete.
     pub(crate) fn set_ready(&self) -> Result<()> {
         fs::write(self.0.join("ready"), "").map_err(err(self.0.display()))
     }
@@ -71,7 +73,7 @@ impl Place {
     /// Writes down that process `pid` is the hall's init.
     pub(crate) fn set_hall(&self, pid: i32) -> Result<()> {
         let start = proc::stat(pid).ok_or("the hall has no /proc entry")?.start_ticks;
-        // Renamed into place: who reads it sees all of it or nothing.
+        // Renamed into place, so a reader sees all of it or nothing.
         let fresh = self.0.join("hall.new");
         fs::write(&fresh, format!("{pid} {start} {}\n", boot_id())).map_err(err(fresh.display()))?;
         fs::rename(&fresh, self.0.join("hall")).map_err(err(self.0.display()))
@@ -81,19 +83,20 @@ impl Place {
     pub(crate) fn hall(&self) -> Option<(i32, Pidfd)> {
         let (pid, start) = parse_hall(&fs::read_to_string(self.0.join("hall")).ok()?, &boot_id())?;
         let process = Pidfd::open(pid).ok()?;
-        // Asked after it was taken hold of: now it cannot become another one.
+        // This is checked after the pidfd is open, so the pid cannot pass to another process in between.
         let stat = proc::stat(pid)?;
         (stat.start_ticks == start && !matches!(stat.state, 'Z' | 'X')).then_some((pid, process))
     }
 
-    /// The init of one of the bed's hosts, when it lives: process 1 of a namespace, with this bed and this host in its argv.
+    /// The init of one of the bed's hosts, if it lives: process 1 of a namespace, with this bed and this host in its
+    /// argv.
     pub(crate) fn host(&self, name: &str) -> Option<i32> {
         let wanted = format!(" inside init {} {name}", self.0.display());
         proc::all().into_iter().find(|pid| proc::command_line(*pid).ends_with(&wanted) && is_init(*pid))
     }
 
-    /// Ends whatever lives of the bed and removes what it has left on this machine; says whether there was anything. A bed whose hall was
-    /// killed has no process any more, but a folder and cgroups.
+    /// Ends all processes of the bed and removes its remains on this machine. Returns whether there were any. A bed
+    /// whose hall was killed has no processes any more, but a folder and cgroups.
     pub(crate) fn sweep(&self) -> Result<bool> {
         if !self.0.exists() {
             return Ok(false);
@@ -115,7 +118,7 @@ impl Place {
         Ok(true)
     }
 
-    /// Removes the folder. That somebody else has done so is fine.
+    /// Removes the folder. It is no error if another process has removed it already.
     pub(crate) fn remove(&self) -> Result<()> {
         match fs::remove_dir_all(&self.0) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -140,7 +143,7 @@ impl Held {
             let file = File::open(folder).map_err(err(folder.display()))?;
             let lock = Flock::lock(file, FlockArg::LockExclusive)
                 .map_err(|(_, error)| format!("lock {}: {error}", folder.display()))?;
-            // Whoever held it before may have removed it as empty.
+            // The previous holder may have removed the folder because it was empty.
             let same = |here: fs::Metadata| lock.metadata().is_ok_and(|held| held.ino() == here.ino());
             if fs::metadata(folder).is_ok_and(same) {
                 return Ok(Self { folder: folder.to_path_buf(), _lock: lock });
@@ -151,7 +154,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Fails while there is a bed in it, as it should.
+        // This fails while it contains a bed, as intended.
         drop(fs::remove_dir(&self.folder));
     }
 }
@@ -167,7 +170,7 @@ fn is_init(pid: i32) -> bool {
     own_number(pid) == Some(1)
 }
 
-/// What a process' pid is in its own namespace.
+/// A process's pid in its innermost namespace.
 pub(crate) fn own_number(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;

@@ -1,7 +1,7 @@
-//! One bed for all tests of a file: making one takes seconds, so tests take turns on it, or share it.
+//! One bed for all tests of a file. Making a bed takes seconds, so tests take turns on it, or share it.
 //!
-//! A static is never dropped, and a test process may be killed: so nobody here ends the bed. Its hall's init does, which watches this
-//! process and goes when it has gone.
+//! A static is never dropped, and a test process may be killed, so nothing here ends the bed. Its hall's init watches
+//! this process, and ends the bed when this process has ended.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ static TURN: Mutex<Turn> = Mutex::new(Turn { bed: None, users: 0, alone: false }
 
 static CHANGED: Condvar = Condvar::new();
 
-/// The bed, and the tests that are on it.
+/// The bed, and the tests that use it.
 #[derive(Debug)]
 struct Turn {
-    /// None: there is none yet, or a test has it for itself.
+    /// None: there is no bed yet, or a test uses it exclusively.
     bed: Option<Arc<Testbed>>,
     users: usize,
     alone: bool,
@@ -25,7 +25,7 @@ struct Turn {
 
 impl Turn {
     fn lock() -> MutexGuard<'static, Self> {
-        // A test that failed during its turn is no reason to fail another one: the bed is looked at anyhow.
+        // A test that failed during its turn must not make another one fail. The bed is checked anyway.
         TURN.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,14 +36,14 @@ impl Turn {
     }
 }
 
-/// A turn on the bed. While it lasts no other test of this process has it, unless both have asked to share it.
+/// A turn on the bed. Meanwhile no other test of this process has the bed, unless both have asked to share it.
 #[derive(Debug)]
 pub struct Shared(Option<Arc<Testbed>>);
 
-/// Why a bed cannot be made here, as the reason of a skip: `require!(testbed::usable(&config));`.
+/// Checks whether a bed can be made here; the error is the reason of a skip: `require!(testbed::usable(&config));`.
 ///
 /// # Errors
-/// Without root, without the packages, without the cgroups that the configuration needs.
+/// Root, a package, or a cgroup that the configuration needs is missing.
 pub fn usable(config: &Config) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err("the testbed needs root".to_owned());
@@ -51,7 +51,7 @@ pub fn usable(config: &Config) -> Result<()> {
     if std::path::Path::new(files::HOST_KEYS).exists() {
         return Err("this is a host of a testbed, and a testbed makes none inside it".to_owned());
     }
-    // Of Slurm's own nothing is needed where PBS manages the nodes.
+    // If PBS manages all nodes, Slurm's packages are not needed.
     let not_needed =
         |package: &str| config.slurm_nodes().is_empty() && matches!(package, "slurm-wlm" | "munge");
     for (command, package) in NEEDS.into_iter().filter(|(_, package)| !not_needed(package)) {
@@ -67,16 +67,17 @@ pub fn usable(config: &Config) -> Result<()> {
     }
 }
 
-/// How much longer a test may take whose bed waits for what only one bed of this machine can have.
+/// The additional time for a test whose bed needs a resource that only one bed of this machine can have.
 #[must_use]
 pub fn turn_of(config: &Config) -> Duration {
     if files::needs_cgroup(config) { cgroup::TURN } else { Duration::ZERO }
 }
 
-/// Waits for a turn on this process' bed. One that the test before has broken, or of another configuration, is made anew.
+/// Waits for a turn on this process's bed. A bed with another configuration, or one that the previous test has broken,
+/// is replaced.
 ///
 /// # Panics
-/// When it cannot be made, with the last lines of its logs.
+/// It cannot be made; with the last lines of its logs.
 #[must_use]
 #[track_caller]
 pub fn shared(config: &Config) -> Shared {
@@ -87,7 +88,8 @@ pub fn shared(config: &Config) -> Shared {
     make(config, Shared(last))
 }
 
-/// As [`shared`], but others that ask so for a bed of this configuration have it at the same time. The first one gets it with nodes that are idle.
+/// As [`shared`], but other tests that request a shared bed with this configuration use it at the same time. The first
+/// of them gets it with idle nodes.
 ///
 /// # Panics
 /// As [`shared`].
@@ -113,7 +115,7 @@ pub fn shared_with_others(config: &Config) -> Shared {
     made
 }
 
-/// Makes a bed of this configuration, unless the turn has a good one.
+/// Makes a bed with this configuration, unless the turn has a usable one.
 #[track_caller]
 fn make(config: &Config, mut turn: Shared) -> Shared {
     let config = &config.clone().with_slurm_of_the_environment();
@@ -122,7 +124,7 @@ fn make(config: &Config, mut turn: Shared) -> Shared {
         .as_ref()
         .is_some_and(|bed| bed.config() == config && bed.leftovers().is_empty() && bed.is_whole());
     if !good {
-        // Before the next is made: there is one freezer, and memory is finite.
+        // The old bed goes first: there is only one freezer, and memory is limited.
         drop(turn.0.take());
         let program = binaries().dir.join("testbed");
         match Testbed::up(config, &program) {
@@ -134,7 +136,7 @@ fn make(config: &Config, mut turn: Shared) -> Shared {
 }
 
 impl Shared {
-    /// Ends the turn, unless it is the last on the bed. Then the bed is this test's alone.
+    /// Ends the turn, unless it is the last one on the bed. Then this test gets the bed exclusively.
     #[must_use]
     pub fn last(mut self) -> Option<Self> {
         let mut turn = Turn::lock();
@@ -144,7 +146,7 @@ impl Shared {
             drop(turn);
             return Some(self);
         }
-        // In one step: of two that leave at the same time one is the last.
+        // Both under one lock: if two tests leave at the same time, exactly one is the last.
         turn.users -= 1;
         drop(self.0.take());
         std::mem::forget(self);

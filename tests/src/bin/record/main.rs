@@ -1,5 +1,6 @@
-//! `record FILE` records a session at two terminals and writes it as an animated picture: hold, look, gdb, release. Real programs print all that is seen.
-//! Two things are changed: the pauses between, so that a reader can follow, and the name of the temporary folder.
+//! `record FILE` records a session at two terminals and writes it as an animated picture: hold, look, gdb, release.
+//! Real programs print all that is seen. Two things are changed: the pauses between, so that a reader can follow, and
+//! the name of the temporary folder.
 //!
 //! `cargo run -p gantry-tests --bin record -- docs/src/session.svg`
 #![expect(
@@ -18,7 +19,7 @@ use gantry_tests::{SOON, Terminal, World, binaries, eventually};
 use self::svg::{Frame, draw};
 
 const COLUMNS: u16 = 78;
-/// Stands for the temporary folder in the picture.
+/// Replaces the temporary folder in the picture.
 const SHOWN_FOLDER: &str = "/home/me/run";
 const ROWS: [u16; 2] = [10, 18];
 
@@ -117,7 +118,7 @@ fn main() {
     assert!(compiled.is_ok_and(|status| status.success()), "cc fails");
     // Leave out the marks around pasted text.
     fs::write(world.work_dir().join("inputrc"), "set enable-bracketed-paste off\n").expect("a file");
-    // Without the debug information of the system's libraries, which one machine has and another has not.
+    // Without debug information of the system's libraries, because not every machine has it.
     fs::write(world.work_dir().join(".gdbinit"), "set debug-file-directory /nonexistent\n").expect("a file");
     let mut session = Session::begin(&world);
     session.keep(READ);

@@ -1,4 +1,5 @@
-//! A recording as a picture that moves without a script: every line of text is there from when it was seen to when it was not.
+//! A recording as a picture that moves without a script: every line of text is there from when it was seen to when it
+//! was not.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const BAR: usize = 26;
 /// Between the terminals.
 const GAP: usize = 10;
 
-/// A line of text, where it stands and when.
+/// A line of text, with its place and its times.
 struct Line<'a> {
     text: &'a str,
     y: usize,
@@ -68,7 +69,7 @@ pub(super) fn draw(frames: &[Frame], columns: usize, rows: [usize; 2]) -> String
     svg + "</svg>\n"
 }
 
-/// The texts of one row, each with the time when it is there.
+/// The texts of one row, each with the time when it is visible.
 fn lines_of(frames: &[Frame], pane: usize, row: usize, y: usize) -> Vec<Line<'_>> {
     let mut found: Vec<Line> = Vec::new();
     let mut now = Duration::ZERO;
