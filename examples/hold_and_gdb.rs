@@ -1,13 +1,16 @@
-//! Holds a program at its first instruction and puts a `gdbserver` beside every rank, so that gdb can be there before anything has run.
+//! Holds a program at its first instruction and attaches a `gdbserver` to every rank. So gdb can connect before the
+//! program has run.
 //!
 //! ```sh
 //! cargo build && cargo run --example hold_and_gdb -- -n 2 ./solver --steps 10
 //! ```
 //!
-//! What stands after the `--` is what one would give the launcher. For each rank the line to type in another terminal is printed; in gdb
-//! then `break main` and `continue`. A rank whose gdb detaches goes on by itself. The example ends with the app, and with its exit code.
+//! The arguments after `--` are the launcher's. The example prints one command for each rank: type it in another
+//! terminal, then type `break main` and `continue` in gdb. A rank continues when its gdb detaches. The example ends
+//! when the app ends, with the app's exit code.
 //!
-//! `gdbserver` asks for no password and listens on every address of its node: use this where you trust the network.
+//! `gdbserver` asks for no password and listens on every address of its node. Use this only where you trust the
+//! network.
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
 use std::error::Error;
@@ -33,14 +36,14 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Err("give what you would give the launcher, such as: -n 2 ./program".into());
     }
 
-    // Every rank is stopped before its first instruction, and nothing traces it: the place is free for a debugger.
+    // Every rank is stopped before its first instruction, and no process traces it: a debugger can attach.
     let output = OutputTo::Fds {
         stdout: std::io::stdout().as_fd().try_clone_to_owned()?,
         stderr: std::io::stderr().as_fd().try_clone_to_owned()?,
     };
     let app = Frontend::default().launch(LaunchRequest::new(args).hold(true).output(output), MINUTE).await?;
 
-    // Daemons live in a session. Here each is a gdbserver for one rank, on the node of that rank.
+    // Daemons belong to a session. Here each daemon is a gdbserver for one rank, on the rank's node.
     let session = app.session(MINUTE).await?;
     let mut ready = Vec::new();
     for rank in app.placement().iter() {
@@ -52,8 +55,8 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         ));
     }
 
-    // Release leaves ranks to their tracer. None runs now, but each will when its debugger says so: the SIGSTOP that held it is
-    // still on it, and gdb must not hand it on, which is what `nopass` sees to.
+    // Release leaves a rank to its tracer, so no rank runs yet. It runs when its debugger continues it. The SIGSTOP
+    // that held it is still pending. gdb must not pass it on to the rank; `nopass` ensures that.
     app.release(MINUTE).await?;
     println!("{}\nthen, in gdb: break main, continue", ready.join("\n"));
 
@@ -62,7 +65,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::from(u8::try_from(exit.code).unwrap_or(u8::MAX)))
 }
 
-/// Starts a gdbserver that has attached to a rank when this returns, and says on which port it listens.
+/// Starts a gdbserver that has attached to a rank when this returns. Also returns the port on which it listens.
 async fn start_gdbserver(session: &Session, rank: &RankPlace<'_>) -> Result<(Daemon, u16), Box<dyn Error>> {
     let pid = rank.pid.ok_or("a held rank has a process")?;
     // `--once`: it ends with its gdb. Port 0: any that is free, and gdbserver prints which.
@@ -73,7 +76,7 @@ async fn start_gdbserver(session: &Session, rank: &RankPlace<'_>) -> Result<(Dae
     let daemon = session.manifest().exec_daemon(request, MINUTE).await?;
     let mut output = daemon.take_output().ok_or("forwarded output is there to be taken")?;
     let mut said = String::new();
-    // Output comes in pieces as it was written, not in lines: a port counts once its line has ended.
+    // Output arrives in pieces, not in lines. So the port counts only when its line is complete.
     while let Some(piece) = output.next().await {
         said.push_str(&String::from_utf8_lossy(&piece.data.0));
         let line = said.split_inclusive('\n').find_map(|line| line.strip_prefix("Listening on port "));
@@ -84,7 +87,8 @@ async fn start_gdbserver(session: &Session, rank: &RankPlace<'_>) -> Result<(Dae
     Err(format!("gdbserver cannot attach to rank {}: {}", rank.rank, said.trim()).into())
 }
 
-/// When a gdb detaches, its gdbserver ends and the kernel stops the rank again, as it was before gdb came. No other process would resume it.
+/// When a gdb detaches, its gdbserver ends, and the kernel stops the rank again, as it was before gdb attached. No
+/// other process would resume it.
 async fn go_on_without_gdb(app: AppHandle, rank: Rank, gdbserver: Daemon) {
     gdbserver.wait().await;
     // An error means that the app has ended, which is the usual reason for a gdbserver's end.

@@ -1,10 +1,10 @@
-//! Shows what `/proc/PID/status` says of every rank of a running program: its state, its memory, its threads.
+//! Shows the content of `/proc/PID/status` for every rank of a running program: its state, its memory, its threads.
 //!
 //! ```sh
 //! cargo build && cargo run --example rank_status -- 4711
 //! ```
 //!
-//! One program in two roles: the tool starts itself as a daemon on every node. `docs/src/tools/rust.md` explains it.
+//! One program has two roles: the tool starts itself as a daemon on every node. `docs/src/tools/rust.md` explains it.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The tool: attaches, starts the daemons, and prints what they contribute.
+/// The tool: attaches, starts the daemons, and prints their contributions.
 #[tokio::main]
 async fn show_status(target: &str) -> Result<()> {
     let app = Frontend::default().attach(target, MINUTE).await?;

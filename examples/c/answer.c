@@ -1,5 +1,6 @@
 /*
- * A tool daemon in C: says which ranks are on its node, and that they are stopped, into the pipe that is its argument.
+ * A tool daemon in C: reports which ranks are on its node, and that they are stopped. It writes to the pipe that is its
+ * argument.
  *
  *     cc -o answer answer.c $(pkg-config --cflags --libs common_tools_be)
  */

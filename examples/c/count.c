@@ -1,5 +1,6 @@
 /*
- * A tool daemon in C: waits for its tool's question, and contributes the number of its node's ranks and the state of each.
+ * A tool daemon in C: waits for its tool's question, and contributes the number of its node's ranks and the state of
+ * each.
  *
  *     cc -o count count.c $(pkg-config --cflags --libs common_tools_be)
  */
@@ -16,7 +17,7 @@ static int failed(const char *what) {
     return 1;
 }
 
-/* What a process does, in a word. */
+/* A process's state as a word. */
 static const char *state_of(pid_t pid) {
     char path[64], text[512] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -32,7 +33,7 @@ static const char *state_of(pid_t pid) {
     }
 }
 
-/* Answers with what stands in the list. */
+/* Answers with the number and the states of the ranks in the list. */
 static int answer(const cti_pidList_t *list) {
     int count = list->numPids;
     const char **states = calloc((size_t)count + 1, sizeof *states);

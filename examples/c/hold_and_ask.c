@@ -1,11 +1,13 @@
 /*
- * A tool in C: holds an application, shows where its ranks are, starts a daemon on every node that calls back, and lets go.
+ * A tool in C: holds an application and shows the places of its ranks. On every node it starts a daemon, which calls
+ * back. Then it releases the application.
  *
  *     cc -o hold_and_ask hold_and_ask.c $(pkg-config --cflags --libs common_tools_fe)
  *     ./hold_and_ask ./answer -n 4 ./app
  *
- * The first argument is the daemon (answer.c); the others are what one would give the launcher. Daemons call back over a pipe in the file system, so this
- * example is for one machine; with nodes elsewhere they would dial a TCP port of the tool.
+ * The first argument is the daemon (answer.c); the others are the launcher's arguments. Daemons call back through a
+ * pipe in the file system, so this example is for one machine. On other nodes they would connect to a TCP port of the
+ * tool.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -35,7 +37,7 @@ static int show(cti_app_id_t app) {
     return 0;
 }
 
-/* Prints what daemons have said, and takes the lines off what is left to be said. */
+/* Prints the daemons' lines, and subtracts them from the number of expected lines. */
 static int show_answers(int answers, int *left) {
     char bytes[512];
     struct pollfd wait = {answers, POLLIN, 0};
@@ -49,7 +51,7 @@ static int show_answers(int answers, int *left) {
     return size <= 0;
 }
 
-/* Starts the daemon on every node, and prints what all of them say of every rank. */
+/* Starts the daemon on every node, and prints their reports about every rank. */
 static int ask(cti_app_id_t app, const char *daemon) {
     char folder[] = "/tmp/hold_and_ask-XXXXXX", pipe[64];
     if (!mkdtemp(folder)) return failed("mkdtemp");

@@ -1,10 +1,11 @@
 /*
- * A tool in C: shows what /proc/PID/status says of every rank of a running program.
+ * A tool in C: shows the content of /proc/PID/status for every rank of a running program.
  *
  *     cc -o rank_status rank_status.c $(pkg-config --cflags --libs common_tools_fe)
  *     ./rank_status ./read_status 4711
  *
- * The first argument is the daemon (read_status.c), the second one names the program: the process id of its launcher, or a job.
+ * The first argument is the daemon (read_status.c). The second one names the program: the process id of its launcher,
+ * or a job.
  */
 #include <stdio.h>
 
@@ -17,7 +18,7 @@ static int failed(const char *what) {
     return 1;
 }
 
-/* Prints what the daemons contribute. */
+/* Prints the daemons' contributions. */
 static int show(cti_session_id_t session) {
     gantry_outcome_t *status = gantry_gather(session, STATUS, GANTRY_BEST_EFFORT);
     if (!status) return failed("gather");

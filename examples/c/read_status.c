@@ -1,5 +1,6 @@
 /*
- * A tool daemon in C: contributes the state, the memory and the threads of every rank of its node, as /proc/PID/status has them.
+ * A tool daemon in C: contributes the state, the memory and the number of threads of every rank of its node, from
+ * /proc/PID/status.
  *
  *     cc -o read_status read_status.c $(pkg-config --cflags --libs common_tools_be)
  */

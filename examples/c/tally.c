@@ -1,11 +1,12 @@
 /*
- * A tool in C that speaks with its daemons over the channel: how many ranks there are, in which state which of them is, and a word to each node. What daemons say is
- * merged on its way, so the tool's share does not grow with the nodes.
+ * A tool in C that talks to its daemons over the channel. It gets the number of ranks and their states, and sends a
+ * message to each node. The answers of the daemons are merged on the way, so the tool's work does not grow with the
+ * number of nodes.
  *
  *     cc -o tally tally.c $(pkg-config --cflags --libs common_tools_fe)
  *     ./tally ./count -n 4 ./app
  *
- * The first argument is the daemon (count.c); the others are what one would give the launcher.
+ * The first argument is the daemon (count.c); the others are the launcher's arguments.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static int failed(const char *what) {
     return 1;
 }
 
-/* Asks all daemons, and prints what has become of their answers. */
+/* Sends a question to all daemons, and prints their merged answers. */
 static int ask(cti_session_id_t session) {
     const char question[] = "what is there?";
     gantry_outcome_t *asked = gantry_broadcast(session, QUESTION, question, strlen(question));
@@ -40,7 +41,7 @@ static int ask(cti_session_id_t session) {
     return result;
 }
 
-/* What daemons say unasked, one of each. */
+/* Prints messages that the daemons send without a request, one from each. */
 static int listen(cti_session_id_t session, int nodes) {
     gantry_inbox_id_t inbox = gantry_openInbox(session, NEWS);
     for (; nodes > 0; nodes--) {
