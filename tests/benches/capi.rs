@@ -1,10 +1,11 @@
-//! What a call costs through the C libraries, beside the same call in Rust; and what loading the daemons' library costs, beside an empty one.
+//! The cost of a call through the C libraries, compared to the same call in Rust. And the cost of loading the daemons'
+//! library, compared to an empty one.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench capi
 //! ```
 //!
-//! Medians; prints a Markdown table.
+//! Prints a Markdown table of medians.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "it starts the programs that it measures")]
 
@@ -21,11 +22,11 @@ use gantry_types::signal::Signal;
 const DEADLINE: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 101;
 
-/// What a call from C may take longer than the same call in Rust.
+/// The allowed extra time of a call from C, compared to the same call in Rust.
 const GOAL_CALL_MICROS: f64 = 50.0;
-/// What loading the daemons' library may take longer than loading an empty one.
+/// The allowed extra time for loading the daemons' library, compared to an empty one.
 const GOAL_LOAD_MICROS: f64 = 1000.0;
-/// What that library may have.
+/// The allowed size of that library.
 const GOAL_BYTES: f64 = 2.0 * 1024.0 * 1024.0;
 
 #[tokio::main]

@@ -1,13 +1,19 @@
-//! What a tool and its daemons pay for speaking over the tree, beside the model: latency times depth, and bytes.
+//! The cost of messages between a tool and its daemons over the tree, compared to a model: latency times depth, and
+//! bytes.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench channel
 //! ```
 //!
-//! Three Markdown tables. *Simulated* agents, 64 to 16,384 in one process, on links of 50 us and 1 GB/s in a clock of their own: what operations cost does not depend on
-//! this machine there. *Real* agents and daemons, all on this machine: `ask` is 1 KB to each and as much back; `sum` is a reduction to two numbers; `broadcast` ends when every daemon has
-//! told the hash of what it read. The model's latency and speed are those of one node in the same run; all nodes share this machine's cores, so beyond a few of them what
-//! is done for each counts more than the way, and is given for each node too. Last, *how long others wait* while trees of many megabytes are merged.
+//! Prints three Markdown tables.
+//!
+//! - *Simulated* agents, 64 to 16,384 in one process. Their links have 50 us and 1 GB/s in simulated time, so the
+//!   results do not depend on this machine.
+//! - *Real* agents and daemons, all on this machine. `ask` is 1 KB to each and the same back. `sum` is a reduction to
+//!   two numbers. `broadcast` ends when every daemon has sent the hash of the bytes that it read. The model uses the
+//!   latency and the speed of one node in the same run. All nodes share this machine's cores. So beyond a few nodes the
+//!   work for each node costs more than the distance; the table has a column for the time per node.
+//! - *How long others wait* while trees of many megabytes are merged.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "the simulation is a test of a program: cargo runs it")]
 
@@ -27,7 +33,7 @@ const LARGE_ROUNDS: usize = 3;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     simulate();
-    // Helpers of the same profile lie beside this bench.
+    // The helpers of the same profile are in this bench's folder.
     let _built = gantry_tests::binaries();
     println!(
         "\n| real agents: nodes | radix | depth | what | time | for each node | model | ratio |\n| ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |"
@@ -87,7 +93,7 @@ fn simulate() {
     println!("{}", rows.join("\n"));
 }
 
-/// An app with a daemon on each of its nodes, for each of these steps in a session of its own.
+/// An app with a daemon on each of its nodes, in a separate session for each of these steps.
 async fn start(nodes: u32, radix: u32, steps: &[&str]) -> (App, Vec<Session>) {
     let wlm = Some("localhost".to_owned());
     let config = Config { wlm, radix, control: false, ..Config::default() };
@@ -126,7 +132,7 @@ async fn measure(nodes: u32, radix: u32) -> [Duration; 3] {
     times.map(median)
 }
 
-/// How long a small question takes by itself, and while trees of many megabytes come from each of three nodes and are merged on two of them.
+/// The time of a small request: alone, and while three nodes send trees of many megabytes, which two of them merge.
 async fn wait_while_much_is_merged() {
     let (app, sessions) = start(3, 1, &["echoes:1", "large:2:200"]).await;
     let [asks, trees] = [0, 1].map(|at: usize| sessions[at].channel());

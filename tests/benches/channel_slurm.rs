@@ -1,13 +1,13 @@
-//! The channel on nodes of a testbed beside `sbcast` and `pdsh` with the same bytes, in turns, in one allocation.
+//! The channel on nodes of a testbed, compared to `sbcast` and `pdsh` with the same bytes, in turns, in one allocation.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench channel_slurm           # 4 and 16 nodes
 //! cargo bench -p gantry-tests --bench channel_slurm -- 4 8    # these numbers of nodes
 //! ```
 //!
-//! A broadcast ends when every daemon has told the hash of all its bytes; `sbcast` when its files are written, in the nodes' memory. A gather is 1 KB to each node
-//! and back; `pdsh` brings as much over ssh. All nodes share this machine's cores: ratios are what to look at. It needs root; prints a Markdown table
-//! of medians.
+//! A broadcast ends when every daemon has sent the hash of all its bytes. `sbcast` ends when its files are written, in
+//! the nodes' memory. A gather is 1 KB to each node and back; `pdsh` transfers the same over ssh. All nodes share this
+//! machine's cores, so only the ratios are meaningful. It needs root, and prints a Markdown table of medians.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
 
@@ -48,7 +48,7 @@ fn main() {
         let nodes = nodes.to_string();
         let mut inside = bed.login().command_in("/", "salloc").expect("the login node");
         inside.args(["--quiet", "-N", &nodes, "-n", &nodes]);
-        // Nothing of our environment gets there.
+        // This process's environment does not reach that host.
         inside.args(["env", &format!("GANTRY_BIN_DIR={}", binaries().dir.display())]);
         inside.arg(std::env::current_exe().expect("this program")).args([INSIDE, &nodes]);
         finish(&mut inside);
@@ -68,7 +68,7 @@ fn measure(nodes: u16) {
         let words = ["-N", &nodes.to_string(), "-n", &nodes.to_string(), "/bin/true"].map(str::to_owned);
         let request = LaunchRequest::new(words).hold(true);
         let app = Frontend::new(choices).launch(request, DEADLINE).await.expect("an app");
-        // A channel for each, as all its members answer.
+        // One channel for each, because all members of a channel answer.
         let (echoing, hashing) = (app.session(DEADLINE).await, app.session(DEADLINE).await);
         let (echoing, hashing) = (echoing.expect("a session"), hashing.expect("a session"));
         for (session, step) in [(&echoing, "echoes:1"), (&hashing, "hashes:1")] {

@@ -1,7 +1,11 @@
-//! What a co-allocated job costs: on a bed with Slurm and ssh the time from the request until all parts wait, beside each part's own launch, and from the release until the
-//! last process has passed; messages between parts on two nodes, beside plain TCP through one relay.
+//! The cost of a co-allocated job, on a bed with Slurm and ssh:
 //!
-//! Prints a line for each, the median of its runs, and beside it what it is to be at most. Under four minutes on an idle machine of two cores.
+//! - the time from the request until all parts wait, compared to each part's own launch;
+//! - the time from the release until the last process has passed;
+//! - messages between parts on two nodes, compared to plain TCP through one relay.
+//!
+//! Prints a line for each: the median of its runs, and its goal as a maximum. Takes less than four minutes on an idle
+//! machine with two cores.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -55,7 +59,7 @@ fn parts(point: &str, steps: &str) -> [String; 3] {
     ]
 }
 
-/// How a number stands to its goal.
+/// Whether a number meets its goal.
 fn judge(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }
@@ -144,7 +148,7 @@ fn released(cluster: &Cluster) {
     ));
 }
 
-/// Half of what it takes to connect to a node, the least of some.
+/// Half of the time to connect to a node; the minimum of several attempts.
 fn one_way(cluster: &Cluster) -> Duration {
     let script = "for n in 1 2 3 4 5 6 7 8 9; do a=$EPOCHREALTIME; exec 3<>/dev/tcp/n001/22; b=$EPOCHREALTIME; exec 3>&-; echo $(( ${b/./} - ${a/./} )); done";
     let said = cluster.said("bash", ["-c", script]);
@@ -157,7 +161,7 @@ fn read_stamp(path: &Path) -> Duration {
     Duration::from_nanos(text.parse().expect("a time"))
 }
 
-/// Between two nodes, beside plain TCP.
+/// Messages between two nodes, compared to plain TCP.
 fn messages(cluster: &Cluster) {
     for (name, steps, plain) in [
         ("to and fro, 8 bytes", format!("pingpong:{}", TIMES / 4), tcp_pingpong as fn() -> f64),
@@ -194,7 +198,7 @@ fn per_second(cluster: &Cluster, steps: &str) -> f64 {
     done.stdout.iter().find_map(|said| said.parse().ok()).expect("a number")
 }
 
-/// Two ends with a relay between them, which passes on what it reads.
+/// Two ends with a relay between them, which forwards all bytes.
 fn relayed() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,11 +1,13 @@
-//! How fast it is found what a program needs: the library call and `gantry deps`, beside ldd and the loader's own list, in one run.
+//! The time to find a program's dependencies: the library call and `gantry deps`, compared to ldd and the loader's own
+//! list, in one run.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench deps                  # gdb, and the largest dynamic program in PATH
 //! cargo bench -p gantry-tests --bench deps -- /path/to/one  # this one
 //! ```
 //!
-//! All columns of a row are measured in turns, so that a busy moment of the machine hits all. Prints a Markdown table.
+//! All columns of a row are measured in turns, so a busy moment of the machine affects all of them. Prints a Markdown
+//! table.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
 

@@ -1,11 +1,12 @@
-//! How fast an app is launched, a daemon started, ranks released: each beside the plainest way to do the same, in one run.
+//! The time to launch an app, to start a daemon, and to release ranks. Each is compared to the plainest way to do the
+//! same, in one run.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench launch             # all
 //! cargo bench -p gantry-tests --bench launch -- daemon   # launch, daemon, release or crowd alone
 //! ```
 //!
-//! Both columns of a row are measured in turns, so that a busy moment of the machine hits both. Prints a Markdown table.
+//! Both columns of a row are measured in turns, so a busy moment of the machine affects both. Prints a Markdown table.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(
     clippy::disallowed_methods,
@@ -29,7 +30,8 @@ use tokio::net::unix::pipe;
 const DEADLINE: Duration = Duration::from_secs(60);
 const TRUE: &str = "/bin/true";
 
-/// Besieged launches are measured where the crowd reaches no other program: in a network namespace, by this bench with this argument.
+/// Besieged launches are measured in a network namespace, where the crowd reaches no other program. This argument
+/// selects that part of the bench.
 const BESIEGED: &str = "besieged";
 
 #[tokio::main]
@@ -76,7 +78,7 @@ async fn main() -> gantry_frontend::Result<()> {
 struct Bench {
     frontend: Frontend,
     fifo: PathBuf,
-    /// Tells a [`PlainRelease`] to begin.
+    /// Starts a [`PlainRelease`] when it exists.
     go: PathBuf,
 }
 
@@ -139,7 +141,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A launch while another user makes 2,000 hostile connections to its door and some to those of its agents; against one alone.
+    /// A launch while another user makes 2,000 hostile connections to its socket and some to those of its agents,
+    /// compared to a launch alone.
     async fn besieged(&self, ranks: usize, nodes: usize, rounds: usize) -> gantry_frontend::Result<()> {
         let mut row = Row::default();
         let (ranks, nodes) = (ranks.to_string(), nodes.to_string());
@@ -169,7 +172,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A daemon's start, to its first byte on a FIFO that it opens, and to its first byte of output in the tool.
+    /// A daemon's start: until its first byte on a FIFO that it opens, and until its first byte of output in the tool.
     async fn daemons(&self, rounds: usize) -> gantry_frontend::Result<()> {
         let app = self.held(4, &["/bin/sleep", "600"]).await?;
         let session = app.session(DEADLINE).await?;
@@ -213,10 +216,11 @@ impl Bench {
         app.close(DEADLINE).await
     }
 
-    /// From the call of release on; against SIGCONT sent in a loop to ranks that are held alike.
+    /// From the call of release, compared to SIGCONT sent in a loop to ranks that are held in the same way.
     ///
-    /// A daemon sends those signals, because the kernel may divide the processors among sessions (sched(7), autogroups).
-    /// A process of another session has half of them for itself. The agent competes with the ranks of its session.
+    /// A daemon sends those signals, because the kernel may divide the processors among sessions (sched(7),
+    /// autogroups). A process of another session has half of them for itself. The agent competes with the ranks of its
+    /// session.
     async fn release(&self, ranks: usize, rounds: usize) -> gantry_frontend::Result<()> {
         let (mut answered, mut seen, mut ended) = (Row::default(), Row::default(), Row::default());
         for plain in (0..rounds).flat_map(|_| [false, true]) {
@@ -266,7 +270,7 @@ impl Bench {
     }
 }
 
-/// A daemon that sends SIGCONT to all ranks when it is told.
+/// A daemon that sends SIGCONT to all ranks on request.
 struct PlainRelease {
     /// Its daemon lives as long as this.
     _session: Session,
@@ -324,8 +328,7 @@ fn wait(child: &mut Child) {
     assert!(child.wait().expect("our own child").success());
 }
 
-/// Looks at one process after another until each was seen not to be stopped.
-/// When it was so.
+/// Polls one process after another until it is not stopped. Returns the time of the end.
 fn until_none_stopped(pids: &[i32]) -> Instant {
     let end = Instant::now() + DEADLINE;
     for pid in pids {

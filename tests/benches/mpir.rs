@@ -1,10 +1,11 @@
-//! How long the table of a launcher with 100,000 ranks takes to be read: in bulk, and a byte a call as the reference does it, in one run.
+//! The time to read the table of a launcher with 100,000 ranks: in bulk, and one byte per call as the reference does
+//! it, in one run.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench mpir
 //! ```
 //!
-//! The launcher runs meanwhile; in it every string stands by itself, as real launchers have them. Prints a Markdown table.
+//! The launcher runs meanwhile. It allocates every string separately, as real launchers do. Prints a Markdown table.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::io::IoSliceMut;
@@ -25,7 +26,7 @@ const SOON: Duration = Duration::from_secs(60);
 fn main() {
     let world = World::new();
     let launcher = programs::get("mpir_launcher");
-    // It says where its table is: the slow reader is about reading, not about symbols.
+    // The launcher prints the table's address: the slow reader measures reading, not the search for symbols.
     let ranks = format!("ranks={RANKS}/1000");
     let mut run = world.start(&launcher, [ranks.as_str(), "where", "wait"]);
     run.next_line(SOON);
@@ -44,7 +45,7 @@ fn main() {
     run.wait(SOON);
 }
 
-/// What `work` makes, and the median of its times.
+/// The result of `work`, and the median of its times.
 fn measure<T>(rounds: usize, mut work: impl FnMut() -> T) -> (T, Duration) {
     let mut times = Vec::new();
     let mut made = None;

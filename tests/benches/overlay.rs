@@ -1,9 +1,13 @@
-//! How fast a tree of real agents is, three links deep, beside what plain TCP does on the same machine in the same run.
+//! The speed of a tree of real agents, three links deep, compared to plain TCP on the same machine in the same run.
 //!
-//! All nodes share this machine's cores, so the tree's numbers are sums over all links: `broadcast` seals once, and every one of the
-//! 14 nodes opens, hashes and passes on all of it. One node has one link only and is the fair counterpart of `bulk_plain_tcp`.
-//! `-- rows` measures the two rows of the page of measurements alone, and prints them as it takes them.
-//! `bulk_200_mb` compares radices of bulk data's own tree, with all nodes as the frontend's own children; 0 is the frontend sending to each.
+//! All nodes share this machine's cores, so the tree's numbers are sums over all links. `broadcast` seals once, and
+//! each of the 14 nodes opens, hashes and forwards all of it. The case with one node has only one link. It is the fair
+//! counterpart of `bulk_plain_tcp`.
+//!
+//! `-- rows` measures only the two rows of the page of measurements, and prints each as soon as it is measured.
+//!
+//! `bulk_200_mb` compares radices of the tree for bulk data, with all nodes as direct children of the frontend. With 0
+//! the frontend sends to each node.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::io::{Read, Write};
@@ -25,12 +29,12 @@ const PIECE_BYTES: usize = 256 * 1024;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 
 fn main() {
-    // Helpers of the same profile lie beside this bench.
+    // The helpers of the same profile are in this bench's folder.
     let _built = gantry_tests::binaries();
     if std::env::args().any(|arg| arg == "rows") { rows() } else { divan::main() }
 }
 
-/// Order and answer, and bulk data, in the deep tree and over plain TCP in turns.
+/// An order with its answer, and bulk data: in the deep tree and over plain TCP, in turns.
 fn rows() {
     let nodes = Nodes::launch(Nodes::THREE_DEEP);
     let (mut echo, mut count) = (peer(64, true), peer(BULK_BYTES, false));
@@ -72,7 +76,7 @@ fn in_turns(rounds: usize, mut ours: impl FnMut(), mut plain: impl FnMut()) -> [
     })
 }
 
-/// An app of one sleeping rank on each of so many nodes.
+/// An app with one sleeping rank on each of its nodes.
 struct Nodes(Option<App>);
 
 impl Nodes {
@@ -113,7 +117,7 @@ impl Drop for Nodes {
     }
 }
 
-/// A peer on loopback that gives back what it gets, or counts it and gives back one byte at the end of each round.
+/// A peer on loopback. It echoes all bytes, or it counts them and sends one byte at the end of each round.
 fn peer(round: u64, echo: bool) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");

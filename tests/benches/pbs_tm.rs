@@ -1,7 +1,8 @@
-//! Task management by `libgantry_tm` and by PBS's own library, on a bed of three nodes that a real PBS manages: the same C program with each, in turns. And a launch of
-//! gantry's beside PBS's own `pbsdsh`: a process on each host of a job, to their ends.
+//! Task management by `libgantry_tm` and by PBS's own library, on a bed of three nodes that a real PBS manages. The
+//! same C program runs with each, in turns. Also a launch by gantry and by PBS's own `pbsdsh`: a process on each host
+//! of a job, up to its end.
 //!
-//! Needs root and an OpenPBS in `/opt/pbs` or where `PBS_EXEC` says.
+//! Needs root and an OpenPBS in `/opt/pbs` or at `PBS_EXEC`.
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// How often each is measured.
 const TURNS: usize = 7;
 
-/// What is measured: its name, and the program's arguments.
+/// The measurements: name, and the program's arguments.
 const WAYS: [(&str, &str); 4] = [
     ("a program on each of 6 nodes of 3 hosts, to its end", "each"),
     ("a request to the own host", "near 100"),
@@ -35,7 +36,7 @@ fn compiled(made: &str, include: &Path, lib: &Path, library: &str) -> PathBuf {
     programs::get_with("tm_bench", made, &flags).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// What is compared: name, the ways, how many times as long ours may take.
+/// The comparisons: the measurement, the two ways, and the allowed ratio of ours to theirs.
 const GOALS: [(usize, &str, &str, f64); 5] = [
     (0, "ours", "theirs", 1.2),
     (1, "ours", "theirs", 1.2),
@@ -44,7 +45,7 @@ const GOALS: [(usize, &str, &str, f64); 5] = [
     (LAUNCH, "gantry", "pbsdsh", 1.2),
 ];
 
-/// The number of a launch among what is measured.
+/// The index of a launch among the measurements.
 const LAUNCH: usize = WAYS.len();
 
 /// A job in which the same program is started on each of three hosts by gantry and by `pbsdsh`, in turns.
@@ -55,7 +56,7 @@ fn build_launches(pbsdsh: &Path) -> String {
     };
     let gantry = timed("gantry", "gantry launch -- /bin/true");
     let pbsdsh = timed("pbsdsh", &format!("{} -- /bin/true", pbsdsh.display()));
-    // The first of each finds nothing in any cache.
+    // The caches are still empty for the first run of each.
     format!("gantry launch -- /bin/true\nfor turn in $(seq {}); do\n{gantry}{pbsdsh}done", 2 * TURNS)
 }
 
@@ -72,7 +73,7 @@ fn main() {
     let ours = compiled("tm_bench_ours", &header, &binaries().dir, "gantry_tm");
     let theirs = compiled("tm_bench_theirs", &installed.join("include"), &installed.join("lib"), "pbs");
     let bed = shared(&Config::with_nodes(3).managed_by_pbs(&installed));
-    // A mom lists tasks that have ended too: what asks for the list comes before what makes it long.
+    // A mom also lists ended tasks. So requests for the list come before the part that makes it long.
     let mut script = String::new();
     for (index, (_, arguments)) in WAYS.iter().enumerate() {
         let line = |name: &str, program: &Path| {

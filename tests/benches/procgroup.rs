@@ -1,8 +1,8 @@
-//! What a query over process groups costs: ten thousand groups of ten thousand processes, in memory.
+//! The cost of a query over process groups: ten thousand groups of ten thousand processes, in memory.
 //!
-//! Prints a table: per query the time for all groups and for a million processes, how many groups are found, and what an answer of a million processes
-//! takes to write as XML. Processes are as a launcher starts them: 32 in a row on a node with pids that count on; or, in the second table, with pids that
-//! do not.
+//! Prints a table. For each query it has the time for all groups and for a million processes, the number of groups
+//! found, and the time to write an answer of a million processes as XML. Processes are as a launcher starts them: 32 in
+//! a row on a node, with consecutive pids. In the second table the pids are not consecutive.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

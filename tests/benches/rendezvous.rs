@@ -1,12 +1,14 @@
-//! What a rendezvous costs: the gathering alone, and real processes with all that is between them.
+//! The cost of a rendezvous: the gathering alone, and a complete one with real processes.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench rendezvous
 //! ```
 //!
-//! Per number of members the time of a gathering whose items have 100 bytes, and the most memory that it took while the aggregate was written, beside what the model says: the
-//! items, the aggregate, and a fixed price for each member. It has to grow as the data does, so the last column stays what it is. Then 512 real ranks on this machine, from the launch
-//! to the last one's end, with and without a rendezvous: the difference is what it costs.
+//! For each number of members it measures a gathering of items with 100 bytes: the time, and the peak memory while the
+//! aggregate was written. The model's prediction is next to it: the items, the aggregate, and a fixed cost per member.
+//! The memory must grow in proportion to the data, so the last column must stay constant. Then it measures 512 real
+//! ranks on this machine, from the launch to the last one's end, with and without a rendezvous. The difference is the
+//! cost of the rendezvous.
 
 #![expect(clippy::disallowed_methods, reason = "a bench measures itself in a process of its own")]
 
@@ -82,14 +84,14 @@ fn main() {
     }
 }
 
-/// What this process had at most, in a gathering in a process of its own: so nothing that was freed before is taken again.
+/// The peak memory of a gathering, in a separate process. So it cannot reuse memory that was freed before.
 fn peak_of(members: u32) -> u64 {
     let own = std::env::current_exe().expect("this program");
     let done = Command::new(own).args([PEAK, &members.to_string()]).output().expect("this program again");
     String::from_utf8_lossy(&done.stdout).trim().parse().expect("a number of bytes")
 }
 
-/// The part of this bench that runs in a process of its own: gathers once, and tells how far memory went.
+/// The part of this bench in the separate process: gathers once, and prints the growth of its peak memory.
 fn tell_peak(members: u32) {
     let before = highest_bytes();
     gather(members);
@@ -127,7 +129,7 @@ fn run(words: &[&str]) -> Duration {
     })
 }
 
-/// The most that this process ever had in memory.
+/// This process's peak memory.
 fn highest_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");

@@ -1,15 +1,18 @@
-//! How fast an app is launched held under Slurm, with a daemon on every node, and how fast all of it is gone: beside bare steps of srun, in one run.
+//! The time until an app is held under Slurm with a daemon on every node, and the time until all of it is gone. Both
+//! are compared to bare steps of srun, in one run.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench slurm           # 4, 16 and 64 nodes
 //! cargo bench -p gantry-tests --bench slurm -- 4 64   # these numbers of nodes
 //! ```
 //!
-//! For each number a testbed is made, and everything runs inside one allocation of it, two ranks on a node, in turns, so that a busy moment of the
-//! machine hits all alike. All nodes share this machine's cores: ratios are what to look at. It needs root; prints a Markdown table of medians.
+//! It makes a testbed for each number of nodes. Everything runs inside one allocation of it, two ranks per node, in
+//! turns, so a busy moment of the machine affects all columns. All nodes share this machine's cores, so only the ratios
+//! are meaningful. It needs root, and prints a Markdown table of medians.
 //!
-//! What a daemon or the end of a session costs stands beside what the smallest program needs for the same processes on as many nodes
-//! (`tests/programs/bare_node.c`): no goal in milliseconds can be reached on cores that need longer for that alone.
+//! The cost of a daemon and of a session's end is compared to the smallest program that needs the same processes on as
+//! many nodes (`tests/programs/bare_node.c`). If that program alone takes longer on these cores, gantry cannot meet a
+//! goal in milliseconds.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
 
@@ -27,7 +30,8 @@ use gantry_tests::testbed::{Config, Testbed, usable};
 const DEADLINE: Duration = Duration::from_secs(60);
 const TRUE: &str = "/bin/true";
 
-/// Processes that were started are through with their libraries after that, so that they do not take the cores from what is measured next.
+/// After this time, started processes have loaded their libraries. Then they do not use the cores during the next
+/// measurement.
 const SETTLE: Duration = Duration::from_millis(150);
 
 /// The first argument of the part of this bench that runs on the login node, inside the allocation.
@@ -62,7 +66,7 @@ fn main() {
     }
 }
 
-/// The times of one number of nodes.
+/// The times for one number of nodes.
 #[derive(Debug, Default)]
 struct Times {
     bare: Vec<Duration>,
@@ -105,7 +109,7 @@ fn measure(nodes: u16) {
         times.two_bare.push(start.elapsed());
         runtime.block_on(bench.driven(&mut times)).expect("a launch by MPIR");
         if round == 0 {
-            // Nothing is in any cache yet.
+            // The caches are still empty in this round.
             times = Times::default();
         }
     }
@@ -115,7 +119,7 @@ fn measure(nodes: u16) {
     print(nodes, times);
 }
 
-/// A bare program on every node, beside all other steps.
+/// A bare program on every node, parallel to all other steps.
 fn start_bare(nodes: u16) -> BareNodes {
     let mut srun = Command::new("srun");
     let count = nodes.to_string();
@@ -145,7 +149,8 @@ impl Bench {
         self.frontend.launch(request, DEADLINE).await
     }
 
-    /// A whole life: held, a daemon on every node, three more, and the end of all of it. What is small stands in turns with bare processes.
+    /// A whole life: held, a daemon on every node, three more daemons, and the end of all of it. The small steps
+    /// alternate with bare processes.
     async fn brought(&self, bare: &mut BareNodes, times: &mut Times) -> gantry_frontend::Result<()> {
         let start = Instant::now();
         let app = self.held(HoldMethod::Exec, &[TRUE]).await?;
@@ -190,7 +195,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Held by srun itself, agents in a step of their own, and a daemon on every node.
+    /// Held by srun itself, with agents in a separate step, and a daemon on every node.
     async fn driven(&self, times: &mut Times) -> gantry_frontend::Result<()> {
         let start = Instant::now();
         let app = self.held(HoldMethod::Mpir, &[TRUE]).await?;
@@ -204,7 +209,7 @@ impl Bench {
         app.close(DEADLINE).await
     }
 
-    /// The session is destroyed, and the app goes on without us.
+    /// Destroys the session. The app continues without this tool.
     async fn let_go(&self, times: &mut Times) -> gantry_frontend::Result<()> {
         let app = self.held(HoldMethod::Exec, &["/bin/sleep", "600"]).await?;
         let session = app.session(DEADLINE).await?;
@@ -222,7 +227,7 @@ impl Bench {
     }
 }
 
-/// Whether Slurm still has this step. It takes as long as an answer takes.
+/// Whether Slurm still lists this step. Takes as long as Slurm needs to answer.
 fn is_listed(step: &str) -> bool {
     let steps = Command::new("squeue").args(["--noheader", "--steps", step]).stdin(Stdio::null()).output();
     !steps.expect("squeue").stdout.is_empty()

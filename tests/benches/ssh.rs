@@ -1,4 +1,5 @@
-//! How fast an app is launched held on hosts that are reached by ssh, through both clients: beside pdsh, which runs `true` there over the same ssh, in one run.
+//! The time until an app is held on hosts that are reached by ssh, through both clients. It is compared to pdsh, which
+//! runs `true` there over the same ssh, in one run.
 //!
 //! ```sh
 //! cargo build --profile bench --workspace --bins --features gantry-wlm/libssh2
@@ -6,9 +7,10 @@
 //! GANTRY_BIN_DIR=$PWD/target/release cargo bench -p gantry-tests --bench ssh -- 4 16   # these numbers of hosts
 //! ```
 //!
-//! For each number a testbed is made; everything runs on its login node in turns, so that a busy moment of the machine hits all alike. All hosts share this
-//! machine's cores: ratios are what to look at. It needs root and pdsh; prints a Markdown table of medians. A further daemon stands beside what the
-//! smallest program needs for one process on as many hosts (`tests/programs/bare_node.c`).
+//! It makes a testbed for each number of hosts. Everything runs on its login node in turns, so a busy moment of the
+//! machine affects all columns. All hosts share this machine's cores, so only the ratios are meaningful. It needs root
+//! and pdsh, and prints a Markdown table of medians. A further daemon is compared to the smallest program that needs
+//! one process on as many hosts (`tests/programs/bare_node.c`).
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
 
@@ -28,10 +30,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The first argument of the part of this bench that runs on the login node.
 const INSIDE: &str = "--inside";
 
-/// The first argument of a single launch, in a process of its own: the client is chosen by its environment.
+/// The first argument of a single launch in a separate process: its environment selects the client.
 const ONCE: &str = "--once";
 
-/// The variable that chooses the client, and what it may say.
+/// The variable that selects the client, and its values.
 const CLIENT: &str = "GANTRY_SSH";
 const CLIENTS: [&str; 2] = ["openssh", "libssh2"];
 
@@ -95,7 +97,7 @@ fn measure(hosts: u16) {
         let times = CLIENTS.map(|client| (launch(&named, client), launch(&format!("{named}:2"), client)));
         let started = nodes.time(Order::Start);
         nodes.time(Order::End);
-        // In the first round nothing is in any cache yet.
+        // The caches are still empty in the first round.
         if round == 0 {
             continue;
         }
@@ -146,7 +148,7 @@ fn start_bare(named: &str, hosts: u16) -> BareNodes {
     BareNodes::start(&mut pdsh, here, hosts)
 }
 
-/// How long it takes until ranks on these hosts are held, and for a further daemon beside them.
+/// The time until ranks on these hosts are held, and the time to start a further daemon there.
 fn launch(hosts: &str, client: &str) -> [Duration; 2] {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     let output =
@@ -159,7 +161,7 @@ fn launch(hosts: &str, client: &str) -> [Duration; 2] {
     }
 }
 
-/// One launch, held and ended; prints how many microseconds passed until it was held, and for its second daemon.
+/// One launch, held and ended. Prints the microseconds until it was held, and those for its second daemon.
 fn once(hosts: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let choices = Choices { runtime_dir: Some(folder.path().join("runtime")), ..Choices::default() };

@@ -1,12 +1,13 @@
-//! Where all ranks of a Slurm job are, from the command to the answer: `gantry stack` beside gdb on every rank, brought there by pdsh, in turns, on one job.
+//! The time to get the stacks of all ranks of a Slurm job, from the command to the answer. `gantry stack` is compared
+//! to gdb on every rank, which pdsh starts there, in turns, on one job.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench stack                # 16 nodes of 4 ranks, 64 nodes of 8
 //! cargo bench -p gantry-tests --bench stack -- 4x4 8x2     # these numbers of nodes and ranks on each
 //! ```
 //!
-//! gdb runs on all nodes at once, four at a time on each. All nodes share this machine's cores: ratios are what to look at. It needs root; prints a Markdown
-//! table of medians. The job is the same afterwards.
+//! gdb runs on all nodes at the same time, four at a time on each. All nodes share this machine's cores, so only the
+//! ratios are meaningful. It needs root, and prints a Markdown table of medians. The job is unchanged afterwards.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::path::PathBuf;

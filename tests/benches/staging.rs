@@ -1,13 +1,13 @@
-//! How fast 200 MB come to nodes that lack them, beside `cp` and `scp` of as many copies, in one run.
+//! The time to send 200 MB to nodes that lack them, compared to `cp` and `scp` of as many copies, in one run.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench staging         # 1, 8 and 64 nodes
 //! cargo bench -p gantry-tests --bench staging -- 1 8  # these numbers of nodes
 //! ```
 //!
-//! The nodes are agents of this machine in roots of their own, so all of them share its cores and its disk, and each writes a copy: time grows with what
-//! all of them do together. Bytes are noise, which cannot be compressed. `scp` goes to the testbed's nodes, eight copies at a time. It needs root; prints a
-//! Markdown table.
+//! The nodes are agents of this machine with separate roots. So all of them share its cores and its disk, and each
+//! writes a copy: the time grows with the work of all of them together. The bytes are random, so they cannot be
+//! compressed. `scp` copies to the testbed's nodes, eight copies at a time. It needs root, and prints a Markdown table.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
 
@@ -24,7 +24,8 @@ use gantry_tests::{OtherRoot, World, binaries, proc};
 
 const BYTES: u64 = 200_000_000;
 const DEADLINE: Duration = Duration::from_secs(300);
-/// Nodes of the testbed, and copies at a time: sshd refuses more than ten that have not yet said who they are.
+/// The number of testbed nodes, and of copies at a time. sshd refuses more than ten connections that have not logged in
+/// yet.
 const SSH_NODES: u16 = 8;
 
 fn main() {
@@ -75,7 +76,7 @@ fn main() {
     }
 }
 
-/// Of one length and never the same twice: nothing may have it already.
+/// A file of a fixed size with new random bytes each time, so no node has it already.
 fn make_noise(path: &Path) {
     let mut file = fs::File::create(path).expect("a file");
     let mut noise = fs::File::open("/dev/urandom").expect("noise").take(BYTES);
@@ -84,7 +85,7 @@ fn make_noise(path: &Path) {
 }
 
 struct Staged {
-    /// From the held ranks, through opening a session, reading and asking, to the last node's answer.
+    /// Measured from the held ranks until the last node's answer. It includes opening a session, reading and asking.
     time: Duration,
     link_bytes: u64,
     frontend_kib: u64,
@@ -125,11 +126,11 @@ fn copy(payload: &Path, to: &Path, count: usize) -> Duration {
     time
 }
 
-/// The time, or why there is none.
+/// The time, or the reason why it was not measured.
 fn copy_by_ssh(hidden: &Path, payload: &Path, count: usize) -> Result<Duration, String> {
     let config = Config::with_nodes(SSH_NODES);
     usable(&config)?;
-    // The testbed's user is another one.
+    // The testbed's user is another user.
     fs::set_permissions(hidden, PermissionsExt::from_mode(0o755)).expect("permissions");
     let bed = Testbed::up(&config, &binaries().dir.join("testbed")).expect("a testbed");
     let start = Instant::now();

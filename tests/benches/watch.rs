@@ -1,14 +1,20 @@
-//! `gantry why --watch` beside programs that are healthy: how often it raises an alarm, which is to be never. An alarm
-//! fails the bench.
+//! `gantry why --watch` with healthy programs: the number of its alarms, which must be zero. An alarm fails the bench.
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench watch           # 100 runs
 //! cargo bench -p gantry-tests --bench watch -- 20     # so many
 //! ```
 //!
-//! A fifth of the runs each: MPI ranks that are nearly always in an MPI_Allreduce, ranks that sleep for a second again and again, ranks that write and read a
-//! little between breaks, ranks that compute, and a program of Python that computes with short breaks. All are looked at five times a second, and an alarm
-//! comes after one and a half seconds of standstill. Four runs go on at a time.
+//! There are five kinds of programs, each in a fifth of the runs:
+//!
+//! - MPI ranks that are nearly always in an MPI_Allreduce
+//! - ranks that repeatedly sleep for a second
+//! - ranks that write and read a little between breaks
+//! - ranks that compute
+//! - a Python program that computes with short breaks
+//!
+//! Each is checked five times a second. An alarm comes after one and a half seconds without progress. Four runs are
+//! active at a time.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::path::{Path, PathBuf};
@@ -21,7 +27,7 @@ use gantry_tests::{Run, World, eventually, programs, tool};
 const LONG: Duration = Duration::from_secs(120);
 const AT_A_TIME: usize = 4;
 
-/// How long each program goes on.
+/// How long each program runs.
 const SECONDS: u32 = 8;
 
 /// The exit code of an alarm.

@@ -1,4 +1,4 @@
-/* libcommontools_be in a program that is no tool daemon: every function answers with its value for errors, and says why. */
+/* libcommontools_be in a program that is no tool daemon. Every function returns its error value, with an error text. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void *calls(void *unused) {
         if (cti_be_getNodeHostname() || gantry_be_getMember(NULL) != 1 || gantry_be_getRank() != -1) return unused;
 }
 
-/* A child has the locks of its parent's threads, and none of the threads. */
+/* A child inherits the locks of its parent's threads, but not the threads. */
 static int forks_while_threads_call(void) {
     pthread_t thread;
     for (int at = 0; at < 4; at++) CHECK(pthread_create(&thread, NULL, calls, NULL) == 0);

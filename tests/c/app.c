@@ -1,4 +1,4 @@
-/* Applications through libcommontools_fe: launch, input and output, environment, release, signals, information, the end. */
+/* Applications through libcommontools_fe: launch, input and output, environment, release, signals, information, end. */
 #include "check.h"
 
 static void launches(void) {
@@ -40,7 +40,7 @@ static void holds(void) {
     close(out[1]);
     CHECK(strcmp(read_all(out[0]), "x\nx\nx\n") == 0);
     CHECK(exit_code(app) == 0);
-    /* The last line is the end; then nothing more comes. */
+    /* The last line is the end. No line follows it. */
     char *rest = read_all(events);
     CHECK(strstr(rest, "\"event\":\"exited\""));
     close(events);
@@ -65,7 +65,7 @@ static void reads_files_and_descriptors(void) {
         CHECK(strcmp(read_all(out[0]), "by pipe") == 0);
         CHECK(exit_code(app) == 0);
     }
-    /* Output without a redirection goes to this process's own descriptors. */
+    /* Output that is not redirected goes to this process's own descriptors. */
     CHECK(exit_code(launch((args_t){"echo", "inherited", NULL})) == 0);
     /* And files. */
     int file = open("redirected", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -113,7 +113,7 @@ static void sends_signals(void) {
     int events = gantry_openEvents(app);
     char *pid = strstr(read_line(events), "\"pid\":");
     CHECK(pid && cti_killApp(app, SIGSTOP) == 0);
-    /* Of two signals that wait together the kernel takes the one with the lower number first. */
+    /* If two signals are pending, the kernel delivers the one with the lower number first. */
     UNTIL(strstr(read_path(text("/proc/%d/stat", atoi(pid + 6))), "(sleep) T"));
     CHECK(cti_killApp(app, SIGINT) == 0 && close(events) == 0);
     gantry_setDeadline(200);
@@ -122,7 +122,7 @@ static void sends_signals(void) {
     gantry_setDeadline(-1);
     CHECK(cti_appIsValid(app) && cti_killApp(app, SIGCONT) == 0);
     CHECK(exit_code(app) == 128 + SIGINT);
-    /* Of a held one nothing may run. */
+    /* A held application must not run. */
     cti_app_id_t held = launch_held((args_t){"sleep", "100", NULL});
     FAILS(!cti_killApp(held, SIGTERM), "is held");
     CHECK(cti_killApp(held, SIGKILL) == 0 && exit_code(held) == 128 + SIGKILL);
@@ -161,7 +161,7 @@ static void tells_of_ranks(void) {
     cti_deregisterApp(app);
 }
 
-/* Two programs in one application, by a launcher that CTI_LAUNCHER_NAME names. */
+/* Two programs in one application. CTI_LAUNCHER_NAME names the launcher. */
 static void tells_of_two_programs(void) {
     cti_app_id_t app = launch_held((args_t){"-n", "1", "sleep", "100", ":", "-n", "2", "tail", "-f", "/dev/null", NULL});
     cti_binaryList_t *programs = cti_getAppBinaryList(app);
@@ -174,7 +174,7 @@ static void tells_of_two_programs(void) {
     cti_deregisterApp(app);
 }
 
-/* The one program that all ranks are said to run. */
+/* Checks that all ranks are reported to run one program. */
 static void runs(cti_app_id_t app, int ranks, const char *name) {
     cti_binaryList_t *programs = cti_getAppBinaryList(app);
     CHECK(programs && programs->binaries[0] && !programs->binaries[1] && cti_getNumAppPEs(app) == ranks);
@@ -182,8 +182,8 @@ static void runs(cti_app_id_t app, int ranks, const char *name) {
     cti_destroyBinaryList(programs);
 }
 
-/* By a launcher whose ranks block no signal: its own wrapper has its command line, and a program around a rank is not
- * a rank. */
+/* Only with a launcher whose ranks block no signal. The launcher's own wrapper has its command line. A program
+   around a rank is not a rank. */
 static void wraps(void) {
     char *masks = output_of((args_t){"-n", "1", "grep", "SigBlk", "/proc/self/status", NULL}, NULL, NULL, NULL);
     if (!strstr(masks, "SigBlk:\t0000000000000000\n")) FAIL("%s", masks);
@@ -235,8 +235,8 @@ static void wraps(void) {
     cti_deregisterApp(app);
 }
 
-/* A process that is stopped at its first instruction counts as held when it is attached to, and is left so; one that
- * is stopped elsewhere does not. */
+/* If a process is stopped at its first instruction when this attaches to it, it counts as held, and stays so. A
+   process that is stopped elsewhere does not. */
 static void attaches_to_what_is_held(void) {
     cti_app_id_t app = launch_held((args_t){"sleep", "103", NULL});
     int pid = atoi(strstr(read_line(gantry_openEvents(app)), "\"pid\":") + 6);
@@ -247,7 +247,7 @@ static void attaches_to_what_is_held(void) {
     other = gantry_attach(text("%d", pid));
     CHECK(cti_releaseAppBarrier(other) == 0);
     FAILS(!cti_releaseAppBarrier(other), "is not held");
-    /* Until it sleeps of its own: it may still stand at its first instruction. */
+    /* Until it sleeps because of its own call: before, it may still be at its first instruction. */
     UNTIL(strstr(read_path(text("/proc/%d/stat", pid)), "(sleep) S"));
     cti_deregisterApp(other);
     CHECK(kill(pid, SIGSTOP) == 0);
@@ -296,7 +296,7 @@ static void deregisters(void) {
     CHECK(cti_sessionIsValid(session) && cti_manifestIsValid(manifest));
     int events = gantry_openEvents(app);
     cti_deregisterApp(app);
-    /* The call has waited until nothing was left. */
+    /* The call has waited until the application and its processes were gone. */
     char *rest = read_all(events);
     CHECK(strstr(rest, "\"event\":\"exited\""));
     CHECK(!cti_appIsValid(app) && !cti_sessionIsValid(session) && !cti_manifestIsValid(manifest));
@@ -353,7 +353,7 @@ static void refuses_wrong_ids(void) {
     cti_deregisterApp(app);
 }
 
-/* An application goes on without this process, and ends by itself when the file is there. */
+/* An application continues without this process. It ends by itself when the file exists. */
 static void lets_go(void) {
     cti_app_id_t app = launch((args_t){"sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; touch gone", NULL});
     CHECK(cti_releaseApp(app) == 0);
@@ -364,7 +364,7 @@ static void lets_go(void) {
     UNTIL(exists("gone"));
 }
 
-/* The suite that runs this one kills it. */
+/* The suite that runs this test kills it. */
 static void is_killed(void) {
     cti_app_id_t app = launch((args_t){"-n", "2", "sleep", "100", NULL});
     cti_session_id_t session = cti_createSession(app);
@@ -374,7 +374,8 @@ static void is_killed(void) {
     for (;;) pause();
 }
 
-/* An exit without a word, with an application, a session and a daemon: it does not hang, and nothing is left. */
+/* An exit without any call to the library, with an application, a session and a daemon. It must not hang, and must
+   leave no remains. */
 static void exits(void) {
     cti_app_id_t app = launch_held((args_t){"-n", "2", "sleep", "100", NULL});
     cti_session_id_t session = cti_createSession(app);

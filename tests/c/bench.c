@@ -1,4 +1,5 @@
-/* How long calls of the C libraries take. `bench calls`: lines "NAME MICROSECONDS", medians. `bench load LIBRARY`: how long the loader takes for a library. */
+/* The time of calls of the C libraries. `bench calls` prints lines "NAME MICROSECONDS", which are medians. `bench
+   load LIBRARY` prints the time that the loader needs for a library. */
 #include "check.h"
 
 #include <dlfcn.h>
@@ -36,7 +37,7 @@ static void open_session(void) {
     cti_destroySession(cti_createSession(app));
 }
 
-/* It has ended: nothing is waited for but the library's own thread. */
+/* It has ended, so this waits only for the library's own thread. */
 static void wait_for_nothing(void) {
     gantry_waitApp(app, NULL);
 }

@@ -1,5 +1,5 @@
-/* The tool's end of the channel and of rendezvous, as gantry.h has them. PEER and MEETS in the environment are a daemon (peer.c) and a rank (meets.c), MODE what
-   stands before the number of ranks. All that is given is freed: valgrind looks on. */
+/* The tool's side of the channel and of rendezvous, as in gantry.h. PEER and MEETS in the environment are the paths
+   of a daemon (peer.c) and of a rank (meets.c). The test frees all memory that it gets, because valgrind checks it. */
 #include "check.h"
 
 #include <pthread.h>
@@ -75,7 +75,7 @@ static void operations(cti_session_id_t session) {
     gantry_destroyOutcome(sent);
     CHECK(strstr(cti_error_str(), "freed before"));
     gantry_destroyOutcome(NULL);
-    /* Each member's own, two in one call and the third alone. */
+    /* Different data for each member: two members in one call, the third in a separate call. */
     gantry_part_t parts[] = {{members->members[0], "zero", 4}, {members->members[2], NULL, 0}};
     gantry_outcome_t *scattered = gantry_scatter(session, 1, parts, 2);
     CHECK(scattered && scattered->contributed == 2);
@@ -164,7 +164,7 @@ static void carries_a_megabyte(void) {
     end(app);
 }
 
-/* One daemon ends without a word: policies decide. */
+/* One daemon ends without a message. The policy decides what happens. */
 static void names_who_is_missing(void) {
     const char *steps[] = {"leave1", "give", "polls", NULL};
     cti_session_id_t session;
@@ -182,7 +182,7 @@ static void names_who_is_missing(void) {
     gantry_destroyOutcome(some);
     gantry_destroyOutcome(two);
     CHECK(gantry_reduce(session, 12, "ranks", 3) == NULL);
-    /* These two do nothing with tag 50. */
+    /* These two do not contribute to tag 50. */
     gantry_setDeadline(300);
     gantry_outcome_t *late = gantry_gather(session, 50, GANTRY_BEST_EFFORT);
     CHECK(late && late->contributed == 0 && late->numParts == 0 && late->numMissing == 2);
@@ -277,7 +277,7 @@ static cti_app_id_t member(gantry_multijob_id_t multijob, uint32_t number, const
     return app;
 }
 
-/* Two applications below one multijob, and one above that. */
+/* Two applications below one multijob, which is below another multijob. */
 static void puts_applications_together(void) {
     gantry_multijob_id_t multijob = gantry_createMultijob(2, 2), above = gantry_createMultijob(3, 1);
     CHECK(multijob > 0 && above > 0 && gantry_createMultijob(1, 2) == 0 && gantry_createMultijob(2, 0) == 0 && gantry_createMultijob(-1, 1) == 0);
@@ -293,7 +293,7 @@ static void puts_applications_together(void) {
     const char *steps[] = {"look", NULL};
     CHECK(cti_execToolDaemon(cti_createManifest(session), getenv("PEER"), steps, NULL) == 0);
     CHECK(cti_releaseAppBarrier(first) == 0 && cti_releaseAppBarrier(second) == 0);
-    /* Daemons have seconds once the ranks have ended: so their answers are waited for first. */
+    /* After the ranks have ended, daemons continue only for seconds. So this waits for their answers first. */
     gantry_outcome_t *looked = gantry_gather(session, 40, GANTRY_BEST_EFFORT);
     CHECK(looked && looked->numParts == 2 && !memcmp(looked->parts[1].bytes, "1 of sub ", 9));
     gantry_destroyOutcome(looked);

@@ -94,7 +94,7 @@ static inline void write_file(const char *path, const char *content, mode_t mode
     CHECK(chmod(path, mode) == 0);
 }
 
-/* All that comes from a descriptor until its end. */
+/* Reads all bytes from a descriptor until its end. */
 static inline char *read_all(int fd) {
     size_t size = 0, room = 1 << 16;
     char *bytes = malloc(room);

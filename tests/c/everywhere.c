@@ -60,8 +60,8 @@ static void paths(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-/* A killed app includes the children of its ranks, even in sessions of their own. The suite outside checks for
- * remains. */
+/* Killing an application also kills the children of its ranks, even in other sessions. The suite that runs this
+   checks for remains. */
 static void children(void) {
     int out[2];
     CHECK(pipe2(out, O_CLOEXEC) == 0);
@@ -79,7 +79,8 @@ static void children(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-/* A library that the tool has ranks preload is in every rank, also behind a script, and in no rank of another app. */
+/* The tool makes ranks preload a library. It must be in every rank, also behind a script, and in no rank of another
+   application. */
 static void preload(void) {
     args_t look = {"sh", "-c", "grep -q libz.so /proc/self/maps && echo loaded || echo plain", NULL};
     for (int loaded = 0; loaded < 2; loaded++) {
@@ -99,7 +100,7 @@ static void preload(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-/* A stop comes before a signal that is sent next, which waits until the ranks go on. */
+/* A stop takes effect before the signal that is sent next. That signal waits until the ranks continue. */
 static void stops(void) {
     int out[2];
     CHECK(pipe2(out, O_CLOEXEC) == 0);

@@ -32,7 +32,7 @@ static void leaves_signals_alone(void) {
     sigemptyset(&some);
     sigaddset(&some, SIGUSR1);
     CHECK(pthread_sigmask(SIG_BLOCK, &some, NULL) == 0);
-    /* With its first thread the C library gets a signal of its own. */
+    /* The C library installs a signal handler for itself when the first thread starts. */
     pthread_t first;
     CHECK(pthread_create(&first, NULL, nothing, NULL) == 0 && pthread_join(first, NULL) == 0);
     char *before = own_signals();
@@ -45,7 +45,7 @@ static void leaves_signals_alone(void) {
     struct sigaction now_set;
     CHECK(sigaction(SIGCHLD, NULL, &now_set) == 0 && now_set.sa_handler == on_child);
     if (strcmp(before, own_signals())) FAIL("before:\n%s\nafter:\n%s", before, own_signals());
-    /* A child of our own is waited for by us alone, and no child is left that we did not make. */
+    /* Only we wait for our own child. The library must not leave other children. */
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) _exit(7);
@@ -76,7 +76,7 @@ static void *wait_long(void *app) {
     return NULL;
 }
 
-/* One waits, all others go on. */
+/* One thread waits; all others continue. */
 static void waits_block_nobody(void) {
     cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
     pthread_t waiter;
@@ -142,7 +142,7 @@ static void forks(void) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        /* Nothing of the parent's is here; the library works all the same. */
+        /* The child has none of the parent's objects, but the library works. */
         CHECK(!cti_appIsValid(app));
         cti_app_id_t own = launch_held((args_t){"sleep", "100", NULL});
         CHECK(own == 1 && cti_releaseAppBarrier(own) == 0 && cti_killApp(own, SIGTERM) == 0);
@@ -164,7 +164,7 @@ static void *fails(void *unused) {
     return unused;
 }
 
-/* A child has the locks of its parent's threads, and none of the threads: that of the log, too. */
+/* A child inherits the locks of its parent's threads, including the lock of the log, but not the threads. */
 static void forks_while_threads_log(void) {
     CHECK(mkdir("logs", 0700) == 0);
     CHECK(cti_setAttribute(CTI_LOG_DIR, here("logs")) == 0 && cti_setAttribute(CTI_DEBUG, "1") == 0);
@@ -232,7 +232,7 @@ static void attributes(void) {
         kept[at] = cti_getAttribute(all[at].which);
         CHECK(kept[at] && strcmp(kept[at], all[at].first) == 0);
     }
-    /* One does not change another. */
+    /* Setting one must not change another. */
     CHECK(strcmp(kept[0], "1") == 0 && strcmp(kept[3], "60") == 0);
     for (int at = 0; at < 5; at++) {
         CHECK(cti_setAttribute(all[at].which, all[at].good) == 0);

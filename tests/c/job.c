@@ -1,11 +1,12 @@
-/* Co-allocated jobs, through the functions of gantry.h. RANK is a program that calls the barrier and checks the rest. */
+/* Co-allocated jobs, through the functions of gantry.h. RANK is a program that calls the barrier and checks the
+   rest. */
 #include "check.h"
 
 static char *part(const char *label, const char *program, const char *more) {
     return text("(&(resourceManagerContact=localhost)(label=%s)(executable=\"%s\")%s)", label, program, more);
 }
 
-/* The state of the subjob with that label; -1: there is none. */
+/* The state of the subjob with that label. -1: there is no such subjob. */
 static int state_of(gantry_job_id_t job, const char *label) {
     int count = -1, *states = NULL, found = -1;
     char **labels = NULL;
@@ -59,7 +60,7 @@ static void releases(void) {
     FAILS(gantry_waitJob(job, NULL) == 0, "no job");
 }
 
-/* Every subrequest has a result, and nothing is started when one cannot be had. */
+/* Every subrequest has a result. If one of them cannot be satisfied, none is started. */
 static void refuses(void) {
     char *ran = here("ran");
     char *free_one = part("a", "/usr/bin/touch", text("(subjobStartType=no-barrier)(arguments=\"%s\")", ran));
@@ -77,7 +78,7 @@ static void refuses(void) {
     FAILS(gantry_openJobEvents(77) >= 0, "no job");
 }
 
-/* Subjobs come and go before the release. */
+/* Adds and removes subjobs before the release. */
 static void changes(void) {
     char *kept = here("kept"), *out = here("out"), *added = here("added");
     gantry_job_id_t job = request(text("+%s%s", part("kept", "/usr/bin/touch", text("(arguments=\"%s\")", kept)),
@@ -112,7 +113,7 @@ static void releases_at_once(void) {
     CHECK(gantry_closeJob(job) == 0);
 }
 
-/* Several jobs at once, one of them cancelled; the others end with the library. */
+/* Several jobs at the same time, one of them cancelled. The others end with the library. */
 static void several(void) {
     gantry_job_id_t jobs[3];
     for (int i = 0; i < 3; i++) jobs[i] = request(text("+%s", part("a", "/bin/sleep", "(arguments=1000)")));
@@ -128,7 +129,7 @@ static void several(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-/* The control side goes right after its word: nothing may be left, which the test's world looks for. */
+/* The tool ends right after the release. It must leave no remains; the test's world checks that. */
 static void leaves_after_release(void) {
     gantry_job_id_t job = request(text("+%s", part("a", "/bin/sleep", "(arguments=1000)(count=2)")));
     CHECK(gantry_releaseJob(job, 1) == 0);
@@ -146,7 +147,7 @@ static void leaves_after_cancel(void) {
     _exit(0);
 }
 
-/* A job that is left alone goes on when its tool has none any more; one that was not released is not left alone. */
+/* A released job continues after its tool has detached from it. A job that was not released cannot be detached. */
 static void lets_go_on(void) {
     char *gate = here("gate"), *on = here("on");
     CHECK(mkfifo(gate, 0600) == 0);
@@ -160,7 +161,7 @@ static void lets_go_on(void) {
     FAILS(gantry_waitJob(job, NULL) == 0, "no job");
     CHECK(gantry_finalize() == 0);
     CHECK(!exists(on));
-    /* Opened by both sides or by none: if the program has ended, this open blocks until the test's timeout. */
+    /* Both sides must open it. If the program has ended, this call blocks until the test's timeout. */
     FILE *go = fopen(gate, "w");
     CHECK(go != NULL && fputs("go\n", go) >= 0 && fclose(go) == 0);
     UNTIL(exists(on));

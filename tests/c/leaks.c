@@ -1,4 +1,5 @@
-/* A careful tool: it frees all that it is given. Run where leaks are looked for. VIEW in the environment is a daemon's command line for a shell. */
+/* A careful tool: it frees all memory that it gets. It runs under a leak checker. VIEW in the environment is a
+   daemon's command line for a shell. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* A rank that meets others. `meets together`: registers, waits by poll(), looks everybody up, also above its application where that is part of a multijob, and
-   makes a rendezvous of its own. `meets dies`: rank 1 ends before; the others are told. It frees all that it is given. */
+/* A rank that uses rendezvous. `meets together`: registers, waits by poll(), and gets the items of all members. If
+   its application is part of a multijob, it gets those of the multijob too. It also creates a named rendezvous.
+   `meets dies`: rank 1 ends before it registers; the others get an error. It frees all memory that it gets. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The table of PBS in libcommontools_fe. Arguments: the test, a job whose script runs three ranks, one on each of three hosts. */
+/* The functions for PBS in libcommontools_fe. Arguments: the test; a job whose script runs three ranks, one on each
+   of three hosts. */
 #include "check.h"
 
 static const char *job;

@@ -61,7 +61,7 @@ static void say(void) {
     free(large);
 }
 
-/* Waits for a message by poll() alone, and answers it. */
+/* Waits for a message by poll() only, and answers it. */
 static void polls(void) {
     CHECK(gantry_be_setDeadline(-2) == 1 && gantry_be_setDeadline(0) == 0 && gantry_be_getDeadline() == 0);
     gantry_data_t *data;
@@ -76,7 +76,7 @@ static void polls(void) {
     CHECK(gantry_be_setDeadline(-1) == 0 && gantry_be_getDeadline() == -1);
 }
 
-/* The longer one wins. */
+/* Merges two parts: the longest one is the result. */
 static int longest(void *context, const gantry_part_t *parts, int count, void **result, size_t *size) {
     const gantry_part_t *best = parts;
     for (int at = 1; at < count; at++)
@@ -96,7 +96,8 @@ static void *serves(void *unused) {
     return NULL;
 }
 
-/* Serves a filter of the tool's own, and contributes to it as many letters as its node's number. Then it waits until the session ends. */
+/* Serves a filter of the tool. Contributes as many letters to it as its node's number, and waits until the session
+   ends. */
 static void serve(void) {
     pthread_t thread;
     CHECK(gantry_be_serveFilter("longest", NULL, NULL) == 1 && gantry_be_serveFilter(NULL, longest, NULL) == 1);
@@ -105,7 +106,7 @@ static void serve(void) {
     pthread_join(thread, NULL);
 }
 
-/* Looks at the ranks' rendezvous; registers nothing. */
+/* Reads the ranks' rendezvous without registering. */
 static void look(void) {
     CHECK(getenv(GANTRY_JOB_HANDLE_ENV_VAR));
     gantry_data_t *item = gantry_be_getItem(NULL, 1);
@@ -127,7 +128,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[at], "polls")) polls();
         else if (!strcmp(argv[at], "serve")) serve();
         else if (!strcmp(argv[at], "look")) look();
-        /* One daemon ends here, and nothing else. */
+        /* One daemon ends here, the others continue. */
         else if (!strcmp(argv[at], "leave1")) { if (node == 1) return 0; }
         else return 9;
     }

@@ -40,7 +40,7 @@ static void *receive_other(void *tag) {
     return NULL;
 }
 
-/* Two threads wait for messages that come in the other order. */
+/* Two threads wait for messages that arrive in the opposite order. */
 static void threads(int rank) {
     static char one[] = "one", two[] = "two";
     pthread_t other;

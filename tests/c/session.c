@@ -1,4 +1,5 @@
-/* Sessions, manifests and tool daemons through libcommontools_fe. VIEW in the environment is the path of the daemon view.c. */
+/* Sessions, manifests and tool daemons through libcommontools_fe. VIEW in the environment is the path of the daemon
+   view.c. */
 #include "check.h"
 
 static cti_manifest_id_t manifest_of(cti_session_id_t session) {
@@ -52,7 +53,7 @@ static void sessions(void) {
     FAILS(!cti_destroySession(one), "there is no session");
     free(root), free(bin), free(lib), free(file), free(tmp), free(first), free(second);
     free(hosts[0]), free(hosts[1]), free(hosts);
-    /* One that its application has taken along is destroyed. */
+    /* The end of the application has destroyed this session. */
     CHECK(cti_killApp(app, SIGKILL) == 0 && exit_code(app) == 137);
     CHECK(!cti_sessionIsValid(two));
     cti_deregisterApp(app);
@@ -88,7 +89,7 @@ static void manifests(void) {
     for (int at = 0; at < 6; at++)
         if (!exists(in(session, there[at]))) FAIL("%s is not there", there[at]);
     CHECK(same(read_path(in(session, "data")), "data"));
-    /* A second one: existing files are not sent again, and another file of the same name is refused. */
+    /* A second manifest: existing files are not sent again. Another file with the same name is refused. */
     manifest = manifest_of(session);
     CHECK(cti_addManifestFile(manifest, "data") == 0);
     CHECK(mkdir("other", 0700) == 0);
@@ -97,7 +98,7 @@ static void manifests(void) {
     FAILS(!cti_addManifestFile(manifest, "other/data"), "data");
     CHECK(cti_addManifestFile(manifest, "more") == 0 && cti_sendManifest(manifest) == 0);
     CHECK(same(read_path(in(session, "more")), "more") && same(read_path(in(session, "data")), "data"));
-    /* An empty one. */
+    /* An empty manifest. */
     CHECK(cti_sendManifest(manifest_of(session)) == 0);
     char **locks = cti_getSessionLockFiles(session);
     CHECK(locks && locks[0] && locks[1] && !locks[2]);
@@ -175,7 +176,7 @@ static void daemons(void) {
     FAILS(!cti_execToolDaemon(manifest, "sh", NULL, NULL), "there is no manifest");
 }
 
-/* Two daemons of one session; its end takes both along. */
+/* Two daemons in one session. The end of the session ends both. */
 static void two_daemons(void) {
     write_file("first", "#!/bin/sh\necho $$ > $TMPDIR/new; mv $TMPDIR/new $CTI_FILE_DIR/one; exec sleep 300\n", 0700);
     cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
@@ -193,8 +194,8 @@ static void two_daemons(void) {
     cti_deregisterApp(app);
 }
 
-/* Where CTI_CONTAINER_INSTANCE says so, daemons are started by what enters that container, with search paths of their own. Here that is a script that does what
-   the real one does with variables. */
+/* If CTI_CONTAINER_INSTANCE is set, a program that enters that container starts the daemons, with other search
+   paths. Here this program is a script that changes the variables as the real one does. */
 static void daemons_in_containers(void) {
     write_file("daemon", "#!/bin/sh\necho $INSIDE:$1:$LD_LIBRARY_PATH > $CTI_FILE_DIR/new; mv $CTI_FILE_DIR/new $CTI_FILE_DIR/seen\n", 0700);
     cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
@@ -215,7 +216,7 @@ static void daemons_in_containers(void) {
     cti_deregisterApp(app);
 }
 
-/* With CTI_DEBUG and CTI_LOG_DIR there are logs of this process and of daemons. */
+/* With CTI_DEBUG and CTI_LOG_DIR, this process and daemons write logs. */
 static void logs(void) {
     CHECK(mkdir("logs", 0700) == 0);
     CHECK(cti_setAttribute(CTI_LOG_DIR, here("logs")) == 0 && cti_setAttribute(CTI_DEBUG, "1") == 0);

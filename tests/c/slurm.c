@@ -1,4 +1,5 @@
-/* libcommontools_fe on a Slurm of two nodes. Arguments: the test, the path of the daemon view.c, for `attaches` the job, for others a directory that all hosts see. */
+/* libcommontools_fe on a Slurm with two nodes. Arguments: the test, the path of the daemon view.c, for `attaches`
+   the job, for others a directory that all hosts see. */
 #include "check.h"
 
 #include <pthread.h>
@@ -15,7 +16,8 @@ static void hosts_are_two(cti_app_id_t app) {
     cti_destroyHostsList(placement);
 }
 
-/* A session, a manifest that is sent, and a daemon that leaves its view in the directory of sessions of every node. */
+/* Creates a session, sends a manifest, and starts a daemon. The daemon writes its view into the session directory of
+   every node. */
 static void serve(cti_app_id_t app) {
     cti_session_id_t session = cti_createSession(app);
     if (session <= 0) FAIL("no session");
@@ -67,7 +69,8 @@ static void surrounds(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-/* A launch that has to wait in the queue: too long for its limit; then as long as it takes, which is longer than its deadline. */
+/* A launch that waits in the queue. First it exceeds the queue's timeout. Then the queue has no timeout, and the
+   wait is longer than the deadline of the launch. */
 static void queues(void) {
     args_t argv = {"-N2", text("--dependency=afterany:%u", job), "sleep", "2006", NULL};
     CHECK(gantry_getQueueDeadline() == -1);
@@ -117,7 +120,8 @@ static void *open_and_send(void *shared) {
     return NULL;
 }
 
-/* Two programs in one step; manifests with all that there is, one after the other, two daemons in one session, and eight threads. */
+/* Two programs in one step. Manifests with all kinds of content one after the other, two daemons in one session, and
+   eight threads. */
 static void stages(void) {
     char *parts = text("%s/parts", folder);
     write_file(parts, "0-1 sleep 2004\n2-3 tail -f /dev/null\n", 0644);
@@ -135,7 +139,7 @@ static void stages(void) {
     CHECK(cti_addManifestBinary(manifest, "sleep") == 0 && cti_addManifestLibrary(manifest, "libz.so.1") == 0);
     CHECK(cti_addManifestLibDir(manifest, "plugins") == 0 && cti_addManifestFile(manifest, "data") == 0);
     if (cti_sendManifest(manifest)) FAIL("not sent");
-    /* The first daemon checks the files, and waits; the second one runs beside it. */
+    /* The first daemon checks the files, and waits. The second one runs at the same time. */
     write_file("look", "#!/bin/sh\ncd $CTI_ROOT_DIR && [ -x bin/sleep ] && [ -e lib/libz.so.1 ] && [ -e lib/plugins/.hidden ] && "
                        "[ \"$(cat data)\" = data ] && [ \"$1 $MINE\" = 'a b c' ] && exec sleep 2005\n", 0755);
     int events = gantry_openEvents(app);

@@ -1,4 +1,5 @@
-/* The table of ssh in libcommontools_fe. Arguments: the test, the pid of a launcher on host n001, the pid of one on this host; each has two ranks on n001 and on n002. */
+/* The functions for ssh in libcommontools_fe. Arguments: the test, the pid of a launcher on host n001, the pid of a
+   launcher on this host. Each launcher has two ranks on n001 and on n002. */
 #include "check.h"
 
 static pid_t there, own;

@@ -1,5 +1,5 @@
-/* A tool daemon that says what libcommontools_be tells it, a file for each node: VIEW.NODE in the directory of the first argument. Then it waits for
-   SIGTERM, unless there is a second argument. */
+/* A tool daemon that writes the answers of libcommontools_be to one file per node: VIEW.NODE in the directory of the
+   first argument. Then it waits for SIGTERM, unless there is a second argument. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

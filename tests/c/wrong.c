@@ -1,6 +1,6 @@
-/* Every function of libcommontools_fe that can fail, with wrong arguments: unknown ids, ids of other kinds or expired ones, NULL, invalid
-   text, foreign or freed memory. It returns its value for errors, and the error names the function. The suite that runs this checks
-   that no function is left out. */
+/* Every function of libcommontools_fe that can fail, with wrong arguments: unknown ids, ids of other kinds or
+   expired ones, NULL, invalid text, foreign or freed memory. The function must return its error value, and the error
+   text must name the function. The suite that runs this checks that no function is left out. */
 #include "check.h"
 
 static int64_t wrong[8];
@@ -12,7 +12,7 @@ static void says(const char *name) {
     if (strlen(cti_error_str()) < size + 6) FAIL("%s has not said much", name);
 }
 
-/* Another function has failed before, so that the error text must be this one's. */
+/* Another function fails first, so the error text must come from this one. */
 #define NO(name, call, bad) \
     do { \
         CHECK(cti_setAttribute((cti_attr_type_t)99, NULL) == 1); \
@@ -29,7 +29,7 @@ static void says(const char *name) {
         REFUSES(function, arguments, bad); \
     }
 
-/* The same, of one that gives nothing back. */
+/* The same, for a function without a return value. */
 #define QUIET(function, arguments) \
     do { \
         CHECK(cti_setAttribute((cti_attr_type_t)99, NULL) == 1); \
@@ -199,7 +199,7 @@ static void wrong_arguments_of(cti_app_id_t app, cti_session_id_t session, cti_m
     CHECK(cti_appIsValid(app) && cti_sessionIsValid(session) && cti_manifestIsValid(manifest));
 }
 
-/* The tables of workload managers, one after the other. */
+/* The tables of functions for each workload manager, one after the other. */
 static void wrong_in_tables(void) {
     void *ops = NULL;
     setenv("CTI_WLM_IMPL", "slurm", 1);
@@ -252,7 +252,8 @@ static void wrong_in_tables(void) {
     setenv("CTI_WLM_IMPL", "localhost", 1);
 }
 
-/* Structures of one library and two types: nothing is freed, and both are whole afterwards. */
+/* Passes a structure to the function that frees another type of the same library. It must free nothing, and both
+   structures must stay valid. */
 static void freed_by_the_function_of_another(cti_app_id_t app) {
     cti_hostsList_t *hosts = cti_getAppHostsPlacement(app);
     cti_binaryList_t *binaries = cti_getAppBinaryList(app);
@@ -269,7 +270,8 @@ static void freed_by_the_function_of_another(cti_app_id_t app) {
     cti_destroyBinaryList(binaries);
 }
 
-/* What cannot fail, so that it is looked at somewhere that it does not: cti_version cti_error_str cti_getHostname gantry_error_kind gantry_getDeadline gantry_getQueueDeadline. */
+/* Functions that cannot fail. They are named here because the suite wants every function in this file: cti_version
+   cti_error_str cti_getHostname gantry_error_kind gantry_getDeadline gantry_getQueueDeadline. */
 static void everything(void) {
     cti_app_id_t app = launch_held((args_t){"sleep", "100", NULL});
     cti_session_id_t gone = cti_createSession(app), session = cti_createSession(app);

@@ -15,8 +15,8 @@ const SOURCES: [&str; 5] =
     ["libcommontools_fe.a", "libcommontools_be.a", "gantry", "gantry-guard", "gantry-agent"];
 const LAST: &str = "share/man/man1/gantry.1";
 
-/// The prefix below which gantry is installed; made by the command that its users have, unless it is there and of
-/// today.
+/// The prefix below which gantry is installed. The users' command for installation makes it, unless it exists and is up
+/// to date.
 ///
 /// # Panics
 /// When it cannot be made.

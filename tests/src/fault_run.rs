@@ -1,5 +1,5 @@
-//! Plays a schedule of random faults: a tool is driven through an app's life, and the app's processes are hit
-//! meanwhile.
+//! Runs a schedule of random faults: drives a tool through an app's life, and meanwhile kills or stops the app's
+//! processes.
 
 use std::collections::HashMap;
 use std::fmt::Display;

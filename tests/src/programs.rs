@@ -1,7 +1,8 @@
 //! The small C programs under test, compiled on first use.
 //!
-//! The result is kept under `target/test-programs`, named after the source's content and the flags, so that it is
-//! built once for all test processes and never stale. The sources are in `tests/programs`; each explains its purpose.
+//! The result is kept under `target/test-programs`. Its name depends on the source's content and the flags. So it is
+//! built once for all test processes, and is never out of date. The sources are in `tests/programs`; each explains its
+//! purpose.
 
 use std::ffi::OsStr;
 use std::fs;

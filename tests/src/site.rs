@@ -78,8 +78,8 @@ pub fn on_this_machine<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
     on_each(|_| true, &[], limit, body);
 }
 
-/// As [`on_this_machine`], for those to which everything that runs is just processes of this machine: an app can be
-/// attached to by their pids.
+/// As [`on_this_machine`], for workload managers whose ranks are plain processes of this machine: a tool can attach to
+/// their app by its pids.
 ///
 /// # Panics
 /// As there.

@@ -157,8 +157,8 @@ fn find_sshd(cluster: &Cluster, node: u16) -> Process {
     machine.processes().into_iter().find(is_it).expect("an sshd")
 }
 
-/// Starts a node's sshd anew, with a configuration that was put through this script of sed; at the end it has its own
-/// again.
+/// Restarts a node's sshd with a changed configuration: the output of this sed script. Dropping the result restores the
+/// original configuration.
 ///
 /// # Panics
 /// When that fails.

@@ -49,11 +49,11 @@ const FOREIGN: [&str; 16] = [
 /// queue is for its users. A test for another WLM sets this variable, or `GANTRY_WLM`, which takes precedence.
 const WLM: (&str, &str) = ("CTI_WLM_IMPL", "localhost");
 
-/// A private folder, private runtime and stage directories, and a tag in the environment of everything that is started
-/// here.
+/// A private folder, private runtime and stage directories, and a tag in the environment of every process that is
+/// started here.
 ///
-/// The end of a world, by [`finish`](World::finish) or by dropping it, is the leak check. Declare runs after the world:
-/// they are then dropped (killed) before it.
+/// The world ends by [`finish`](World::finish) or by dropping it. Its end is the leak check. Declare runs after the
+/// world: then they are dropped (killed) before it.
 #[derive(Debug)]
 pub struct World {
     path: PathBuf,
@@ -121,8 +121,7 @@ impl World {
         }
     }
 
-    /// The world that this very process was started in. Its end is a leak check too, which leaves out this process; the
-    /// folder stays.
+    /// The world that this process was started in. Its end is a leak check too, without this process. The folder stays.
     pub(crate) fn around_us() -> Option<Self> {
         let tag = std::env::var(TAG).ok()?;
         let path = PathBuf::from(std::env::var_os(PATH)?);

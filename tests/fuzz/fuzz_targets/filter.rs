@@ -1,6 +1,7 @@
-//! Parts of reductions: whatever comes, a reduction that refuses it gives what it had, and one that takes it gives a part that is taken again.
+//! Parts of reductions, from any bytes. If a reduction refuses a part, its result is unchanged. If it accepts a part,
+//! its result is a part that it accepts again.
 //!
-//! The first byte chooses the filter, the second where the rest is cut in two parts.
+//! The first byte selects the filter. The second one selects where the rest is divided into two parts.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! What peers say of flows. The beginning of a frame and the whole of it agree on what is a flow and whose; a receiver lets no more through than it has
-//! granted.
+//! Messages of peers about flows. The beginning of a frame and the whole frame must agree on whether it is a flow, and
+//! on its id. A receiver must not accept more than it has granted.
 #![no_main]
 
 use gantry_shared::wire::flow::{FlowId, Inflow, Word};
@@ -19,7 +19,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let flow = FlowId::Link(0);
     let (mut inflow, mut came, mut granted) = (Inflow::down(flow), 0_u64, u64::from(flow.window_down()));
     let mut rest = bytes;
-    // A word after the other, as a peer says them: data, or what is taken of it.
+    // One word after the other, as a peer sends them: data, or its acknowledgement.
     while let Some(word) = frame::peek(rest) {
         match word {
             Word::Data { bytes, .. } => {

@@ -1,4 +1,5 @@
-//! What a gdb writes, and what of it travels. The first byte says in pieces of which size it comes: the records are the same, whatever the pieces.
+//! The output of a gdb, and the part of it that is sent. The first byte selects the size of the pieces. The records
+//! must not depend on it.
 #![no_main]
 
 use gantry_debug::fold::fold;
@@ -24,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         .collect();
     let ranks: Vec<RankSet> = (0..).zip(&texts).map(|(rank, _)| format!("{rank}").parse().expect("a rank")).collect();
     let classes = fold(texts.iter().copied().zip(&ranks));
-    // Each rank is in one class.
+    // Each rank belongs to one class.
     assert_eq!(classes.iter().map(|class| class.ranks.len()).sum::<u64>(), texts.len() as u64);
     describe(texts.iter().copied().zip(&ranks));
     drop(Order::decode(bytes));

@@ -1,4 +1,5 @@
-//! What a rank may say to its MPI server. The first byte says in pieces of which size it comes: the messages are the same, whatever the pieces.
+//! Messages of a rank to its MPI server. The first byte selects the size of the pieces. The messages must not depend on
+//! it.
 #![no_main]
 
 use gantry_agent::pmi::message::{Malformed, Message, Reply};
@@ -18,7 +19,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!((hear(&mut whole, &mut at_once), at_once), (failed, heard));
 });
 
-/// Takes all messages that are there, and writes an answer to each.
+/// Takes all complete messages, and writes an answer to each.
 fn hear(inbox: &mut Vec<u8>, heard: &mut Vec<Vec<u8>>) -> Option<Malformed> {
     loop {
         let taken = match Message::take(inbox) {

@@ -1,5 +1,5 @@
-//! What ranks say, in any order, with their ends and what fences bring between it: the world keeps to its rules. Each step is a byte with what
-//! happens and to which rank, a byte with a length, and so many bytes.
+//! Messages of ranks in any order, with the ranks' ends and the results of fences in between. The world must keep its
+//! rules. Each step consists of a byte that selects the event and the rank, a byte with a length, and as many bytes.
 #![no_main]
 
 use gantry_agent::pmi::trial::Trial;

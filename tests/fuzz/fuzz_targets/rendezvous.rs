@@ -1,7 +1,7 @@
-//! Rendezvous data of any bytes: whole or in pieces it is read alike, what is read is written as the same bytes, and a gathering takes what is valid
-//! and nothing else.
+//! Rendezvous data from any bytes. The result must not depend on the pieces in which it is read. Decoded data must be
+//! encoded to the same bytes. A gathering must accept valid data only.
 //!
-//! The first byte is the level, the second the size of the pieces.
+//! The first byte is the level, the second one the size of the pieces.
 #![no_main]
 
 use std::sync::Arc;

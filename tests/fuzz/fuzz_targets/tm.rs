@@ -1,6 +1,7 @@
-//! What a mom may answer, and what a tool may ask: read in pieces, and written again to the same bytes wherever it can be read.
+//! Answers of a mom, and requests of a tool, read in pieces. If the bytes can be decoded, they must be encoded to the
+//! same bytes.
 //!
-//! The first byte says how: as requests, as replies in packets, or as bare replies; and how long the pieces are.
+//! The first byte selects the format (requests, replies in packets, or bare replies) and the size of the pieces.
 #![no_main]
 
 use gantry_wlm::pbs::tm::dis::Reader;
@@ -24,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// A request, read as a mom reads it.
+/// A request, decoded as a mom does it.
 fn ask(bytes: &[u8]) {
     let message = packet::open(bytes, 1 << 20).ok().flatten().map_or(bytes, |(message, _)| message);
     let mut reader = Reader::new(message);

@@ -1,6 +1,8 @@
-//! Archives of any bytes: nothing outside the session changes, no link leads out of it, and of what fails nothing is left.
+//! Archives from any bytes. Nothing outside of the session may change, no link may lead out of it, and a failure may
+//! leave no remains.
 //!
-//! The first byte says how the rest is used: as it is, or with headers made plausible, since hardly any bytes have the checksum of a header by chance.
+//! The first byte selects how the rest is used: unchanged, or with plausible headers. Random bytes hardly ever have the
+//! correct checksum of a header.
 
 #![no_main]
 
@@ -27,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { bytes: archive.len() as u64, files: 100, copied_bytes: 1 << 20 };
     let unpacked = unpack(&archive[..], &root, 1, limits, || Ok(()));
     check(scratch, &session, unpacked.is_ok());
-    // Made anew each time; what went wrong stays to be looked at.
+    // The folder is made again each time. After a failure it stays for inspection.
     drop(fs::remove_dir_all(scratch));
 });
 
@@ -41,7 +43,7 @@ fn scratch() -> &'static Path {
     })
 }
 
-/// A session that has a file of its own and a link to one of the node.
+/// A session with a file of its own, and with a link to a file of the node.
 fn furnish(scratch: &Path) -> PathBuf {
     let session = scratch.join("s1");
     for dir in ["bin", "lib", "tmp"] {
@@ -91,7 +93,7 @@ fn names(dir: &Path) -> Vec<OsString> {
     names
 }
 
-/// Gives each header its mark, a length that the archive has, and its checksum.
+/// Writes into each header its magic, a length within the archive, and its checksum.
 fn mend(archive: &mut Vec<u8>) {
     let mut at = 0;
     while at + BLOCK <= archive.len() {

@@ -1,5 +1,5 @@
-//! A tool for tests that kill it. It carries out commands from standard input, one per line, and prints a line of
-//! JSON for each, and for every event of its apps.
+//! A tool for tests that kill it. It executes commands from standard input, one per line. It prints a line of JSON for
+//! each command, and for every event of its apps.
 //!
 //! | command | action |
 //! | --- | --- |
@@ -19,8 +19,8 @@
 //! | `fork` | makes a child that has all its descriptors and does nothing |
 //! | `ignore` | ignores SIGCHLD |
 //!
-//! A command's answer is `{"done":COMMAND,"ms":N,...}` or `{"failed":COMMAND,"ms":N,"kind":K,"message":M,"hint":H}`.
-//! At the end of its input it ends without any clean-up, as a program that returns from main.
+//! A command's answer is `{"done":COMMAND,"ms":N,...}` or `{"failed":COMMAND,"ms":N,"kind":K,"message":M,"hint":H}`. At
+//! the end of its input it ends without any clean-up, like a program that returns from main.
 #![expect(clippy::disallowed_methods, reason = "a test program is the user: it reads its environment")]
 
 use std::io::Write;

@@ -1,7 +1,7 @@
-//! A rank of a co-allocated job: it carries out its arguments in order, and ends with 0 if all was correct.
+//! A rank of a co-allocated job. It executes its arguments in order, and ends with 0 if all was correct.
 //!
-//! `barrier`, `mark:FILE`, `exit:CODE`, `exit-of-rank:R`, `wait`, `ring:ROUNDS`, `bootstrap` and so on: see the
-//! functions of that name.
+//! Arguments: `barrier`, `mark:FILE`, `exit:CODE`, `exit-of-rank:R`, `wait`, `ring:ROUNDS`, `bootstrap` and so on. The
+//! function of the same name describes each.
 #![expect(clippy::exit, reason = "a test program ends when it is told to")]
 
 use std::error::Error;

@@ -23,8 +23,8 @@ const FREEZER: &str = "/sys/fs/cgroup/freezer";
 /// The folder where Slurm looks for the controller that limits a task's memory.
 const MEMORY: &str = "/sys/fs/cgroup/memory";
 
-/// A file that only the root of a hierarchy of cgroup v1 has. Beds lock it against each other; not the folder, which
-/// Slurm locks.
+/// A file that only the root of a hierarchy of cgroup v1 has. Beds exclude each other by a lock on it. They cannot lock
+/// the folder, because Slurm does.
 const ROOTS_OWN: &str = "/sys/fs/cgroup/freezer/release_agent";
 
 /// Why Slurm cannot track processes by cgroup on this machine, if so.

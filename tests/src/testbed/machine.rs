@@ -282,11 +282,11 @@ impl<'a> Machine<'a> {
         complete_with(nft, &rules)
     }
 
-    /// Takes back [`refuse_connections`](Machine::refuse_connections) and
+    /// Undoes [`refuse_connections`](Machine::refuse_connections) and
     /// [`hide_port_from_user`](Machine::hide_port_from_user).
     ///
     /// # Errors
-    /// As `nft` has it.
+    /// The error of `nft`.
     pub fn accept_connections(&self) -> Result<()> {
         let mut nft = self.root_command("nft")?;
         nft.args(["flush", "ruleset"]);
@@ -330,7 +330,7 @@ impl<'a> Machine<'a> {
         gone.then_some(()).ok_or_else(|| format!("{} does not go off", self.name))
     }
 
-    /// Starts it anew, empty. Returns when its daemons can be used; Slurm may need a moment more
+    /// Starts the host again, with empty folders. Returns when its daemons are ready. Slurm may need more time
     /// ([`Testbed::wait_idle`](super::Testbed::wait_idle)).
     ///
     /// # Errors
@@ -371,8 +371,7 @@ pub(crate) fn namespaces(pid: i32) -> BTreeSet<String> {
     of(&pid.to_string()).difference(&of("self")).cloned().collect()
 }
 
-/// The program that runs in a command made by [`Machine::command`], once that has started it, as this machine numbers
-/// it.
+/// This machine's pid of the program that a command of [`Machine::command`] runs. None: it has not started yet.
 #[must_use]
 pub fn program(command: i32) -> Option<i32> {
     proc::children(command).first().copied()

@@ -1,6 +1,6 @@
 //! `record FILE` records a session at two terminals and writes it as an animated picture: hold, look, gdb, release.
-//! Real programs print all that is seen. Two things are changed: the pauses between, so that a reader can follow, and
-//! the name of the temporary folder.
+//! Real programs print all visible text. Only two things are changed: the pauses, for the reader, and the name of the
+//! temporary folder.
 //!
 //! `cargo run -p gantry-tests --bin record -- docs/src/session.svg`
 #![expect(

@@ -1,5 +1,5 @@
-//! A recording as a picture that moves without a script: every line of text is there from when it was seen to when it
-//! was not.
+//! A recording as an animated picture without a script. Every line of text is visible at the times when it was on the
+//! screen.
 
 use std::time::Duration;
 
