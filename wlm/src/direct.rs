@@ -72,7 +72,7 @@ pub(crate) struct Given<'a, 'b> {
 }
 
 impl Given<'_, '_> {
-    /// Its value, from behind `=` or from the next argument. `what` describes it for messages.
+    /// Its value: after `=`, or the next argument. `what` describes it for messages.
     ///
     /// # Errors
     /// There is no value.

@@ -33,7 +33,7 @@ pub enum Reach {
     Network,
 }
 
-/// What gantry needs of every workload manager. Implementations are stateless: each call brings what it works on.
+/// The interface of every workload manager. Implementations are stateless: each call gets all of its data.
 #[async_trait]
 pub trait Wlm: Send + Sync + fmt::Debug {
     /// The name for `--wlm`, events and messages.

@@ -1,4 +1,5 @@
-//! This process's connection to its agent: made by the first call that needs it, made anew when it has failed, and in a forked child.
+//! This process's connection to its agent. The first call that needs it makes it. It is made again after a failure, and
+//! in a forked child.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +7,7 @@ use gantry_backend::{Backend, Error};
 use gantry_shared_capi::Fault;
 use gantry_shared_capi::own::PerProcess;
 
-/// The connection. Of one socket, two processes would take each other's answers: a forked child makes its own.
+/// The connection. Two processes on one socket would take each other's answers, so a forked child makes its own.
 static CONNECTION: PerProcess<Mutex<Option<Arc<Backend>>>> = PerProcess::new();
 
 fn connection() -> MutexGuard<'static, Option<Arc<Backend>>> {
@@ -24,7 +25,7 @@ pub(crate) fn backend() -> Result<Arc<Backend>, Fault> {
     Ok(backend)
 }
 
-/// Asks something over the connection. After an error a connection is of no use: the next call makes another.
+/// Sends a request over the connection. After an error the connection is unusable: the next call makes a new one.
 pub(crate) fn ask<T>(question: impl FnOnce(&Backend) -> Result<T, Error>) -> Result<T, Fault> {
     let backend = backend()?;
     question(&backend).map_err(|error| {

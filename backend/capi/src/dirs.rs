@@ -31,7 +31,7 @@ pub extern "C" fn cti_be_getLibDir() -> *mut c_char {
     give("cti_be_getLibDir", |dirs| &dirs.lib)
 }
 
-/// Where its files are: they have no directory of their own.
+/// The directory of its files: files have no separate directory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_be_getFileDir() -> *mut c_char {
     give("cti_be_getFileDir", |dirs| &dirs.root)

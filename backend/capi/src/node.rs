@@ -16,7 +16,7 @@ pub extern "C" fn cti_be_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// The workload manager of the application; none where this is no tool daemon.
+/// The workload manager of the application. None: this process is no tool daemon.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_be_current_wlm() -> c_int {
     enter("cti_be_current_wlm", cti::NONE, || {

@@ -56,7 +56,8 @@ pub extern "C" fn cti_be_findAppPids() -> *mut PidList {
 /// Frees a list.
 ///
 /// # Safety
-/// It is null, or leads to a list of [`cti_be_findAppPids`] of which nothing was freed otherwise. One that was freed here before is refused.
+/// It is null, or a list of [`cti_be_findAppPids`] of which no part was freed otherwise. A list that this function has
+/// freed before is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_be_destroyPidList(pid_list: *mut PidList) {
     if pid_list.is_null() {

@@ -15,7 +15,7 @@ use crate::process::{Process, fault, process};
 use crate::table::lock;
 
 impl Process {
-    /// Gives an application of the library an id.
+    /// Registers an application of the Rust library under an id.
     pub(crate) fn add_app(&self, app: library::App) -> i64 {
         let handle = (*app).clone();
         let name = handle.id();
@@ -58,7 +58,7 @@ impl Process {
         self.inside(|| drop(manifests))
     }
 
-    /// Ends all applications and waits until nothing is left of them.
+    /// Ends all applications and waits until their processes are gone.
     pub(crate) fn close_all(&self) -> Result<(), Fault> {
         Gate::refuse_inside()?;
         let ends = self.apps.take_all(|_| true).into_iter().filter_map(|(_, app)| lock(&app.owner).take());
@@ -152,7 +152,7 @@ pub extern "C" fn cti_releaseApp(app_id: i64) -> c_int {
         let owner = owner.ok_or_else(|| Fault::new(Kind::Gone, format!("application {app_id} is ending")))?;
         let deadline = deadline::of_calls();
         let let_go = process.wait(owner.detach(deadline))?;
-        // Sessions stay on the nodes: their handles are dropped only when that ends nothing any more.
+        // Sessions stay on the nodes. Their handles are dropped only when that does not end them any more.
         for (session, entry) in process.sessions.take_all(|session| session.app == app_id) {
             entry.filters.close();
             process.forget_manifests(session)?;

@@ -73,7 +73,7 @@ impl Attributes {
         lock(&self.0).stage_dependencies
     }
 
-    /// Where logs go, if there are to be any.
+    /// The directory of logs. None: no logs are written.
     pub(crate) fn log_dir(&self) -> Option<PathBuf> {
         let values = lock(&self.0);
         values.debug.then(|| values.log_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp")))

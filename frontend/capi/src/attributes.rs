@@ -27,7 +27,7 @@ pub unsafe extern "C" fn cti_setAttribute(attrib: c_int, value: *const c_char) -
 }
 
 thread_local! {
-    /// Strings that this thread was given, by attribute.
+    /// Strings that this thread got, by attribute.
     static GIVEN: RefCell<[CString; 5]> = RefCell::default();
 }
 

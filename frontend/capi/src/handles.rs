@@ -22,7 +22,7 @@ use crate::table::lock;
 /// The object behind the id of an application.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// None once it is being ended or detached.
+    /// None while it is being ended or detached, and afterwards.
     pub(crate) owner: Mutex<Option<library::App>>,
     pub(crate) handle: AppHandle,
 }
@@ -37,7 +37,7 @@ impl App {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) app: i64,
-    /// None once it is being destroyed.
+    /// None while it is being destroyed, and afterwards.
     pub(crate) session: Mutex<Option<library::Session>>,
     /// Until it is closed, the tool's own filters may be called.
     pub(crate) filters: Arc<Gate>,
@@ -68,14 +68,14 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct Manifest {
     pub(crate) session: i64,
-    /// None once it is being shipped.
+    /// None while it is being sent, and afterwards.
     pub(crate) manifest: Mutex<Option<library::Manifest>>,
-    /// Where below the session's root something of it will be.
+    /// The path of one of its files, below the session's root.
     pub(crate) first: Mutex<Option<PathBuf>>,
 }
 
 impl Manifest {
-    /// Takes out the manifest itself, to be shipped, and the path of one of its files.
+    /// Takes the manifest out, to send it, and the path of one of its files.
     pub(crate) fn take(&self) -> Result<(library::Manifest, Option<PathBuf>), Fault> {
         let manifest = lock(&self.manifest).take();
         let manifest =
@@ -84,7 +84,7 @@ impl Manifest {
     }
 }
 
-/// Messages with one tag, and a descriptor that is readable while there are some.
+/// Messages with one tag, and a descriptor that is readable while messages wait.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) channel: Channel,
@@ -93,7 +93,7 @@ pub(crate) struct Inbox {
     pub(crate) watching: AbortHandle,
 }
 
-/// A pair of sockets with a byte in it while there is a message.
+/// A pair of sockets. It contains a byte while a message waits.
 #[derive(Debug)]
 pub(crate) struct Signal {
     pub(crate) ours: UnixStream,

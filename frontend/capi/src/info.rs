@@ -91,7 +91,7 @@ pub extern "C" fn cti_getAppHostsPlacement(app_id: i64) -> *mut HostsList {
     })
 }
 
-/// Names that are freed again unless they are given away.
+/// Names that are freed on drop, unless C gets them.
 struct Hosts(Vec<Host>);
 
 impl Drop for Hosts {
@@ -106,7 +106,8 @@ impl Drop for Hosts {
 /// Frees a list of nodes.
 ///
 /// # Safety
-/// It is null, or leads to a list of [`cti_getAppHostsPlacement`] of which nothing was freed otherwise. One that was freed here before is refused.
+/// It is null, or a list of [`cti_getAppHostsPlacement`] of which no part was freed otherwise. A list that this
+/// function has freed before is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_destroyHostsList(placement_list: *mut HostsList) {
     if placement_list.is_null() {
@@ -165,7 +166,8 @@ pub extern "C" fn cti_getAppBinaryList(app_id: i64) -> *mut BinaryList {
 /// Frees a list of programs.
 ///
 /// # Safety
-/// It is null, or leads to a list of [`cti_getAppBinaryList`] of which nothing was freed otherwise. One that was freed here before is refused.
+/// It is null, or a list of [`cti_getAppBinaryList`] of which no part was freed otherwise. A list that this function
+/// has freed before is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_destroyBinaryList(binary_list: *mut BinaryList) {
     if binary_list.is_null() {

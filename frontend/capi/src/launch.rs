@@ -111,7 +111,8 @@ fn duplicate(fd: c_int) -> Result<OwnedFd, Fault> {
     Ok(unsafe { OwnedFd::from_raw_fd(own) })
 }
 
-/// Where output goes: `fd`, or without one where this process' own does; nowhere if that is closed.
+/// The destination of output: `fd`, or without it this process's own descriptor. If that is closed, output is
+/// discarded.
 fn output_to(fd: c_int, own: c_int) -> Result<OwnedFd, Fault> {
     match fd {
         0.. => duplicate(fd),

@@ -31,7 +31,7 @@ pub extern "C" fn cti_error_str() -> *const c_char {
 /// Copies it.
 ///
 /// # Safety
-/// `buf` leads to `buf_len` bytes that may be written, or is null.
+/// `buf` points to `buf_len` bytes that may be written, or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_error_str_r(buf: *mut c_char, buf_len: usize) -> c_int {
     // SAFETY: guaranteed by the caller.

@@ -1,4 +1,4 @@
-//! Logs, where a tool asks for them: `dbglog_HOST.PID.log` in its log directory, as the reference names it.
+//! Logs, if a tool requests them: `dbglog_HOST.PID.log` in its log directory, the reference's name.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -22,10 +22,10 @@ static FILE: PerProcess<Mutex<Option<(PathBuf, File)>>> = PerProcess::new();
 /// How many names of a log others may have taken.
 const MOST_PLANTED: u32 = 9;
 
-/// Logging was installed, in this process or in the one that it was forked from.
+/// Logging is installed, in this process or in the one that it was forked from.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Where a line of the log goes at the moment.
+/// The current destination of the log's lines.
 #[derive(Debug, Clone, Copy)]
 struct Current;
 
@@ -51,7 +51,8 @@ impl<'a> MakeWriter<'a> for Current {
     }
 }
 
-/// Sets the log's destination from the attributes, or ends it. An unusable log is ignored: nothing fails for it.
+/// Sets the log's destination from the attributes, or ends the log. An unusable log is ignored: no call fails because
+/// of it.
 pub(crate) fn follow(attributes: &Attributes) {
     let path = attributes
         .log_dir()
@@ -89,7 +90,7 @@ fn open_unplanted(path: &Path) -> io::Result<(PathBuf, File)> {
     Err(last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Opens a file of this user's own under that name and no other: no link, no FIFO, and nothing that has a second name.
+/// Opens a file of this user under that name only: it is no link, no FIFO, and has no second name.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;

@@ -115,7 +115,7 @@ pub unsafe extern "C" fn cti_addManifestFile(mid: i64, fstr: *const c_char) -> c
     unsafe { add("cti_addManifestFile", mid, fstr, "", how) }
 }
 
-/// A name that is no file here may be one of a program, as the reference has it.
+/// If a name is no file here, this looks for a program of that name in PATH, as the reference does.
 fn file_here_or_in_path(path: &Path) -> PathBuf {
     let is_name = !path.as_os_str().as_bytes().contains(&b'/');
     let found = (is_name && !path.exists()).then(|| path.as_os_str().to_str()).flatten();

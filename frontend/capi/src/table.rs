@@ -36,7 +36,7 @@ pub(crate) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty one, of things that are called so.
+    /// An empty table. `what` names its objects, for errors.
     pub(crate) fn new(what: &'static str) -> Self {
         Self { what, entries: Mutex::default() }
     }

@@ -1,7 +1,8 @@
-//! `cargo xtask api`: the public API of the libraries for Rust as text, so that a change of it is seen in a review.
+//! `cargo xtask api`: writes the public API of the Rust libraries as text, so that reviewers see a change of it.
 //!
-//! The text is made of rustdoc's JSON. That format is unstable, so rustdoc writes it only where `RUSTC_BOOTSTRAP` is set. If it were set for
-//! cargo, cargo would build every dependency anew. So cargo gets this program as its rustdoc: it sets the variable and becomes the real one.
+//! The text is made from rustdoc's JSON. That format is unstable, so rustdoc writes it only if `RUSTC_BOOTSTRAP` is
+//! set. If cargo had that variable, it would rebuild every dependency. So cargo gets this program as its rustdoc: it
+//! sets the variable and becomes the real one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -24,16 +25,16 @@ const LIBRARIES: [(&str, &str); 3] = [
 /// Crates that are private. No public item of a library may name them.
 const PRIVATE: [&str; 4] = ["gantry_shared::", "gantry_link::", "gantry_wlm::", "gantry_guard::"];
 
-/// Items that may name them all the same: what `?` needs. Users have no value of that type.
+/// Items that may name private crates nevertheless: `?` needs them. Users have no value of that type.
 const MAY_NAME: [&str; 2] = [
     "core::convert::From<gantry_wlm::error::Error> for gantry_frontend::error::Error",
     "gantry_frontend::error::Error::from(gantry_wlm::error::Error)",
 ];
 
-/// Set where this program runs as cargo's rustdoc: the real one.
+/// Contains the path of the real rustdoc if this program runs as cargo's rustdoc.
 const AS_RUSTDOC: &str = "GANTRY_XTASK_RUSTDOC";
 
-/// Becomes rustdoc, if that is what this program was started as; gives the error if it cannot.
+/// Becomes rustdoc if this program was started as rustdoc. Returns the error if it cannot.
 pub(crate) fn become_rustdoc() -> Option<std::io::Error> {
     #[expect(clippy::disallowed_methods, reason = "cargo starts rustdoc with arguments and variables only")]
     let rustdoc = std::env::var_os(AS_RUSTDOC)?;
@@ -42,17 +43,17 @@ pub(crate) fn become_rustdoc() -> Option<std::io::Error> {
     Some(command.args(std::env::args_os().skip(1)).env("RUSTC_BOOTSTRAP", "1").exec())
 }
 
-/// Writes the texts, or says which of them are not as the code has it.
+/// Writes the texts, or reports which of them differ from the code.
 ///
 /// # Errors
-/// A text is not up to date; an item names a private crate; rustdoc's.
+/// A text is not up to date; an item names a private crate; an error of rustdoc.
 pub(crate) fn write(asked: &Api) -> Result<String> {
     let (mut old, mut counts) = (Vec::new(), Vec::new());
     for (package, name) in LIBRARIES {
         let json = document(package, name)?;
         let api = match read(&json) {
             Ok(api) => api,
-            // Another compiler than the one that the texts were made with.
+            // The texts were made with another compiler.
             Err(error) if asked.check => {
                 return Ok(format!("not compared: what this rustdoc says is not understood: {error}"));
             }
@@ -80,7 +81,7 @@ pub(crate) fn write(asked: &Api) -> Result<String> {
     }
 }
 
-/// Has rustdoc say what it knows of a library.
+/// Makes rustdoc write the JSON of a library.
 fn document(package: &str, name: &str) -> Result<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "cargo and its users say which rustdoc is meant")]
     let rustdoc = std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into());
@@ -111,7 +112,7 @@ fn own_program() -> Result<OsString> {
     Ok(std::env::current_exe()?.into_os_string())
 }
 
-/// One item a line. What every type has, or what a derive adds, is left out.
+/// One item per line, without the implementations that every type has, and without those that a derive adds.
 fn read(json: &Path) -> Result<String> {
     let builder = Builder::from_rustdoc_json(json);
     let builder = builder.omit_auto_derived_impls(true).omit_auto_trait_impls(true).omit_blanket_impls(true);

@@ -1,4 +1,4 @@
-//! What tasks are given, and what they fail with.
+//! The arguments of tasks, and their errors.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Builds gantry and installs it below a prefix: programs, helpers, C libraries and headers, pkg-config files, manual.
+    /// Builds gantry and installs it below a prefix: programs, helpers, C libraries and headers, pkg-config files,
+    /// manual.
     Install(Install),
     /// Writes the pages of docs/src/reference that follow from the code.
     Docs(Docs),
@@ -68,5 +69,5 @@ pub(crate) struct Install {
     pub(crate) cc: OsString,
 }
 
-/// What a chore fails with.
+/// The error of a task.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;

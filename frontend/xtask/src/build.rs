@@ -1,4 +1,4 @@
-//! Has cargo build what is installed.
+//! Builds the installed files with cargo.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -44,10 +44,10 @@ pub(crate) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Builds everything, or not, and gives the folder where it is.
+/// Builds everything, unless `skip` is set. Returns the folder of the results.
 ///
 /// # Errors
-/// Cargo's.
+/// The error of cargo.
 pub(crate) fn build(profile: &str, skip: bool) -> Result<PathBuf> {
     if !skip {
         let mut args = vec!["build", "--locked", "--lib", "--bins", "--profile", profile];
@@ -59,10 +59,10 @@ pub(crate) fn build(profile: &str, skip: bool) -> Result<PathBuf> {
     Ok(target_directory()?.join(if profile == "dev" { "debug" } else { profile }))
 }
 
-/// Where cargo puts what it builds.
+/// The folder where cargo puts its results.
 ///
 /// # Errors
-/// Cargo's.
+/// The error of cargo.
 pub(crate) fn target_directory() -> Result<PathBuf> {
     let metadata = run(&cargo(), &["metadata", "--no-deps", "--offline", "--format-version", "1"])?;
     let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use crate::build::{build, root};
 use crate::{Docs, Result};
 
-/// Writes the pages, or says which of them are not as the code has it.
+/// Writes the pages, or reports which of them differ from the code.
 ///
 /// # Errors
 /// A page is not up to date, or cannot be read or written.

@@ -1,4 +1,4 @@
-//! Which file goes where.
+//! The place of each installed file.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,19 +21,19 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
     ("libexec/gantry", &["gantry-guard", "gantry-agent", "gantry-stackd", "gantry-gdbd"]),
 ];
 
-/// A program that needs OpenSSL, and so is built only when it is asked for: beside the agent, where it is looked for.
+/// A program that needs OpenSSL, so it is built only on request. It is next to the agent, where gantry looks for it.
 const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");
 
-/// Launchers that scripts find the guard by, so that what they launch is held.
+/// Launchers' names under which scripts find the guard, so that their launches are held.
 const LAUNCHERS: (&str, [&str; 1]) = ("libexec/gantry/launchers", ["srun"]);
 
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
 
-/// Builds and installs; gives the folder in which everything is.
+/// Builds and installs. Returns the folder with everything.
 ///
 /// # Errors
-/// The compiler's, or a place cannot be written.
+/// The error of the compiler, or a place cannot be written.
 pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
     if !asked.prefix.is_absolute() {
         return Err(format!("the prefix {} is not absolute", asked.prefix.display()).into());
@@ -77,7 +77,7 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
     Ok(to)
 }
 
-/// The folder that stands for the prefix.
+/// The folder that replaces the prefix.
 fn place(prefix: &Path, destdir: Option<&Path>) -> PathBuf {
     match destdir.filter(|dir| !dir.as_os_str().is_empty()) {
         Some(dir) => dir.join(prefix.strip_prefix("/").unwrap_or(prefix)),
@@ -90,7 +90,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a file under another name first: what is there may be in use, and is then replaced whole.
+/// Writes a file under another name first, then renames it. An existing file may be in use, and is replaced atomically.
 fn put(folder: &Path, name: &str, mode: u32, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let fresh = folder.join(format!(".{name}.new"));

@@ -1,7 +1,8 @@
-//! Links the C libraries: from cargo's static ones, so that symbols get versions.
+//! Links the C libraries from cargo's static ones, so that symbols get versions.
 //!
-//! For a shared library rustc gives the linker a list of symbols of its own, which has no versions and which no linker takes together with one that has. So
-//! what cargo builds as a shared library is good for trying things out, and what is installed is linked here.
+//! For a shared library rustc gives the linker its own list of symbols. It has no versions, and no linker accepts it
+//! together with a list that has them. So cargo's shared library is only for trials, and the installed one is linked
+//! here.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use crate::build::{root, run};
 /// Number of the reference's libraries: programs that were linked with those run with ours.
 const MAJOR: &str = "2";
 
-/// The whole version, which no program asks for.
+/// The full version. No program links to it by this name.
 const FULL: &str = "2.4.1";
 
 /// A C library of this repository.
@@ -22,7 +23,7 @@ pub(crate) struct Library {
     pub(crate) name: &'static str,
     /// Its crate's folder.
     folder: &'static str,
-    /// Arguments of the linker beside those of both.
+    /// Linker arguments of this library, in addition to the common ones.
     flags: &'static [&'static str],
 }
 
@@ -33,7 +34,7 @@ pub(crate) const LIBRARIES: [Library; 2] = [
     Library { name: "commontools_be", folder: "backend/capi", flags: &[] },
 ];
 
-/// What Rust's standard library is linked with: `rustc --print native-static-libs`.
+/// The libraries that Rust's standard library needs: `rustc --print native-static-libs`.
 const NEEDED: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 
 impl Library {
@@ -60,7 +61,7 @@ impl Library {
         let map = self.map();
         let text = std::fs::read_to_string(&map)?;
         let mut args: Vec<OsString> = vec!["-shared".into(), "-o".into(), to.into()];
-        // A static library gives what is asked for, and what that needs.
+        // The linker takes only requested symbols from a static library, and the ones that those need.
         args.extend(parse_symbols(&text).into_iter().map(|symbol| format!("-Wl,-u,{symbol}").into()));
         args.push(built.join(format!("lib{}.a", self.name)).into());
         args.push(format!("-Wl,-soname,lib{}.so.{MAJOR}", self.name).into());

@@ -1,9 +1,11 @@
-//! `cargo xtask docs`: writes the pages of the reference that follow from the code.
-//! `cargo xtask api`: writes the public API of the libraries, so that a change of it is seen.
-//! `cargo xtask install --prefix DIR`: builds gantry and lays it out below a prefix.
+//! Tasks of this repository:
+//!
+//! - `cargo xtask docs`: writes the pages of the reference that follow from the code.
+//! - `cargo xtask api`: writes the public API of the libraries, so that reviewers see a change of it.
+//! - `cargo xtask install --prefix DIR`: builds gantry and installs it below a prefix.
 //!
 //! ```text
-//! bin/gantry, bin/gantry-mpir    the command line, and what it becomes for debuggers
+//! bin/gantry, bin/gantry-mpir    the command line, and the program that it becomes for debuggers
 //! libexec/gantry/                gantry-guard, gantry-agent, gantry-stackd, gantry-gdbd
 //! libexec/gantry/launchers/      the guard under launchers' names, for scripts whose launch is held
 //! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2
@@ -12,7 +14,8 @@
 //! share/man/man1/gantry.1        the manual
 //! ```
 //!
-//! What is installed finds its parts from where it lies, so a prefix may be moved; only the pkg-config files name it.
+//! Installed programs find their parts relative to their own path, so a prefix may be moved. Only the pkg-config files
+//! contain it.
 
 mod api;
 mod args;

@@ -1,4 +1,4 @@
-//! The pkg-config files: what a C compiler must be told.
+//! The pkg-config files: the arguments for a C compiler.
 
 use std::path::Path;
 

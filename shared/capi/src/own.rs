@@ -112,7 +112,8 @@ mod tests {
             .collect();
         let mut ended = Vec::new();
         for _ in 0..FORKS {
-            // SAFETY: the child calls only functions that the C library supports after a fork, including memory allocation.
+            // SAFETY: the child calls only functions that the C library supports after a fork, including memory
+            // allocation.
             let child = unsafe { libc::fork() };
             assert!(child >= 0);
             if child == 0 {

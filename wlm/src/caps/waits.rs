@@ -24,8 +24,8 @@ pub struct LauncherWait {
     pub job: JobRef,
     /// Whether the launcher submitted this job. Otherwise the launcher runs inside of the job, and its step waits.
     pub submitted: bool,
-    /// The reason, for people. Empty: the launcher does not tell, and may not wait at all. gantry asks the WLM a moment
-    /// later.
+    /// The reason, for people. Empty: the launcher does not report one, and may not wait at all. gantry asks the WLM a
+    /// moment later.
     pub message: String,
 }
 

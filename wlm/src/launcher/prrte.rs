@@ -47,7 +47,8 @@ const BROUGHT: &[&str] = &[
     "OMPI_MCA_cpu_type",
 ];
 
-/// Makes prterun tell its ranks the number of ranks. Extends the user's own choice of a personality, if there is one.
+/// Makes prterun set the number of ranks in its ranks' environment. Extends the user's own choice of a personality, if
+/// there is one.
 fn ask_for_sizes(args: &mut [OsString], given: &[&Given], environment: &Environment) -> Adjusted {
     let as_it_is = || Adjusted { options: Vec::new(), by: &openmpi::RANKS };
     let given = given.iter().find(|given| given.name == PERSONALITY);

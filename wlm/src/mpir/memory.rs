@@ -70,7 +70,7 @@ pub(super) trait Memory {
         width.number(used).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The bytes from `address` up to the next NUL. `None`: there is none within `most_bytes` (a multiple of the
+    /// The bytes from `address` up to the next NUL. `None`: there is no NUL within `most_bytes` (a multiple of the
     /// block).
     fn string(&self, address: u64, most_bytes: usize) -> io::Result<Option<Vec<u8>>> {
         let mut text = Vec::new();

@@ -11,7 +11,7 @@ use super::srun::SRUN;
 use crate::launcher::{Part, rewrite};
 use crate::{Error, Result};
 
-/// The changes that turn the user's `srun` into one whose ranks agents hold.
+/// The changes to the user's `srun` so that agents hold its ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holding<'a> {
     /// The words in front of each program: the agent's path on the nodes and its arguments.

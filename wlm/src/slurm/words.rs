@@ -188,7 +188,7 @@ fn is_of_log(line: &str) -> bool {
         && ["error: ", "fatal: "].iter().any(|word| rest.starts_with(word))
 }
 
-/// Whether a line says nothing about a failure.
+/// Whether a line contains no information about a failure.
 fn is_noise(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("Try \"")

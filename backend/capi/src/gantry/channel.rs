@@ -79,7 +79,7 @@ pub extern "C" fn gantry_be_receiveAny() -> *mut Data {
 /// Frees data.
 ///
 /// # Safety
-/// It is null, or came from this library and nothing of it was freed otherwise.
+/// It is null, or came from this library and no part of it was freed otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_destroyData(data: *mut Data) {
     enter("gantry_be_destroyData", (), || {
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn gantry_be_destroyData(data: *mut Data) {
 /// Sends a message to the tool.
 ///
 /// # Safety
-/// `bytes` leads to `size` bytes.
+/// `bytes` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_send(tag: u32, bytes: *const c_void, size: usize) -> c_int {
     enter("gantry_be_send", 1, || {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn gantry_be_send(tag: u32, bytes: *const c_void, size: us
 /// Contributes bytes.
 ///
 /// # Safety
-/// `bytes` leads to `size` bytes.
+/// `bytes` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contribute(tag: u32, bytes: *const c_void, size: usize) -> c_int {
     enter("gantry_be_contribute", 1, || {

@@ -1,4 +1,4 @@
-//! Section "the channel to the tool": contributions for the filters that come along.
+//! Section "the channel to the tool": contributions for the predefined filters.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
@@ -24,10 +24,10 @@ fn encoded(part: Result<Vec<u8>, Failure>) -> Result<Vec<u8>, Fault> {
     part.map_err(Fault::from)
 }
 
-/// Ranks that come from C.
+/// Ranks from C.
 ///
 /// # Safety
-/// `ranks` leads to `number` ints.
+/// `ranks` points to `number` ints.
 unsafe fn read_ranks(ranks: *const c_int, number: c_int) -> Result<RankSet, Fault> {
     // SAFETY: guaranteed by the caller.
     let ranks = unsafe { values(ranks, count(number)?) }?;
@@ -41,7 +41,7 @@ fn to_rank(rank: c_int) -> Result<Rank, Fault> {
 /// Contributes integers.
 ///
 /// # Safety
-/// `numbers` leads to `number` of them.
+/// `numbers` points to `number` of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeIntegers(tag: u32, numbers: *const i64, number: c_int) -> c_int {
     enter("gantry_be_contributeIntegers", 1, || {
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn gantry_be_contributeIntegers(tag: u32, numbers: *const 
 /// Contributes floating point numbers.
 ///
 /// # Safety
-/// `numbers` leads to `number` of them.
+/// `numbers` points to `number` of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeReals(tag: u32, numbers: *const f64, number: c_int) -> c_int {
     enter("gantry_be_contributeReals", 1, || {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn gantry_be_contributeReals(tag: u32, numbers: *const f64
 /// Contributes a set of ranks.
 ///
 /// # Safety
-/// `numbers` leads to `number` ints.
+/// `numbers` points to `number` ints.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeRanks(tag: u32, numbers: *const c_int, number: c_int) -> c_int {
     enter("gantry_be_contributeRanks", 1, || {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn gantry_be_contributeKeys(
 /// Contributes call paths.
 ///
 /// # Safety
-/// `stacks` leads to `number` of them, each with a list of strings that ends with a null.
+/// `stacks` points to `number` of them, each with a list of strings that ends with a null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_contributeStacks(tag: u32, stacks: *const Stack, number: c_int) -> c_int {
     enter("gantry_be_contributeStacks", 1, || {

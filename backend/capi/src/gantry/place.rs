@@ -13,13 +13,13 @@ pub extern "C" fn gantry_be_getNode() -> c_int {
     enter("gantry_be_getNode", -1, || to_int(backend()?.node().0))
 }
 
-/// How many nodes there are.
+/// The number of nodes.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_be_getNumNodes() -> c_int {
     enter("gantry_be_getNumNodes", -1, || to_int(backend()?.node_count()))
 }
 
-/// How many ranks there are.
+/// The number of ranks.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_be_getNumPEs() -> c_int {
     enter("gantry_be_getNumPEs", -1, || to_int(backend()?.rank_count()))

@@ -14,7 +14,7 @@ use crate::connection::fault;
 
 static LISTS: Given<RendezvousList> = Given::new();
 
-/// The rendezvous of a handle; of NULL the one of the app's ranks, as the environment names it.
+/// The rendezvous of a handle. NULL: the rendezvous of the app's ranks, which the environment names.
 ///
 /// # Safety
 /// `handle` is null or a string.
@@ -30,7 +30,7 @@ unsafe fn rendezvous(handle: *const c_char) -> Result<Rendezvous, Fault> {
     }
 }
 
-/// Asks something of the rendezvous of a handle.
+/// Sends a request to the rendezvous of a handle.
 ///
 /// # Safety
 /// `handle` is null or a string.
@@ -46,7 +46,7 @@ unsafe fn ask<T>(
 /// Registers.
 ///
 /// # Safety
-/// `handle` is null or a string; `bytes` leads to `size` bytes.
+/// `handle` is null or a string; `bytes` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_register(
     handle: *const c_char,
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn gantry_be_openRendezvous(handle: *const c_char) -> c_in
     })
 }
 
-/// Makes one by name, or finds it.
+/// Creates or finds a rendezvous by its name.
 ///
 /// # Safety
 /// `handle` is null or a string, and so is `name`.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn gantry_be_getRendezvous(handle: *const c_char) -> *mut 
     })
 }
 
-/// How all stand.
+/// The states of all rendezvous.
 ///
 /// # Safety
 /// `handle` is null or a string.
@@ -178,7 +178,7 @@ unsafe fn list(
 /// Frees a list.
 ///
 /// # Safety
-/// It is null, or came from this library and nothing of it was freed otherwise.
+/// It is null, or came from this library and no part of it was freed otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_destroyRendezvousList(list: *mut RendezvousList) {
     enter("gantry_be_destroyRendezvousList", (), || {
@@ -187,10 +187,10 @@ pub unsafe extern "C" fn gantry_be_destroyRendezvousList(list: *mut RendezvousLi
     });
 }
 
-/// An item in data of a rendezvous.
+/// An item in a rendezvous's data.
 ///
 /// # Safety
-/// `bytes` leads to `size` bytes, `way` to `steps` numbers; `item` and `item_size` to places for the answer.
+/// `bytes` points to `size` bytes, `way` to `steps` numbers; `item` and `item_size` to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_findItem(
     bytes: *const c_void,

@@ -42,7 +42,7 @@ pub extern "C" fn gantry_be_getRank() -> c_int {
     enter("gantry_be_getRank", -1, || to_int(runtime()?.rank().0))
 }
 
-/// How many ranks there are.
+/// The number of ranks.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_be_getSize() -> c_int {
     enter("gantry_be_getSize", -1, || to_int(runtime()?.size()))
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn gantry_be_getSubjobs(
 /// Sends to rank 0 of a subjob.
 ///
 /// # Safety
-/// `tag` is null or a string; `message` leads to `size` bytes, or `size` is 0.
+/// `tag` is null or a string; `message` points to `size` bytes, or `size` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_be_sendToSubjob(
     subjob: c_int,
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn gantry_be_orderedMasterVector(
     enter("gantry_be_orderedMasterVector", 1, || {
         // SAFETY: guaranteed by the caller.
         let start = unsafe { text::required(start, "the start point") }?;
-        // All processes must refuse a wrong place alike, so it is sent to all.
+        // All processes must refuse a wrong place in the same way, so all of them get it.
         let place = u32::try_from(place).unwrap_or(u32::MAX);
         let vector =
             ask(|runtime, deadline| runtime.ordered_master_vector(start.as_bytes(), place, deadline))?;

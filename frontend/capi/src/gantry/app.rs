@@ -31,7 +31,7 @@ pub extern "C" fn gantry_getAppName(app_id: i64) -> *mut c_char {
 /// Waits for the end of all ranks.
 ///
 /// # Safety
-/// `exit_code` is null or leads to an int that may be written.
+/// `exit_code` is null or points to an int that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_waitApp(app_id: i64, exit_code: *mut c_int) -> c_int {
     enter("gantry_waitApp", 1, || {

@@ -69,7 +69,7 @@ pub extern "C" fn gantry_getMembers(sid: i64) -> *mut MemberList {
 /// Frees a list of members.
 ///
 /// # Safety
-/// It is null, or came from this library and nothing of it was freed otherwise.
+/// It is null, or came from this library and no part of it was freed otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_destroyMembers(list: *mut MemberList) {
     if list.is_null() {
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn gantry_destroyMembers(list: *mut MemberList) {
 /// Sends a message to all members.
 ///
 /// # Safety
-/// `bytes` leads to `size` bytes.
+/// `bytes` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_broadcast(
     sid: i64,
@@ -117,7 +117,7 @@ fn reached(members: usize, missing: usize) -> u64 {
 /// Sends each its own message.
 ///
 /// # Safety
-/// `parts` leads to `count` of them, each with bytes of its size.
+/// `parts` points to `count` of them, each with bytes of its size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_scatter(
     sid: i64,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn gantry_scatter(
 /// Sends a message to one member.
 ///
 /// # Safety
-/// `bytes` leads to `size` bytes.
+/// `bytes` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_send(
     sid: i64,

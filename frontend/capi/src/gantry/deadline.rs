@@ -16,7 +16,7 @@ pub extern "C" fn gantry_getDeadline() -> i64 {
     deadline::in_milliseconds()
 }
 
-/// Sets how long launches may stand in a queue.
+/// Sets the timeout of launches in a queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_setQueueDeadline(milliseconds: i64) -> c_int {
     enter("gantry_setQueueDeadline", 1, || deadline::set_for_queues(milliseconds).map(|()| 0))

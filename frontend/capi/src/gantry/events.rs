@@ -30,12 +30,12 @@ pub extern "C" fn gantry_openEvents(app_id: i64) -> c_int {
     })
 }
 
-/// Writes events until there are no more, or the reader has gone. Unread events wait in memory.
+/// Writes events until there are no more, or the reader has closed its end. Unread events wait in memory.
 async fn write_events(mut events: Events, mut to: UnixStream) {
     loop {
         let event = tokio::select! {
             event = events.next() => event,
-            // Nothing is ever sent to us: this is the tool that has closed its end.
+            // The tool never sends data. So this event means that it has closed its end.
             _ = to.readable() => None,
         };
         let Some(line) = event.and_then(|event| build_line(&event)) else { return };

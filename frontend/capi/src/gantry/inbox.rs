@@ -85,7 +85,7 @@ pub extern "C" fn gantry_closeInbox(inbox: i64) -> c_int {
 /// Frees data.
 ///
 /// # Safety
-/// It is null, or came from this library and nothing of it was freed otherwise.
+/// It is null, or came from this library and no part of it was freed otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_destroyData(data: *mut Data) {
     enter("gantry_destroyData", (), || {

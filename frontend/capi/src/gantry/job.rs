@@ -172,7 +172,7 @@ fn number_of(info: &SubjobInfo) -> c_int {
 /// Waits for the end of all.
 ///
 /// # Safety
-/// `exit_code` is null or leads to an int that may be written.
+/// `exit_code` is null or points to an int that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_waitJob(job_id: i64, exit_code: *mut c_int) -> c_int {
     enter("gantry_waitJob", 1, || {
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn gantry_waitJob(job_id: i64, exit_code: *mut c_int) -> c
     })
 }
 
-/// How long the apps of a job have to hear that they are on their own, where no deadline was set.
+/// The timeout for telling the apps of a job that the tool detaches, if no deadline was set.
 const LETTING_BE: Duration = Duration::from_secs(30);
 
 /// Leaves a job to itself, and forgets it.
@@ -215,7 +215,7 @@ pub extern "C" fn gantry_closeJob(job_id: i64) -> c_int {
     })
 }
 
-/// Waits until nothing is left of a job.
+/// Cancels a job, and waits until nothing of it is left.
 pub(crate) async fn close(job: Owned) {
     // It may be over already.
     drop(job.cancel().await);
@@ -241,7 +241,7 @@ pub extern "C" fn gantry_openJobEvents(job_id: i64) -> c_int {
     })
 }
 
-/// Writes events until there are no more, or the reader has gone. Unread events wait in memory.
+/// Writes events until there are no more, or the reader has closed its end. Unread events wait in memory.
 async fn write_events(past: Vec<JobEvent>, mut events: JobEvents, mut to: UnixStream) {
     let mut past = past.into_iter();
     loop {
@@ -249,7 +249,7 @@ async fn write_events(past: Vec<JobEvent>, mut events: JobEvents, mut to: UnixSt
             Some(event) => Some(event),
             None => tokio::select! {
                 event = events.next() => event,
-                // Nothing is ever sent to us: this is the tool that has closed its end.
+                // The tool never sends data. So this event means that it has closed its end.
                 _ = to.readable() => None,
             },
         };

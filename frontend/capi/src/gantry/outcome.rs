@@ -143,7 +143,7 @@ pub(super) fn give_result(
 /// Frees an outcome.
 ///
 /// # Safety
-/// It is null, or came from this library and nothing of it was freed otherwise.
+/// It is null, or came from this library and no part of it was freed otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_destroyOutcome(outcome: *mut Outcome) {
     if outcome.is_null() {
@@ -183,7 +183,7 @@ unsafe fn result<'a>(outcome: *const Outcome) -> Result<&'a [u8], Fault> {
     }
 }
 
-/// Copies values to C as far as there is room; returns their total number.
+/// Copies as many values to C as there is room for. Returns their total number.
 ///
 /// # Safety
 /// `to` points to `room` places.
@@ -193,7 +193,7 @@ unsafe fn copy_out<T: Copy>(values: &[T], to: *mut T, room: c_int) -> Result<c_i
         return Err(Fault::invalid("the place for the values is NULL"));
     }
     if count > 0 {
-        // SAFETY: not null and with room; memory of ours does not overlap what C may write.
+        // SAFETY: not null, and there is room. Our memory does not overlap memory that C may write.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, count) };
     }
     data::to_int(values.len())
@@ -202,7 +202,7 @@ unsafe fn copy_out<T: Copy>(values: &[T], to: *mut T, room: c_int) -> Result<c_i
 /// The integers of a reduction.
 ///
 /// # Safety
-/// `outcome` came from this library; `values` leads to `room` places.
+/// `outcome` came from this library; `values` points to `room` places.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_getIntegers(outcome: *const Outcome, values: *mut i64, room: c_int) -> c_int {
     enter("gantry_getIntegers", -1, || {
@@ -317,7 +317,7 @@ fn add_line(said: &mut String, what: &str, ranks: &RankSet) {
     writeln!(said, "{what} [{ranks}]").unwrap_or_default();
 }
 
-/// A line for every frame with ranks in it that have called nothing further, as the whole way to it.
+/// One line for each frame in which ranks have called no further function, with the whole path to it.
 fn describe_frames(said: &mut String, tree: &PrefixTree) {
     let mut ways: Vec<(String, prefix_tree::Frame<'_>)> =
         tree.outermost().map(|frame| (frame.name().to_owned(), frame)).collect();

@@ -26,7 +26,7 @@ pub extern "C" fn gantry_waitRendezvous(app_id: i64) -> *mut Data {
     })
 }
 
-/// How an application's rendezvous stand.
+/// The states of an application's rendezvous.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_listRendezvous(app_id: i64) -> *mut RendezvousList {
     enter("gantry_listRendezvous", null_mut(), || {
@@ -38,7 +38,7 @@ pub extern "C" fn gantry_listRendezvous(app_id: i64) -> *mut RendezvousList {
 /// Frees a list.
 ///
 /// # Safety
-/// It is null, or came from this library and nothing of it was freed otherwise.
+/// It is null, or came from this library and no part of it was freed otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_destroyRendezvousList(list: *mut RendezvousList) {
     enter("gantry_destroyRendezvousList", (), || {
@@ -47,10 +47,10 @@ pub unsafe extern "C" fn gantry_destroyRendezvousList(list: *mut RendezvousList)
     });
 }
 
-/// An item in data of a rendezvous.
+/// An item in a rendezvous's data.
 ///
 /// # Safety
-/// `bytes` leads to `size` bytes, `way` to `steps` numbers; `item` and `item_size` to places for the answer.
+/// `bytes` points to `size` bytes, `way` to `steps` numbers; `item` and `item_size` to writable variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_findItem(
     bytes: *const c_void,
@@ -78,7 +78,7 @@ pub extern "C" fn gantry_createMultijob(level: c_int, members: u32) -> i64 {
     })
 }
 
-/// Makes one the member of another one.
+/// Makes one multijob a member of another one.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_joinMultijob(multijob: i64, above: i64, number: u32) -> c_int {
     enter("gantry_joinMultijob", 1, || {

@@ -21,7 +21,7 @@ use crate::library::current_wlm;
 /// Sets `*ops` to the table of the workload manager in use.
 ///
 /// # Safety
-/// `ops` is null or leads to a pointer that may be written.
+/// `ops` is null or points to a pointer that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cti_open_ops(ops: *mut *mut c_void) -> c_int {
     enter("cti_open_ops", cti::NONE, || {
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn cti_open_ops(ops: *mut *mut c_void) -> c_int {
     })
 }
 
-/// A table; C reads it only.
+/// A table, which C only reads.
 fn table_of(number: c_int) -> Result<*const c_void, Fault> {
     Ok(match number {
         2 => (&raw const slurm::OPS).cast(),

@@ -17,7 +17,8 @@ pub(super) fn register(name: &str, target: impl FnOnce() -> Result<String, Fault
     enter(name, 0, || process().attach(target()?, false, deadline::of_launches()))
 }
 
-/// As [`register`], and waits until it is there: for so many seconds, none meaning as long as it takes.
+/// As [`register`], but first waits until the target is ready: at most `seconds`, or the timeout of launches if that is
+/// 0.
 pub(super) fn register_when_there(
     name: &str,
     seconds: u32,

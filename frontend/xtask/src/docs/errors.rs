@@ -1,4 +1,4 @@
-//! The page of errors: what every kind means, and the errors of each library.
+//! The page of errors: the meaning of every kind, and the errors of each library.
 
 use super::items::{Item, variants};
 use super::source;
@@ -52,7 +52,7 @@ fn exit_code<'a>(codes: &'a str, kind: &Item) -> Result<&'a str> {
     code.ok_or_else(|| format!("{CODES} has no code for {}", kind.name).into())
 }
 
-/// What an error prints, with `...` for what differs.
+/// The text of an error, with `...` for its variable parts.
 fn text(error: &Item) -> String {
     let mut shown = String::new();
     for (index, part) in error.message.split(['{', '}']).enumerate() {

@@ -1,4 +1,4 @@
-//! Reads documented enums and structs out of source text, as far as their JSON goes.
+//! Parses documented enums and structs from source text, as far as this is needed to describe their JSON.
 
 use crate::Result;
 
@@ -9,9 +9,9 @@ pub(super) struct Item {
     pub(super) name: String,
     /// Its documentation.
     pub(super) doc: String,
-    /// The type of a field; what stands in the parentheses of a variant.
+    /// The type of a field, or the text in the parentheses of a variant.
     pub(super) of: String,
-    /// Whether its fields stand in the place of it.
+    /// Whether its own fields replace it (`flatten`).
     pub(super) is_flat: bool,
     /// Whether it may be left out.
     pub(super) is_optional: bool,
@@ -37,7 +37,7 @@ pub(super) fn variants(text: &str, name: &str) -> Result<Vec<Item>> {
         if inner {
             match (next.field(line), found.last_mut()) {
                 (Some(field), Some(variant)) => variant.fields.push(field),
-                // The type in a variant of several lines: what was said of it is not the next variant's.
+                // The type in a variant of several lines: the comments before it do not belong to the next variant.
                 _ => next = Next::default(),
             }
         } else if let Some(variant) = next.variant(line) {
@@ -76,7 +76,7 @@ fn body<'a>(text: &'a str, head: &str) -> Result<Vec<&'a str>> {
     Ok(lines.take_while(|line| *line != "}").collect())
 }
 
-/// What stands before an item.
+/// The comments and attributes before an item.
 #[derive(Debug, Default)]
 struct Next {
     doc: String,

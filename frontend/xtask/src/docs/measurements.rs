@@ -1,4 +1,5 @@
-//! What benches have measured: `docs/measurements.jsonl` has a line of JSON for each row of the page. Its table and its picture are made of them.
+//! Results of benches: `docs/measurements.jsonl` has a line of JSON for each row of the page. Its table and its picture
+//! are made from them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use crate::build::root;
 const FILE: &str = "docs/measurements.jsonl";
 const PAGE: &str = "docs/src/performance.md";
 
-/// What is between these lines of the page is written anew.
+/// The text between these lines of the page is generated.
 const BEGIN: &str = "<!-- Written by `cargo xtask docs` from docs/measurements.jsonl, from here: -->\n";
 const END: &str = "<!-- to here. -->\n";
 
@@ -54,7 +55,7 @@ fn parse(line: &str) -> Result<Row> {
     serde_json::from_str(line).map_err(|why| format!("{why} in '{line}'").into())
 }
 
-/// Takes the rows that a bench has printed into the file.
+/// Copies the rows that a bench has printed into the file.
 ///
 /// # Errors
 /// There are none, or a file cannot be read or written.
@@ -65,7 +66,8 @@ pub(super) fn take(printed: &Path) -> Result<()> {
     fs::write(&file, kept).map_err(|e| format!("{}: {e}", file.display()).into())
 }
 
-/// The lines of the file with those that were printed: each in the place of an older one of its bench and row, or at the end.
+/// The lines of the file, with the printed ones. A printed line replaces an older one with the same bench and row, or
+/// is added at the end.
 fn merge(kept: &str, printed: &str) -> Result<String> {
     let mut lines: Vec<&str> = kept.lines().collect();
     let mut rows = lines.iter().map(|line| parse(line)).collect::<Result<Vec<Row>>>()?;

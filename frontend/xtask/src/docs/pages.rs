@@ -34,7 +34,7 @@ fn help_of(gantry: &Path, command: &[&str]) -> Result<String> {
     #[expect(clippy::disallowed_methods, reason = "a chore runs programs; no library is near")]
     let mut help = std::process::Command::new(gantry);
     help.args(command).arg("--help").env_remove("COLUMNS");
-    // On a terminal the lines would be as long as it is wide.
+    // On a terminal, the lines would be as long as the terminal is wide.
     let output = help.stdin(Stdio::null()).stderr(Stdio::null()).output();
     let output = output.map_err(|e| format!("{}: {e}", gantry.display()))?;
     Ok(String::from_utf8(output.stdout)?)
@@ -90,7 +90,7 @@ fn exit_codes(help: &str) -> Result<String> {
     Ok(page)
 }
 
-/// What stands between single quotes as code.
+/// Replaces single quotes by code quotes.
 fn quoted(text: &str) -> String {
     let words =
         text.split(' ').map(|word| match word.strip_prefix('\'').and_then(|rest| rest.split_once('\'')) {
@@ -138,11 +138,11 @@ fn control_socket() -> Result<String> {
     let info = source::read(INFO)? + &source::read(EVENT)?;
     page += &format!("\n## An app\n\n{}", table(&info, &fields(&info, "AppInfo")?)?);
     page += &format!("\n## A daemon of an app\n\n{}", table(&info, &fields(&info, "DaemonInfo")?)?);
-    // What has a table of its own has it on the other page.
+    // A type with a separate table is on the other page.
     Ok(page.replace("](#", "](events.md#"))
 }
 
-/// A table of words and their meaning. `between` stands where a word had two parts.
+/// A table of words and their meaning. `between` joins the two parts of a word.
 fn words(title: &str, items: &[Item], between: &str) -> String {
     let row = |item: &Item| format!("| `{}` | {} |\n", item.name.replace('_', between), prose(&item.doc));
     format!(

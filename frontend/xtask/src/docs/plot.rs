@@ -1,4 +1,4 @@
-//! Measurements as a picture: how long gantry takes beside the plain way, a bar for every row.
+//! Measurements as a picture: the time of gantry, compared to the plain way, with a bar for every row.
 
 use super::measurements::{Row, number};
 
@@ -53,13 +53,13 @@ pub(super) fn draw(rows: &[Row]) -> String {
     svg + "</svg>\n"
 }
 
-/// Where a ratio stands, from the left end of the bars on.
+/// The horizontal position of a ratio, from the left end of the bars.
 fn place(ratio: f64) -> f64 {
     let (least, most) = (f64::from(EXPONENTS.0), f64::from(EXPONENTS.1));
     (ratio.log10().clamp(least, most) - least) / (most - least) * BARS
 }
 
-/// What was done, and beside what.
+/// The measured action, and the way that it is compared to.
 fn label(row: &Row) -> String {
     let text = format!("{} / {}", row.what, row.way);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('`', "")

@@ -1,6 +1,6 @@
 //! Words that pages share.
 
-/// Says where a page comes from.
+/// The beginning of a page: its title and its source.
 pub(super) fn head(title: &str, from: &str) -> String {
     format!("# {title}\n\n<!-- Written by `cargo xtask docs` from {from}: change it there. -->\n\n")
 }
