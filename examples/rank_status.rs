@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The tool: attaches, starts the daemons, and prints their contributions.
+/// The tool: attaches, starts the daemons, and prints what they contribute.
 #[tokio::main]
 async fn show_status(target: &str) -> Result<()> {
     let app = Frontend::default().attach(target, MINUTE).await?;

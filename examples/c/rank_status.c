@@ -18,7 +18,7 @@ static int failed(const char *what) {
     return 1;
 }
 
-/* Prints the daemons' contributions. */
+/* Prints what the daemons contribute. */
 static int show(cti_session_id_t session) {
     gantry_outcome_t *status = gantry_gather(session, STATUS, GANTRY_BEST_EFFORT);
     if (!status) return failed("gather");

@@ -16,7 +16,7 @@ pub enum Error {
     /// The request is invalid for this WLM.
     #[error("{message}")]
     Invalid {
-        /// What is wrong.
+        /// The problem.
         message: String,
         /// The suggestion.
         hint: Option<String>,
@@ -40,7 +40,7 @@ pub enum Error {
     /// The job or process is known, but has no ranks yet.
     #[error("{message}")]
     NotYet {
-        /// The message: what it waits for.
+        /// The message: the missing event.
         message: String,
         /// What to try.
         hint: Option<String>,

@@ -7,7 +7,7 @@ use gantry_shared::wire::message::RankMarks;
 use gantry_types::id::AppId;
 use gantry_types::placement::Placement;
 
-/// Something that is already running, named as its WLM does: `1234`, or `1234,1240` for processes on this machine.
+/// A running job, by the name that its WLM uses: `1234`, or `1234,1240` for processes on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRef(pub String);
 

@@ -78,7 +78,7 @@ pub struct Brought {
     pub after_rank: Option<AfterRank>,
 }
 
-/// A launch without a launcher, on nodes that a job of its own gets.
+/// A launch without a launcher, on the nodes of a new job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued {
     /// The launch's arguments. The WLM needs them again to submit the job, and when the job has its nodes.

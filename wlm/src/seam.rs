@@ -89,7 +89,7 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     ) -> Result<()>;
 }
 
-/// The abilities of a workload manager besides launching and attaching. Each one is a trait of its own.
+/// The abilities of a workload manager in addition to launching and attaching. Each one is a separate trait.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Capabilities {

@@ -41,7 +41,8 @@ impl Process {
         Ok(self.add_app(app))
     }
 
-    /// Forgets an application's id and those of all that belonged to it; returns the owner, to be ended or detached.
+    /// Removes an application's id, and the ids of its sessions and manifests. Returns the owner, which the caller must
+    /// end or detach.
     fn forget(&self, id: i64) -> Result<Option<library::App>, Fault> {
         Gate::refuse_inside()?;
         let app = self.apps.take(id)?;

@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::attribute_values::Attributes;
 use crate::table::lock;
 
-/// The file that is written to, and its name.
+/// The open log file, and its name.
 static FILE: PerProcess<Mutex<Option<(PathBuf, File)>>> = PerProcess::new();
 
 /// How many names of a log others may have taken.

@@ -43,7 +43,7 @@ pub extern "C" fn cti_manifestIsValid(mid: i64) -> c_int {
     enter("cti_manifestIsValid", 0, || process().live_manifest(mid).map(|_| 1))
 }
 
-/// Adds something that is named `fstr`, which will be below `folder` of the session.
+/// Adds the object named `fstr`. It will be below `folder` of the session.
 ///
 /// # Safety
 /// `fstr` is null or a string.

@@ -79,7 +79,7 @@ pub fn keep(function: &str, fault: &Fault) {
     let mut bytes = format!("{function}: {}", fault.text).into_bytes();
     bytes.retain(|byte| *byte != 0);
     let kept = CString::new(bytes).unwrap_or_default();
-    // A thread that is ending has no storage for it any more.
+    // A thread that is ending has no thread-local storage any more.
     LAST.try_with(|last| *last.borrow_mut() = Some((kept, fault.kind))).unwrap_or_default();
 }
 

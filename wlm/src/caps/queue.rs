@@ -20,7 +20,7 @@ use crate::launch::{AgentCommand, Direct, Queued};
 /// File name of the program that acts in jobs. It is in the agent's directory.
 pub const STARTER: &str = "gantry-guard";
 
-/// The starter's last argument if it was sent to its node. Then it is in a directory of its own, which it removes.
+/// The starter's last argument if it was sent to its node. Then it is in a separate directory, which it removes.
 pub const SENT: &str = "sent";
 
 /// The command that starts the agents in a job. It runs as long as they do, and reads a line on its standard input.

@@ -174,7 +174,7 @@ pub(super) fn ask_with(
     Ok(Asked { stdout: text(stdout)?, stderr: text(stderr)? })
 }
 
-/// Reads to the end on a thread of its own.
+/// Reads to the end on a separate thread.
 fn read_aside(mut pipe: PipeReader) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
     let (sender, read) = mpsc::channel();
     std::thread::Builder::new().name("answer".to_owned()).spawn(move || {

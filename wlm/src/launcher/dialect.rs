@@ -59,7 +59,7 @@ pub(crate) enum ProgramFiles {
         /// The prefixes of comments.
         comments: &'static [&'static str],
     },
-    /// A file in the program's place, in a format of its own. A backslash at the end continues a line.
+    /// A file in the program's place, in a special format. A backslash at the end continues a line.
     InPlace {
         /// Whether the arguments name such a file.
         is_given: fn(&[Given], &Environment) -> bool,

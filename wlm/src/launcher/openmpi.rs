@@ -34,7 +34,7 @@ pub(super) const COMMON: Dialect = Dialect {
 
 pub(super) static RANKS: RankSide = COMMON_RANKS;
 
-/// What the ranks of `mpirun` and `prterun` see.
+/// The environment of the ranks of `mpirun` and `prterun`.
 pub(super) const COMMON_RANKS: RankSide = RankSide {
     word: "openmpi",
     variables: &[

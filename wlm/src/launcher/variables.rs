@@ -46,8 +46,8 @@ pub enum NoRank {
     },
 }
 
-/// What a launcher's ranks see of it. Two are equal if their words are equal. Agents contain only this part of a
-/// dialect.
+/// A launcher's effects on its ranks' environment. Two are equal if their words are equal. Agents contain only this
+/// part of a dialect.
 #[derive(Debug)]
 pub struct RankSide {
     /// The word for the launcher in `gantry-agent hold --by`.

@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A launcher 10 with a helper 11. The helper has the ranks 12 and 13, and 13 has a child of its own.
+    /// A launcher 10 with a helper 11. The helper has the ranks 12 and 13. Rank 13 has a child process.
     fn launcher() -> FakeHost {
         let host = process(FakeHost::default(), 10, "11 ", "A=b\0");
         let host = process(host, 11, "13 12 ", "A=b\0");

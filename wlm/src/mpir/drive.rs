@@ -57,7 +57,7 @@ pub struct LauncherCommand {
 /// Events of a driver, in the order in which they may come.
 #[derive(Debug)]
 pub enum Event {
-    /// The launcher runs. It leads a process group of its own.
+    /// The launcher runs. It is the leader of a new process group.
     Started(Pid),
     /// Its ranks are held.
     Held {

@@ -133,7 +133,7 @@ struct Layout {
     entry_bytes: usize,
 }
 
-/// One entry as it is in memory.
+/// One entry, with the layout that it has in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     host: u64,

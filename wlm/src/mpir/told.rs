@@ -102,8 +102,8 @@ fn to_failure(kind: Kind, message: String, hint: Option<String>) -> Failure {
     }
 }
 
-/// Reports to `out` where the ranks of the launcher `pid` of this machine are, or why that is unknown, as frames for
-/// the other side.
+/// Reports to `out` where the ranks of the launcher `pid` of this machine are, or why that is unknown. The report
+/// consists of frames for the other side.
 ///
 /// # Errors
 /// Writing failed.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use crate::direct::{self, Dialect, Given};
 use crate::{Error, Result};
 
-/// Options before the program, beside those of all WLMs. `-N` is qsub's.
+/// Options before the program, in addition to those of all WLMs. `-N` is qsub's.
 const DIALECT: Dialect = Dialect {
     nodes: &["--nodes"],
     own: "--nodes HOSTS, options of qsub where a job is to be submitted, ",

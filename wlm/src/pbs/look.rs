@@ -33,7 +33,7 @@ const LEFT: &[u8] = b"gantry-found";
 /// The maximum size of a task's result.
 const MAX_LEFT_BYTES: usize = 50_000;
 
-/// The program that asks a PMIx server. It is beside the one that looks.
+/// The program that asks a PMIx server. It is in the same directory as the program that looks.
 const AGENT: &str = "gantry-agent";
 
 /// Prefixes of names of launchers that may show where their ranks are.
@@ -365,8 +365,8 @@ fn has_children(all: &[Process], of: &Process) -> bool {
     all.iter().any(|it| it.parent == of.pid.get())
 }
 
-/// Whether it is a program that PBS runs beside the script, or one that starts tasks, and so no part of the job's own
-/// work.
+/// Whether it is a program that PBS runs next to the script, or a program that starts tasks. It is no part of the job's
+/// own work.
 fn is_of_pbs(name: &str) -> bool {
     name.starts_with("pbs_") || name == "pbsdsh"
 }

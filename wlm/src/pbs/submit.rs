@@ -182,7 +182,7 @@ fn build_script(prepare: &str, input: &str) -> Zeroizing<String> {
     script
 }
 
-/// The job's name, which is all that qsub prints: `7.head`.
+/// The job's name; qsub prints nothing else: `7.head`.
 fn parse_submitted(stdout: &str) -> Option<&str> {
     let line = stdout.lines().last()?.trim();
     let number = line.split('.').next()?;

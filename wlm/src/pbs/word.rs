@@ -32,7 +32,7 @@ const FIND_OUT: &str = r#"[ -e "$0" ] || exit 11; [ -f "$0" ] && [ -x "$0" ] || 
 /// How a task has ended.
 pub(super) type Obit = std::result::Result<i32, TmError>;
 
-/// Leaves the reason why this process, a task of a job, is about to end.
+/// Publishes the reason why this process, a task of a job, is about to end.
 ///
 /// # Errors
 /// It is not in a job; its mom does not answer.

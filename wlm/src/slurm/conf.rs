@@ -17,11 +17,11 @@ const BY_CGROUP: [&str; 2] = ["TaskPlugin", "JobAcctGatherType"];
 /// The maximum number of files read. Configurations may include each other.
 const MOST_FILES: usize = 64;
 
-/// Whether processes that a step leaves behind surely survive it, so that an agent in the app's step may clean up
-/// after the step's end.
+/// Whether processes that a step leaves behind surely survive it. Then an agent in the app's step can clean up after
+/// the step's end.
 ///
-/// `srun` is the launcher's path: its configuration may lie beside it. If there are several configurations, all must
-/// agree, since only the launcher knows the one that it was built for.
+/// `srun` is the launcher's path: its configuration may be in its installation. If there are several configurations,
+/// all must agree, since only the launcher knows the one that it was built for.
 pub(super) fn leftovers_survive(srun: &Path, host: &dyn Host) -> bool {
     let told = host.env("SLURM_CONF").map(PathBuf::from);
     let beside = srun.parent().and_then(Path::parent).into_iter();
@@ -33,7 +33,7 @@ pub(super) fn leftovers_survive(srun: &Path, host: &dyn Host) -> bool {
     read.peek().is_some() && read.all(|(path, text)| is_loose(path, text, host))
 }
 
-/// Whether a configuration and all that it includes say so.
+/// Whether a configuration and all files that it includes allow that.
 fn is_loose(path: &Path, text: Vec<u8>, host: &dyn Host) -> bool {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut texts = vec![text];

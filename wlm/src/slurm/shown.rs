@@ -15,8 +15,8 @@ pub(super) fn parse_shown_jobs(text: &str) -> Result<Vec<Job>> {
 }
 
 fn parse_shown_job(line: &str) -> Result<Job> {
-    // A job's name and its command may contain blanks and anything else. The needed fields stand before the name and
-    // after the command.
+    // A job's name and its command may contain blanks and any other characters. The needed fields are before the name
+    // and after the command.
     let (numbers, rest) = line.split_once(" JobName=").unwrap_or((line, ""));
     let rest = rest.split_once(" Command=").map_or(rest, |(rest, _)| rest);
     let number = |name: &str| {

@@ -133,11 +133,11 @@ impl MixedJobs for Slurm {
 
 /// Chooses the hold method. It is fastest if srun starts the agents together with the ranks. That requires that agents
 /// may outlive the step for their clean-up. If Slurm kills them with the step, the end of every task would have to wait
-/// a second for them. Then, if possible, srun holds the ranks itself, and agents get a step of their own. Such an agent
+/// a second for them. Then, if possible, srun holds the ranks itself, and agents get a separate step. Such an agent
 /// must be allowed to trace ranks that it has not started: it needs that to follow a rank through a wrapper.
 ///
 /// # Errors
-/// The agent must be sent, but cannot be: sending needs a step of its own.
+/// The agent must be sent, but cannot be: sending needs a separate step.
 fn choose_method(
     launch: &Launch,
     known: Option<&'static Dialect>,
@@ -221,7 +221,7 @@ fn plan_as_it_is(
     host: &dyn Host,
 ) -> Result<Plan> {
     let plan = plan_driven(name, launch, host)?;
-    // srun starts each part in a thread of its own, and releases the ranks of all parts.
+    // srun starts each part in a separate thread, and releases the ranks of all parts.
     let by_threads = has_parts(launch) && is_srun(known);
     match plan {
         Plan::Driven(_) if by_threads && launch.hold_method == HoldMethod::MpirStop => Err(Error::Invalid {
@@ -280,8 +280,8 @@ fn bring(
     Ok(Brought { argv, env: Vec::new(), files: Vec::new(), own: Vec::new(), after_rank })
 }
 
-/// Plans one srun that starts all agents in a step of their own, inside of the running job. A heterogeneous job needs
-/// one srun for each component with nodes of the app, because only one of several groups would get the ticket.
+/// Plans one srun that starts all agents in a separate step, inside of the running job. A heterogeneous job needs one
+/// srun for each component with nodes of the app, because only one of several groups would get the ticket.
 fn plan_agents(
     app: &AppRef,
     agent: &AgentCommand,

@@ -244,7 +244,7 @@ fn on_host(host: &str, error: Error) -> Error {
     }
 }
 
-/// Moves ranks beside the launcher, whose machine calls itself `own`, to the host `named`.
+/// Moves the ranks on the launcher's machine, which calls itself `own`, to the host `named`.
 fn rename_own(placement: &Placement, own: &str, named: &str) -> Placement {
     let mut renamed = PlacementBuilder::with_capacity(placement.rank_count() as usize);
     for place in placement.iter() {

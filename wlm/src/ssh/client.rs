@@ -1,8 +1,8 @@
 //! Chooses the ssh client: the user's OpenSSH client, or `gantry-ssh`, gantry's program with libssh2, if it is
-//! installed beside the agent.
+//! installed next to the agent.
 //!
-//! Both are programs: neither libssh2 nor its OpenSSL is ever loaded into a tool's process. They take the same call
-//! and print the same messages (`openssh`).
+//! Both are programs: neither libssh2 nor its OpenSSL is ever loaded into a tool's process. They take the same call and
+//! print the same messages (`openssh`).
 
 use std::ffi::OsString;
 use std::fmt;

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// The maximum number of connections in progress.
 const MAX_WINDOW: u32 = 512;
 
-/// Options before the program, beside those of all WLMs.
+/// Options before the program, in addition to those of all WLMs.
 const DIALECT: Dialect = Dialect {
     nodes: &["-N", "--nodes"],
     own: "--hosts n[1-4]:2,m1 or --hostfile FILE, -N HOSTS, --login NAME or -l NAME, --window CONNECTIONS, --connect-timeout SECONDS, \

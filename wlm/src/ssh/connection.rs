@@ -1,7 +1,6 @@
-//! A host with a running command: the command's standard input and output as one stream of bytes, and its messages
-//! beside them.
+//! A host with a running command: its standard input and output as one stream of bytes, and its messages separately.
 //!
-//! Behind it is a process that is not a child of this one. Dropping a connection ends that process, unless it was
+//! The transport is a process that is not a child of this one. Dropping a connection ends that process, unless it was
 //! detached.
 
 use std::io;

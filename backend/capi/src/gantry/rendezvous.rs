@@ -62,7 +62,7 @@ pub unsafe extern "C" fn gantry_be_register(
     })
 }
 
-/// All that has been registered.
+/// The registered data of all members.
 ///
 /// # Safety
 /// `handle` is null or a string.

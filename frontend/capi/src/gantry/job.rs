@@ -219,7 +219,7 @@ pub extern "C" fn gantry_closeJob(job_id: i64) -> c_int {
 pub(crate) async fn close(job: Owned) {
     // It may be over already.
     drop(job.cancel().await);
-    // All that it waits for has a deadline.
+    // This wait ends: everything that it waits for has a deadline.
     drop(job.wait().await);
 }
 

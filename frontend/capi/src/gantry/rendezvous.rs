@@ -14,7 +14,7 @@ use crate::process::{fault, process};
 
 static LISTS: Given<RendezvousList> = Given::new();
 
-/// All that an application's ranks have registered.
+/// The registered data of all ranks of an application.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_waitRendezvous(app_id: i64) -> *mut Data {
     enter("gantry_waitRendezvous", null_mut(), || {
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn gantry_launchSubjob(
     })
 }
 
-/// All that its members have registered.
+/// The registered data of all members.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_waitMultijob(multijob: i64) -> *mut Data {
     enter("gantry_waitMultijob", null_mut(), || {

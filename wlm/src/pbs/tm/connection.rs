@@ -165,7 +165,7 @@ async fn last_words(
     buffer: &mut [u8],
     error: io::Error,
 ) -> Loss {
-    // This ends: the other side writes only what is in transit.
+    // This loop ends: the other side writes only the data that is still in transit.
     while let Ok(length @ 1..) = stream.read(buffer).await {
         if let Err(nonsense) = hear(engine, &buffer[..length]) {
             return nonsense;
