@@ -247,7 +247,7 @@ static void attaches_to_what_is_held(void) {
     other = gantry_attach(text("%d", pid));
     CHECK(cti_releaseAppBarrier(other) == 0);
     FAILS(!cti_releaseAppBarrier(other), "is not held");
-    /* Until it sleeps because of its own call: before, it may still be at its first instruction. */
+    /* Until the program itself sleeps: before, it may still be at its first instruction. */
     UNTIL(strstr(read_path(text("/proc/%d/stat", pid)), "(sleep) S"));
     cti_deregisterApp(other);
     CHECK(kill(pid, SIGSTOP) == 0);

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Order {
     /// Start a process.
     Start,
-    /// End all that were started, and wait for their end.
+    /// End all started processes, and wait for their end.
     End,
     /// Start two that are held at their first instruction.
     Hold,

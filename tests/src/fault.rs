@@ -135,7 +135,7 @@ impl Tool {
         }
     }
 
-    /// Fails unless all that it has started ends, with its storage, while it lives on.
+    /// Fails unless all processes that the tool has started end, and their storage is removed, while the tool lives.
     ///
     /// # Panics
     /// With a list of the remains.

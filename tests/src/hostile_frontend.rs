@@ -14,7 +14,7 @@ use gantry_types::rank_set::RankSet;
 
 use crate::{SOON, World, binaries};
 
-/// Bytes in one order.
+/// The number of bytes in one order.
 const PIECE_BYTES: u32 = 32 * 1024;
 
 async fn say<T: serde::Serialize>(writer: &mut LinkWriter, message: &T) {

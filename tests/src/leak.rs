@@ -10,10 +10,10 @@ use nix::sys::signal::Signal;
 use crate::outside::own_pid;
 use crate::proc::{self, Found, Pidfd};
 
-/// Everything started by a world bears this variable with the world's own value.
+/// Every process that a world starts has this variable, with the world's own value.
 pub(crate) const TAG: &str = "GANTRY_TEST_TAG";
 
-/// Remains. Shown as one line each.
+/// Remains of a test; one line for each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leaks {
     /// Processes that live on: pid, state, parent, sockets, command line.
@@ -25,7 +25,7 @@ pub struct Leaks {
 }
 
 impl Leaks {
-    /// Whether nothing is left.
+    /// Whether there are no remains.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.zombies.is_empty() && self.files.is_empty()
@@ -49,7 +49,7 @@ impl fmt::Display for Leaks {
 pub(crate) struct Watch<'a> {
     /// The world's value of the tag.
     pub(crate) tag: &'a str,
-    /// Processes to be gone though they may not bear the tag.
+    /// Processes that must be gone, but may lack the tag.
     pub(crate) tracked: &'a [(i32, Pidfd)],
     /// Folders that must be empty at the end, also without empty folders in them.
     pub(crate) empty: &'a [&'a Path],
@@ -140,7 +140,7 @@ pub(crate) fn describe_and_kill(tag: &str) -> Vec<String> {
     killed
 }
 
-/// One process in one line.
+/// Describes a process in one line.
 fn describe(pid: i32) -> String {
     let state = proc::stat(pid).map_or_else(
         || "gone".to_owned(),

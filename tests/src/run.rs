@@ -38,7 +38,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// The exit code; 128 and the signal's number when a signal ended it, as a shell has it.
+    /// The exit code. If a signal ended it: 128 plus the signal's number, as in a shell.
     #[must_use]
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
@@ -51,7 +51,7 @@ impl Finished {
     }
 }
 
-/// All that can be heard of a program.
+/// The events of a program.
 #[derive(Debug)]
 enum News {
     Out(String),

@@ -200,7 +200,7 @@ impl Site {
     /// Launches held, with these arguments.
     ///
     /// # Panics
-    /// As [`launch`](Site::launch), and when a rank is not held as `/proc` has it.
+    /// As [`launch`](Site::launch), and when `/proc` shows a rank as not held.
     pub async fn held<A: Into<OsString>>(&self, args: impl IntoIterator<Item = A>) -> App {
         let app = self.launch(LaunchRequest::new(args).hold(true)).await;
         pids(&app).into_iter().for_each(|pid| assert_eq!(proc::why_not_held(pid), None));

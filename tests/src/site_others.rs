@@ -33,7 +33,7 @@ impl Site {
         // A name that no other job has.
         let name = self.world.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let job_name = format!("--job-name={name}");
-        // It gives its ranks no variable of its own.
+        // `env` sets the tag, because this launcher sets no variables for its ranks.
         let tagged = format!("/usr/bin/env GANTRY_TEST_TAG={} {program}", self.world.tag());
         let pbsdsh = installation().unwrap_or_default().join("bin/pbsdsh").display().to_string();
         let places = format!("0 {} {} {}", CPUS, 2 * CPUS, 3 * CPUS);

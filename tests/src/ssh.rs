@@ -46,7 +46,7 @@ pub struct Changed<'a> {
 
 impl Drop for Changed<'_> {
     fn drop(&mut self) {
-        // A node that is off by now has nothing to undo.
+        // If the node is off by now, there is nothing to undo.
         drop(run_on(self.cluster, self.node, &self.undo));
     }
 }

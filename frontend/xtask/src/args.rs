@@ -27,10 +27,10 @@ pub(crate) enum Task {
 /// How to write the reference.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Docs {
-    /// Writes nothing, and fails where a page is not as the code has it.
+    /// Writes nothing, and fails if a page differs from the code.
     #[arg(long)]
     pub(crate) check: bool,
-    /// What a bench has printed. Its rows are taken into docs/measurements.jsonl first; /dev/stdin for a pipe.
+    /// The output of a bench. Its rows are first copied into docs/measurements.jsonl. /dev/stdin for a pipe.
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     pub(crate) measured: Option<PathBuf>,
     /// The command line, already built. Default: builds it.
@@ -41,7 +41,7 @@ pub(crate) struct Docs {
 /// How to write the API.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Api {
-    /// Writes nothing, and fails where the API is not as docs/api has it.
+    /// Writes nothing, and fails if the API differs from docs/api.
     #[arg(long)]
     pub(crate) check: bool,
 }

@@ -440,8 +440,8 @@ impl Agent {
         }
     }
 
-    /// Sends one message repeatedly, until the peer takes no bytes for some time, or the limit is reached. Returns the
-    /// result and the number of bytes.
+    /// Sends one message repeatedly, until the peer takes no bytes for some time, or the limit is reached. Returns
+    /// which of these happened, and the number of messages.
     async fn flood(&mut self) -> Result<String, Fault> {
         let own = self.rank();
         // Answers contain the name.

@@ -46,7 +46,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Has a bed stand. One that stands already is left alone; one of another configuration is replaced.
+    /// Makes a bed. A running bed with this configuration is kept; one with another configuration is replaced.
     Up {
         /// How many nodes.
         #[arg(default_value_t = 2)]
@@ -60,20 +60,20 @@ enum What {
         /// How Slurm finds the processes of a step.
         #[arg(long, value_enum, default_value_t)]
         proctrack: Proctrack,
-        /// PBS in place of Slurm, from /opt/pbs or where PBS_EXEC says.
+        /// PBS instead of Slurm, from /opt/pbs or the path in PBS_EXEC.
         #[arg(long)]
         pbs: bool,
         /// Flux in place of Slurm, from /opt/flux or where FLUX_PREFIX says.
         #[arg(long, conflicts_with = "pbs")]
         flux: bool,
-        /// CPUs that each node says it has.
+        /// CPUs that each node reports.
         #[arg(long, default_value_t = Config::default().cpus)]
         cpus: u16,
         /// A parameter of slurm.conf.
         #[arg(long, value_name = "NAME=VALUE")]
         set: Vec<String>,
     },
-    /// Ends the bed; nothing is left of it.
+    /// Ends the bed, and removes all remains of it.
     Down,
     /// Shows the state.
     Status {
@@ -81,7 +81,7 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Runs a program on a host, as root; a shell when none is named.
+    /// Runs a program on a host, as root. Without a program it runs a shell.
     Exec {
         /// As the ordinary user.
         #[arg(long)]

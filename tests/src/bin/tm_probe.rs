@@ -10,7 +10,7 @@ use std::time::Duration;
 use gantry_tests::pbs::cases::{CASES, Case, Context};
 use gantry_tests::pbs::task;
 
-/// For one case.
+/// The timeout of one case.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn outlive(folder: &Path) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each task of the job, with its host and its id as `PBS_TASKNUM` has it.
+/// Prints a line for each task of the job, with its host and its id, in the format of `PBS_TASKNUM`.
 fn list() -> Result<ExitCode, String> {
     let mut tasks = runtime()?.block_on(task::list())?;
     tasks.sort();

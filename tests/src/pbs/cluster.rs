@@ -19,7 +19,7 @@ use crate::{SOON, World, becomes_true, binaries, record_skip, within};
 /// The limit for a whole test, including a new bed.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Where frontends of jobs have their sockets: in /tmp an empty folder would be left.
+/// The folder for the sockets of jobs' frontends. In /tmp an empty folder would remain.
 const RUNTIME: &str = "GANTRY_RUNTIME_DIR=/run/home/tester/gantry-runtime";
 
 /// How long a job may take from its submission to its first words: the scheduler has its cycles.
@@ -150,7 +150,7 @@ impl Script {
         Self::submit_on(bed, SELECT, script)
     }
 
-    /// All that it has written.
+    /// Its whole output.
     #[must_use]
     pub fn text(&self) -> String {
         fs::read(&self.said).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
@@ -180,7 +180,7 @@ impl Script {
         self.text().lines().find_map(|line| line.strip_prefix("ended ")?.trim().parse().ok())
     }
 
-    /// Waits for the script's end: its exit code and all that it has written.
+    /// Waits for the script's end. Returns its exit code and its whole output.
     ///
     /// # Panics
     /// When it does not end.

@@ -23,8 +23,8 @@ pub fn submit(bed: &Testbed, script: &str) -> String {
     submit_as(bed, SELECT, script, SAID)
 }
 
-/// As [`submit`], on the hosts of `select`. The output goes to the file of that name in the home; the script is
-/// beside it.
+/// As [`submit`], on the hosts of `select`. The output goes to the file of that name in the home; the script is in
+/// the same folder.
 ///
 /// # Panics
 /// As [`submit`].

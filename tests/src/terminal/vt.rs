@@ -1,7 +1,7 @@
 //! Interprets terminal output, as far as the programs under test use it. Anything else appears on the screen as
 //! `<?...>`.
 
-/// A screen and all that has scrolled out of it.
+/// A screen, and the lines that have scrolled out of it.
 #[derive(Debug, Clone)]
 pub struct Vt {
     columns: usize,

@@ -52,7 +52,7 @@ impl<'a> Machine<'a> {
         Self { bed, name }
     }
 
-    /// Its name, as it has it itself.
+    /// The host's own name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -371,7 +371,8 @@ pub(crate) fn namespaces(pid: i32) -> BTreeSet<String> {
     of(&pid.to_string()).difference(&of("self")).cloned().collect()
 }
 
-/// This machine's pid of the program that a command of [`Machine::command`] runs. None: it has not started yet.
+/// This machine's pid of the program that a command of [`Machine::command`] runs. None: it does not run yet, or has
+/// ended.
 #[must_use]
 pub fn program(command: i32) -> Option<i32> {
     proc::children(command).first().copied()

@@ -2,7 +2,7 @@
 //! namespaces.
 //!
 //! ```text
-//!  hall (namespaces of its own: nothing of it is on the machine's network, in its /etc or its /run)
+//!  hall (separate namespaces: it adds nothing to the machine's network, /etc or /run)
 //!  +------------------------------------------------------------------------+
 //!  |  login 10.42.0.1       n001 10.42.1.1        n002 10.42.1.2             |
 //!  |  munged, slurmctld     munged, slurmd, sshd  munged, slurmd, sshd   ... |
