@@ -39,6 +39,8 @@ use tokio::time::{timeout, timeout_at};
 use zeroize::Zeroizing;
 
 use crate::host::Host;
+use crate::job::AppRef;
+use crate::launch::{AgentCommand, ProcessOwner, StepStart};
 use crate::safe::SAFE;
 use crate::{Error, Result};
 
@@ -53,6 +55,9 @@ const PROOF: Duration = Duration::from_secs(60);
 
 /// The timeout for sending the agent to one node.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The timeout for nodes to fetch the agent, if there is no deadline for agents.
+const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// The maximum number of concurrent transfers. The other nodes wait.
 const AT_ONCE: usize = 32;
@@ -277,6 +282,18 @@ impl Giver {
         look.into_iter().chain(given).chain(args.iter().map(OsString::from)).collect()
     }
 
+    /// The giver of an app's agents. `None`: agents are not sent.
+    ///
+    /// # Errors
+    /// As [`Giver::start`].
+    async fn of_agents(agent: &AgentCommand, app: &AppRef, host: &dyn Host) -> Result<Option<Self>> {
+        if agent.send == SendAgent::Never {
+            return Ok(None);
+        }
+        let addresses: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
+        Self::start(&agent.program, &addresses, app.hosts.len(), host).await.map(Some)
+    }
+
     /// Continues until `until`, or until all nodes have the agent.
     pub(crate) fn go_on_until(self, until: Instant) {
         tokio::spawn(async move {
@@ -284,6 +301,55 @@ impl Giver {
             drop(timeout_at(until.into(), &mut giver.serving).await);
         });
     }
+}
+
+/// The arguments of an agent that a WLM starts.
+const SERVE: [&str; 1] = ["serve"];
+
+/// The command of a node's agent, and the variable with the secret by which nodes fetch it, if they may have to.
+pub(crate) struct AgentGift {
+    /// The command.
+    pub command: Vec<OsString>,
+    /// The value of [`GANTRY_GIVEN`].
+    pub word: Option<Zeroizing<String>>,
+}
+
+impl AgentGift {
+    /// Puts the variable into an environment, in place of one that is there.
+    pub(crate) fn put_into(&self, environment: &mut Vec<(OsString, OsString)>) {
+        environment.retain(|(name, _)| name != GANTRY_GIVEN);
+        environment.extend(self.word.iter().map(|word| (GANTRY_GIVEN.into(), word.as_str().into())));
+    }
+}
+
+/// Starts the steps of an app's agents, and sends the agent to nodes that lack it. `plan` gets the agent's command.
+///
+/// # Errors
+/// As [`Giver::start`]; a step cannot be planned or started.
+pub(crate) async fn start_steps(
+    app: &AppRef,
+    agent: &AgentCommand,
+    host: &dyn Host,
+    owner: &dyn ProcessOwner,
+    plan: impl FnOnce(&AgentGift) -> Result<Vec<StepStart>>,
+) -> Result<()> {
+    let giver = Giver::of_agents(agent, app, host).await?;
+    let command = match &giver {
+        None => std::iter::once(agent.program.as_os_str())
+            .chain(SERVE.map(OsStr::new))
+            .map(OsStr::to_owned)
+            .collect(),
+        Some(_) if agent.send == SendAgent::Always => Giver::build_command(&SERVE),
+        Some(giver) => giver.build_careful_command(&SERVE),
+    };
+    let word = giver.as_ref().map(|giver| giver.give_word(app.hosts.len())).transpose()?;
+    for start in plan(&AgentGift { command, word })? {
+        owner.start_step(start).await?;
+    }
+    if let Some(giver) = giver {
+        giver.go_on_until(agent.deadline().unwrap_or_else(|| Instant::now() + FETCHED_WITHIN));
+    }
+    Ok(())
 }
 
 impl Drop for Giver {

@@ -11,6 +11,19 @@ use gantry_types::placement::Placement;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRef(pub String);
 
+/// The relevant phases of a job. The WLM has its own words for its states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobPhase {
+    /// It has no nodes yet, or none at the moment.
+    Waiting,
+    /// It has nodes, and ranks can run.
+    Running,
+    /// It is ending: its ranks are being stopped, or have ended.
+    Ending,
+    /// It has ended.
+    Ended,
+}
+
 /// A batch job to submit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {

@@ -15,6 +15,7 @@
 //! | `policy` | hosts that cannot be reached, and whether the launch continues without them |
 //! | `job` | running jobs: [`JobRef`], and what a WLM says about them |
 //! | `wanted` | jobs described by their requirements |
+//! | `explain` | the messages of a command that failed |
 //! | `slots` | hosts with their places, and the ranks on each |
 //! | [`launcher`] | launchers: the program in their arguments, and the rank of a process |
 //! | [`mpir`], [`pmix`] | launchers that publish where their ranks are |
@@ -33,6 +34,7 @@ pub mod ssh;
 mod beneath;
 mod direct;
 mod error;
+mod explain;
 #[cfg(feature = "fake")]
 mod fake;
 mod give;
@@ -47,6 +49,8 @@ mod seam;
 mod slots;
 mod wanted;
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod skip;
 
 pub use caps::queue::{JobStarter, Queue};
@@ -55,7 +59,7 @@ pub use error::{Error, Result};
 pub use give::{FETCHED, Gifts};
 pub use hold::choose_hold;
 pub use host::Host;
-pub use job::{Adoption, AppRef, EndedApp, HeldScript, JobRef, Submission};
+pub use job::{Adoption, AppRef, EndedApp, HeldScript, JobPhase, JobRef, Submission};
 pub use launch::{
     AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, Launch, Plan, ProcessOwner, Queued,
     StepStart,

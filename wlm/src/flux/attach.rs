@@ -12,13 +12,12 @@ use gantry_types::rank_set::RankSet;
 
 use super::ask::{Instance, flux, refused};
 use super::command::{build_exec, build_jobspec, build_processes, build_running};
-use super::job::{Job, Phase, parse_jobs, parse_processes, starts_broker};
+use super::job::{Job, parse_jobs, parse_processes, starts_broker};
 use super::reference::{JobId, Target};
-use crate::give::{GANTRY_GIVEN, Giver};
+use crate::give::AgentGift;
 use crate::host::Host;
 use crate::launch::{AgentCommand, StepStart};
-use crate::{Adoption, AppRef, Error, JobRef, Result};
-use gantry_types::launch::SendAgent;
+use crate::{Adoption, AppRef, Error, JobPhase, JobRef, Result};
 
 /// The maximum nesting depth of instances. The name of the outermost one stands for the job in the innermost one.
 const MAX_DEPTH: usize = 16;
@@ -52,12 +51,12 @@ fn check_running(job: &Job, host: &dyn Host) -> Result<()> {
         return Err(Error::NoAccess { message, hint: None });
     }
     match job.phase() {
-        Phase::Running => Ok(()),
-        Phase::Waiting => {
+        JobPhase::Running => Ok(()),
+        JobPhase::Waiting => {
             let hint = Some("wait for it with --wait".to_owned());
             Err(Error::NotYet { message: job.describe(), hint, queued: true })
         }
-        Phase::Ending | Phase::Ended => {
+        JobPhase::Ending | JobPhase::Ended => {
             let message = format!("job {id} has ended: Flux reports {}", job.state_word());
             Err(Error::Refused(Failure::new(Kind::Gone, message)))
         }
@@ -133,28 +132,21 @@ fn ask_placement(instance: &Instance, job: &Job, host: &dyn Host) -> Result<Plac
 pub(super) fn plan_agents(
     app: &AppRef,
     agent: &AgentCommand,
-    giver: Option<&Giver>,
+    gift: &AgentGift,
     host: &dyn Host,
 ) -> Result<StepStart> {
     let job = app.job.as_ref().ok_or_else(|| Error::invalid("agents need a job of Flux to run beside"))?;
     let target: Target = job.0.parse()?;
     let instance = Instance::of(&target, host)?;
     let shells = choose_shells(&instance.ask_job(target.job, host)?, &app.hosts)?;
-    let command = match giver {
-        None => vec![agent.program.clone().into_os_string(), "serve".into()],
-        Some(_) if agent.send == SendAgent::Always => Giver::build_command(&["serve"]),
-        Some(giver) => giver.build_careful_command(&["serve"]),
-    };
     let mut env = host.environment();
     let given: Vec<OsString> = instance.variables().into_iter().map(|(name, _)| name).collect();
-    env.retain(|(name, _)| name != GANTRY_GIVEN && !given.contains(name) && !is_of_rank(name));
+    env.retain(|(name, _)| !given.contains(name) && !is_of_rank(name));
     env.extend(instance.variables());
-    if let Some(giver) = giver {
-        env.push((GANTRY_GIVEN.into(), giver.give_word(app.hosts.len())?.as_str().into()));
-    }
+    gift.put_into(&mut env);
     // No node name is given here: every node knows its own name.
     let ticket = agent.ticket("").map_err(Error::NotStarted)?.into();
-    Ok(StepStart { argv: flux(&build_exec(target.job, &shells, &command), host)?, env, ticket })
+    Ok(StepStart { argv: flux(&build_exec(target.job, &shells, &gift.command), host)?, env, ticket })
 }
 
 /// Whether a variable would make an agent look like a rank of this process's own job.
@@ -183,6 +175,8 @@ fn choose_shells(job: &Job, hosts: &[String]) -> Result<RankSet> {
 
 #[cfg(test)]
 mod tests {
+    use gantry_types::launch::SendAgent;
+
     use super::*;
     use crate::host::fake::FakeHost;
 
@@ -283,13 +277,14 @@ mod tests {
             wlm_data: Vec::new(),
         };
         let agent = AgentCommand::new("/g/agent".into(), SendAgent::Never, |host| Ok(host.into()));
-        let start = plan_agents(&app, &agent, None, &host).unwrap();
+        let gift = AgentGift { command: vec!["/g/agent".into(), "serve".into()], word: None };
+        let start = plan_agents(&app, &agent, &gift, &host).unwrap();
         let line = start.argv.join(" ".as_ref()).into_string().unwrap();
         assert_eq!(line, "/bin/flux exec --quiet --dir=/ --jobid=f7 --rank=0,2 /g/agent serve");
         assert!(start.env.iter().all(|(name, _)| name == "PATH"), "{:?}", start.env);
         let nowhere = AppRef { hosts: vec!["n9".to_owned()], ..app };
         assert!(
-            plan_agents(&nowhere, &agent, None, &host).unwrap_err().to_string().contains("no shell on n9")
+            plan_agents(&nowhere, &agent, &gift, &host).unwrap_err().to_string().contains("no shell on n9")
         );
     }
 }

@@ -4,11 +4,11 @@
 use gantry_types::status::{CauseKind, EndCause};
 
 use super::ask::Instance;
-use super::job::{Entry, Phase};
+use super::job::Entry;
 use super::reference::{JobId, Target};
 use super::words::after_seconds;
 use crate::host::Host;
-use crate::{EndedApp, Error, Result};
+use crate::{EndedApp, Error, JobPhase, Result};
 
 /// An exception's type, words in its note, and their meaning. The first matching row counts.
 const CAUSES: &[(&str, &str, CauseKind)] = &[
@@ -83,11 +83,11 @@ fn ask_cause(target: &Target, torn: bool, host: &dyn Host) -> Result<Option<EndC
     }
     let job = instance.ask_job(target.job, host)?;
     match job.phase() {
-        Phase::Running if !torn => Ok(None),
-        Phase::Running | Phase::Ending => {
+        JobPhase::Running if !torn => Ok(None),
+        JobPhase::Running | JobPhase::Ending => {
             Err(Error::NotYet { message: job.describe(), hint: None, queued: false })
         }
-        Phase::Waiting | Phase::Ended => Ok(None),
+        JobPhase::Waiting | JobPhase::Ended => Ok(None),
     }
 }
 

@@ -6,7 +6,7 @@ use gantry_types::id::Pid;
 use serde::Deserialize;
 
 use super::reference::JobId;
-use crate::{Error, Result};
+use crate::{Error, JobPhase, Result};
 
 /// The maximum size of parsed output: enough for a million ranks.
 const MAX_BYTES: usize = 256 << 20;
@@ -70,28 +70,15 @@ struct User {
     uri: Option<String>,
 }
 
-/// The relevant phases of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// It has no nodes yet.
-    Waiting,
-    /// It has nodes.
-    Running,
-    /// Its ranks have ended, and it is being cleaned up after.
-    Ending,
-    /// It has ended.
-    Ended,
-}
-
 impl Job {
     /// The phase of its state.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> JobPhase {
         match self.state {
-            16 => Phase::Running,
-            32 => Phase::Ending,
-            64 => Phase::Ended,
-            _ => Phase::Waiting,
+            16 => JobPhase::Running,
+            32 => JobPhase::Ending,
+            64 => JobPhase::Ended,
+            _ => JobPhase::Waiting,
         }
     }
 
@@ -118,7 +105,7 @@ impl Job {
     }
 
     fn reason(&self) -> Option<String> {
-        if self.phase() != Phase::Waiting {
+        if self.phase() != JobPhase::Waiting {
             return None;
         }
         if !self.dependencies.is_empty() {

@@ -21,7 +21,7 @@ mod wlm;
 mod words;
 
 pub use extras::FluxExtras;
-pub use job::{Job, Phase};
+pub use job::Job;
 pub use reference::{JobId, Target};
 
 pub(crate) use jobs::JOB_VARIABLES;

@@ -4,10 +4,9 @@
 use gantry_types::id::Pid;
 
 use super::ask::Instance;
-use super::job::Phase;
 use super::reference::{JobId, Target};
 use crate::host::Host;
-use crate::{JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
+use crate::{JobPhase, JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
 
 /// The output of `flux run --verbose`.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ impl LauncherWaits for RunWaits {
     fn ask_reason(&self, job: &JobRef, host: &dyn Host) -> Result<Option<String>> {
         let target: Target = job.0.parse()?;
         let job = Instance::of(&target, host)?.ask_job(target.job, host)?;
-        Ok((job.phase() == Phase::Waiting).then(|| job.describe()))
+        Ok((job.phase() == JobPhase::Waiting).then(|| job.describe()))
     }
 
     /// Each launch is a job of its own.

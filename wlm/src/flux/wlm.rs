@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gantry_types::launch::SendAgent;
@@ -15,15 +14,12 @@ use super::jobs::FluxJobs;
 use super::launcher::FLUX_RUN;
 use super::waits::RunWaits;
 use crate::error::{Error, Result};
-use crate::give::Giver;
+use crate::give::start_steps;
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, JobRef};
 use crate::launch::{AgentCommand, Brought, Launch, Plan, ProcessOwner};
 use crate::launcher::{Given, find_program, locate, plan_driven, plan_launcher, recognize};
 use crate::seam::{Capabilities, Evidence, Wlm};
-
-/// The timeout for nodes to fetch the agent, if there is no deadline for agents.
-const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Other verbs of Flux that start something, and the suggested replacement.
 const OTHER_VERBS: [(&str, &str); 3] = [
@@ -85,18 +81,10 @@ impl Wlm for Flux {
         host: &dyn Host,
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        let giver = match agent.send {
-            SendAgent::Never => None,
-            SendAgent::Auto | SendAgent::Always => {
-                let addresses: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
-                Some(Giver::start(&agent.program, &addresses, app.hosts.len(), host).await?)
-            }
-        };
-        owner.start_step(attach::plan_agents(app, agent, giver.as_ref(), host)?).await?;
-        if let Some(giver) = giver {
-            giver.go_on_until(agent.deadline().unwrap_or_else(|| Instant::now() + FETCHED_WITHIN));
-        }
-        Ok(())
+        start_steps(app, agent, host, owner, |gift| {
+            attach::plan_agents(app, agent, gift, host).map(|step| vec![step])
+        })
+        .await
     }
 }
 

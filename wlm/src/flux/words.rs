@@ -2,14 +2,12 @@
 
 use gantry_types::error::{Failure, Kind};
 
-/// The maximum number of quoted lines.
-const MAX_LINES: usize = 6;
+use crate::explain::{Cause, Messages};
 
-/// The maximum number of quoted characters of a command.
-const MAX_COMMAND_CHARS: usize = 400;
+/// What Flux's commands print.
+const MESSAGES: Messages = Messages { causes: CAUSES, is_own: is_of_flux, is_noise };
 
-/// Words that together in one line show a cause, with its kind and its hint. The first matching row counts.
-const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
+const CAUSES: &[Cause] = &[
     (
         &["start failed: ", "gantry-agent: No such file"],
         Kind::NotFound,
@@ -79,26 +77,8 @@ const NO_INSTANCE: &str = "no broker answers: set FLUX_URI to an instance, start
 /// Converts a failed command to a failure with the command, its status and its last messages. `stderr` may also contain
 /// lines of the ranks.
 pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
-    let all: Vec<&str> = stderr.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
-    let own: Vec<&str> = all.iter().copied().filter(|line| is_of_flux(line)).collect();
-    // A rank's message about a missing file is not Flux's reason. If the ranks are agents, their message is the reason.
     let are_agents = command.iter().any(|word| word == "exec");
-    let fits = |words: &[&str]| own.iter().any(|line| words.iter().all(|word| line.contains(word)));
-    let cause = CAUSES.iter().find(|(words, _, _)| fits(words));
-    let said = if own.is_empty() || are_agents { all } else { own.clone() };
-    let program = command.first().map_or("the command", String::as_str);
-    let last = said.len().saturating_sub(MAX_LINES);
-    let words = match said[last..] {
-        [] => "it printed nothing".to_owned(),
-        ref lines => lines.join("; "),
-    };
-    let line = shortened(&command.join(" "));
-    let message = format!("{program} ended with {status}: {words} (command: {line})");
-    let kind = cause.map_or(Kind::LauncherFailed, |(_, kind, _)| *kind);
-    match cause.and_then(|(_, _, hint)| *hint) {
-        Some(hint) => Failure::new(kind, message).with_hint(hint),
-        None => Failure::new(kind, message),
-    }
+    MESSAGES.explain(command, status, stderr, are_agents)
 }
 
 /// Whether a line comes from Flux and not from a rank.
@@ -121,13 +101,6 @@ pub(super) fn after_seconds(line: &str) -> Option<&str> {
 /// Whether a line says nothing about a failure.
 fn is_noise(line: &str) -> bool {
     line.is_empty() || line.starts_with("jobid: ") || line.starts_with("usage: ")
-}
-
-fn shortened(command: &str) -> String {
-    match command.char_indices().nth(MAX_COMMAND_CHARS) {
-        Some((end, _)) => format!("{}...", &command[..end]),
-        None => command.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ use zeroize::Zeroizing;
 use super::detect;
 use super::look::{look, parse_told};
 use super::processes::{SCRIPT, find, value};
-use super::qstat::{Phase, ask_job, short_name};
+use super::qstat::{ask_job, short_name};
 use super::tm::environment::{JOB, is_of_one_task};
 use crate::caps::queue::STARTER;
 use crate::host::Host;
 use crate::ssh::remote;
-use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, StepStart};
+use crate::{Adoption, AgentCommand, AppRef, Error, JobPhase, JobRef, ProcessOwner, Result, StepStart};
 
 /// The message for a job whose script has not started.
 const NOT_BEGUN: &str = "its script has not begun";
@@ -129,9 +129,11 @@ fn find_script(job: &JobRef, host: &dyn Host) -> Result<Script> {
     let found = ask_job(job, host)?;
     let described = found.describe();
     match found.phase() {
-        Phase::Waiting => return Err(not_yet(described, true)),
-        Phase::Ending | Phase::Ended => return Err(Error::Refused(Failure::new(Kind::Gone, described))),
-        Phase::Running => {}
+        JobPhase::Waiting => return Err(not_yet(described, true)),
+        JobPhase::Ending | JobPhase::Ended => {
+            return Err(Error::Refused(Failure::new(Kind::Gone, described)));
+        }
+        JobPhase::Running => {}
     }
     let Some(first) = found.first_host() else {
         return Err(not_yet(format!("{described}, and {NOT_BEGUN}"), false));

@@ -11,9 +11,9 @@ use gantry_types::status::{CauseKind, EndCause};
 use serde::Deserialize;
 
 use super::ask::ask;
-use super::qstat::{Job, Phase, ask_job};
+use super::qstat::{Job, ask_job};
 use crate::host::Host;
-use crate::{EndedApp, Error, Result};
+use crate::{EndedApp, Error, JobPhase, Result};
 
 /// Texts that the server appends to a job's comment. Source: OpenPBS's server, where a job's end is recorded.
 const COMMENTS: [(&str, CauseKind); 5] = [
@@ -61,9 +61,9 @@ pub(super) fn find_cause(ended: &EndedApp, host: &dyn Host) -> Result<Option<End
         return Ok(Some(cause));
     }
     match found.phase() {
-        Phase::Ending => {}
-        Phase::Running if ended.torn => {}
-        Phase::Running | Phase::Waiting | Phase::Ended => return Ok(None),
+        JobPhase::Ending => {}
+        JobPhase::Running if ended.torn => {}
+        JobPhase::Running | JobPhase::Waiting | JobPhase::Ended => return Ok(None),
     }
     Err(Error::NotYet { message: found.describe(), hint: None, queued: false })
 }

@@ -33,5 +33,5 @@ mod wlm;
 pub mod tm;
 
 pub use extras::PbsExtras;
-pub use qstat::{Job, Phase};
+pub use qstat::Job;
 pub(crate) use wlm::{JOB_VARIABLES, Pbs};

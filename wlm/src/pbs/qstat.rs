@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::ask::{ask, refused};
 use crate::host::Host;
 use crate::slots::HostSlots;
-use crate::{Error, JobRef, Result};
+use crate::{Error, JobPhase, JobRef, Result};
 
 /// The output of qstat.
 #[derive(Debug, Deserialize)]
@@ -53,28 +53,15 @@ pub(super) struct Resources {
     select: Option<String>,
 }
 
-/// The meaning of a state for a waiting caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// It has no nodes yet, or none at the moment.
-    Waiting,
-    /// It has nodes.
-    Running,
-    /// It is being ended.
-    Ending,
-    /// It has ended.
-    Ended,
-}
-
 impl Job {
     /// The phase of its state.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> JobPhase {
         match self.job_state.as_str() {
-            "R" | "B" | "U" => Phase::Running,
-            "E" => Phase::Ending,
-            "F" | "X" | "M" => Phase::Ended,
-            _ => Phase::Waiting,
+            "R" | "B" | "U" => JobPhase::Running,
+            "E" => JobPhase::Ending,
+            "F" | "X" | "M" => JobPhase::Ended,
+            _ => JobPhase::Waiting,
         }
     }
 
@@ -237,18 +224,18 @@ mod tests {
             parse_jobs(&text).unwrap().pop()
         };
         let running = read("running").unwrap();
-        assert_eq!((running.id.as_str(), running.phase()), ("2.login", Phase::Running));
+        assert_eq!((running.id.as_str(), running.phase()), ("2.login", JobPhase::Running));
         assert_eq!((running.session_id, running.first_host()), (Some(170), Some("n001")));
         let slots: Vec<_> = running.slots().iter().map(|it| (it.name.clone(), it.slots)).collect();
         assert_eq!(slots, [("n001".to_owned(), 2), ("n002".to_owned(), 2), ("n003".to_owned(), 2)]);
         let deleted = read("deleted").unwrap();
-        assert_eq!((deleted.phase(), deleted.exit_status), (Phase::Ended, Some(271)));
+        assert_eq!((deleted.phase(), deleted.exit_status), (JobPhase::Ended, Some(271)));
         assert!(deleted.describe().contains("ended with 271: Job run at"), "{}", deleted.describe());
         let queued = read("queued").unwrap();
-        assert_eq!((queued.phase(), queued.slots().len()), (Phase::Waiting, 0));
+        assert_eq!((queued.phase(), queued.slots().len()), (JobPhase::Waiting, 0));
         assert!(queued.describe().contains("is queued: Can Never Run"), "{}", queued.describe());
         let never = read("never").unwrap();
-        assert_eq!((never.phase(), never.exit_status), (Phase::Ended, None));
+        assert_eq!((never.phase(), never.exit_status), (JobPhase::Ended, None));
         assert_eq!(read("unknown"), None);
         assert!(parse_jobs("{").is_err());
     }

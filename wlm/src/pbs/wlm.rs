@@ -15,7 +15,7 @@ use super::command::{Options, parse_args};
 use super::detect::{detect, job};
 use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
-use super::qstat::{Phase, ask_job};
+use super::qstat::ask_job;
 use super::{agents, attach, cause, look, submit, tm, wanted, word};
 use crate::caps::batch::BatchJobs;
 use crate::caps::described::DescribedJobs;
@@ -26,7 +26,7 @@ use crate::direct;
 use crate::error::{Error, Result};
 use crate::give::Gifts;
 use crate::host::Host;
-use crate::job::{Adoption, AppRef, EndedApp, JobRef, Submission};
+use crate::job::{Adoption, AppRef, EndedApp, JobPhase, JobRef, Submission};
 use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
 use crate::launcher::{plan_driven, plan_launcher};
 use crate::seam::{Capabilities, Evidence, Wlm};
@@ -177,18 +177,18 @@ impl Queue for Pbs {
     fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
         let found = ask_job(job, host)?;
         match found.phase() {
-            Phase::Running if !found.slots().is_empty() => {
+            JobPhase::Running if !found.slots().is_empty() => {
                 plan_ranks(parse_args(&queued.args)?.common, found.slots(), Some(job.clone()))
             }
-            Phase::Running | Phase::Waiting => {
+            JobPhase::Running | JobPhase::Waiting => {
                 let hint = Some("'qstat -s' shows the reason".to_owned());
                 Err(Error::NotYet { message: found.describe(), hint, queued: true })
             }
             // The exit status shows the cause. It comes a little later than the state.
-            Phase::Ending if found.exit_status.is_none() => {
+            JobPhase::Ending if found.exit_status.is_none() => {
                 Err(Error::NotYet { message: found.describe(), hint: None, queued: false })
             }
-            Phase::Ending | Phase::Ended => Err(submit::ended_early(&found)),
+            JobPhase::Ending | JobPhase::Ended => Err(submit::ended_early(&found)),
         }
     }
 

@@ -16,12 +16,10 @@ use gantry_types::placement::PlacementBuilder;
 
 use super::ask::{ask, ask_jobs, ask_steps, not_found, refused};
 use super::command::AGENTS_LABEL;
-use super::{
-    Job, JobId, JobName, JobPhase, NodeTasks, StepInfo, StepName, Target, build_layout, parse_layout,
-};
+use super::{Job, JobId, JobName, NodeTasks, StepInfo, StepName, Target, build_layout, parse_layout};
 use crate::host::{Asked, Host};
 use crate::mpir::read_running;
-use crate::{Adoption, Error, JobRef, Result};
+use crate::{Adoption, Error, JobPhase, JobRef, Result};
 
 /// Finds the step with the name `text`.
 ///

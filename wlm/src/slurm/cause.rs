@@ -1,7 +1,8 @@
 //! Why Slurm ended something: from the lines that srun prints, and from Slurm's record of a job.
 
+use super::Job;
 use super::words::is_slurms;
-use super::{Job, JobPhase};
+use crate::JobPhase;
 use gantry_types::status::{CauseKind, EndCause};
 
 /// Texts within one line that identify a cause. The first matching row counts.

@@ -8,14 +8,14 @@ use gantry_types::status::EndCause;
 
 use super::ask::ask_jobs;
 use super::cause::cause_of_job;
-use super::{JobPhase, Target, lacks_agent, parse_cause, parse_failure, submit};
+use super::{Target, lacks_agent, parse_cause, parse_failure, submit};
 use crate::caps::batch::BatchJobs;
 use crate::caps::described::DescribedJobs;
 use crate::caps::jobs::Jobs;
 use crate::caps::launcher_output::LauncherOutput;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::job::{EndedApp, JobRef, Submission};
+use crate::job::{EndedApp, JobPhase, JobRef, Submission};
 
 /// The variables in which a process finds its job and its step.
 pub(crate) const JOB_VARIABLES: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];

@@ -25,7 +25,7 @@ mod wanted;
 mod words;
 
 pub use extras::{SlurmExtras, SrunStep};
-pub use parse::{Job, JobPhase};
+pub use parse::Job;
 pub use reference::{JobId, JobName};
 
 pub(crate) use jobs::JOB_VARIABLES;

@@ -4,7 +4,7 @@ use gantry_types::host_set::parse_host_list;
 use gantry_types::id::Pid;
 
 use super::reference::{JobId, JobName, Target};
-use crate::{Error, Result};
+use crate::{Error, JobPhase, Result};
 
 /// The maximum size of parsed output: enough for tens of thousands of jobs.
 const MAX_BYTES: usize = 256 << 20;
@@ -24,19 +24,6 @@ pub struct Job {
     pub reason: String,
     /// Its nodes, once it has some.
     pub hosts: Vec<String>,
-}
-
-/// The relevant phases of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobPhase {
-    /// It has no nodes yet.
-    Waiting,
-    /// It has nodes and steps can run.
-    Running,
-    /// It is ending: its steps are being stopped.
-    Ending,
-    /// It has ended.
-    Ended,
 }
 
 impl Job {

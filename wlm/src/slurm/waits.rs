@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use gantry_types::id::Pid;
 
 use super::ask::{ask, ask_jobs, ask_steps, refused};
-use super::{Job, JobPhase, StepInfo, Target};
+use super::{Job, StepInfo, Target};
 use crate::beneath::is_below;
 use crate::host::Host;
-use crate::{Error, JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
+use crate::{Error, JobPhase, JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
 
 /// Messages of srun without `--quiet`.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_shared::wire::hold::{AfterRank, GANTRY_TICKET};
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::caps::described::MixedJobs;
 use crate::error::{Error, Result};
-use crate::give::{GANTRY_GIVEN, Giver};
+use crate::give::{AgentGift, GANTRY_GIVEN, start_steps};
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, JobRef};
 use crate::launch::{AgentCommand, Brought, Driven, Launch, Plan, ProcessOwner, StepStart};
@@ -29,9 +29,6 @@ use crate::launcher::{
 };
 use crate::mpir::AtBreakpoint;
 use crate::seam::{Capabilities, Evidence, Wlm};
-
-/// The timeout for nodes to fetch the agent, if there is no deadline for agents.
-const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// The timeout for a task epilog: a little less than Slurm's limit of five seconds.
 const EPILOG_WITHIN: Duration = Duration::from_millis(4500);
@@ -85,20 +82,7 @@ impl Wlm for Slurm {
         host: &dyn Host,
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        let giver = match agent.send {
-            SendAgent::Never => None,
-            SendAgent::Auto | SendAgent::Always => {
-                let addresses: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
-                Some(Giver::start(&agent.program, &addresses, app.hosts.len(), host).await?)
-            }
-        };
-        for start in plan_agents(app, agent, giver.as_ref(), host)? {
-            owner.start_step(start).await?;
-        }
-        if let Some(giver) = giver {
-            giver.go_on_until(agent.deadline().unwrap_or_else(|| Instant::now() + FETCHED_WITHIN));
-        }
-        Ok(())
+        start_steps(app, agent, host, owner, |gift| plan_agents(app, agent, gift, host)).await
     }
 }
 
@@ -285,7 +269,7 @@ fn bring(
 fn plan_agents(
     app: &AppRef,
     agent: &AgentCommand,
-    giver: Option<&Giver>,
+    gift: &AgentGift,
     host: &dyn Host,
 ) -> Result<Vec<StepStart>> {
     // Launchers other than Slurm's do not name the job in which they run.
@@ -302,22 +286,15 @@ fn plan_agents(
         (jobs, _) => jobs?,
     };
     let srun = find_command("srun", host)?;
-    let variables: &[&str] = if giver.is_some() { &[GANTRY_GIVEN] } else { &[] };
+    let variables: &[&str] = if gift.word.is_some() { &[GANTRY_GIVEN] } else { &[] };
     let mut env = host.environment();
-    env.retain(|(name, _)| !is_for_srun(name) && name != GANTRY_GIVEN);
-    if let Some(giver) = giver {
-        env.push((GANTRY_GIVEN.into(), giver.give_word(app.hosts.len())?.as_str().into()));
-    }
-    let command = match giver {
-        None => vec![agent.program.clone().into_os_string(), "serve".into()],
-        Some(_) if agent.send == SendAgent::Always => Giver::build_command(&["serve"]),
-        Some(giver) => giver.build_careful_command(&["serve"]),
-    };
+    env.retain(|(name, _)| !is_for_srun(name));
+    gift.put_into(&mut env);
     let starts = build_groups(name, &jobs, &app.hosts, host)?.into_iter().map(|(job, component, hosts)| {
         let mut argv = build_agent_step(&AgentStep {
             job,
             groups: &[AgentGroup { component, hosts: &hosts }],
-            agent: &command,
+            agent: &gift.command,
             variables,
         });
         if let Some(program) = argv.first_mut() {
@@ -478,6 +455,10 @@ mod tests {
         assert_eq!(planned.after_rank, None);
     }
 
+    fn gift() -> AgentGift {
+        AgentGift { command: vec!["/g/agent".into(), "serve".into()], word: None }
+    }
+
     #[test]
     fn agents_get_nothing_that_was_meant_for_the_users_srun() {
         let host = host().with_env("SLURM_CPU_BIND", "x").with_env("SLURM_CONF", "/c").with_env("HOME", "/h");
@@ -488,7 +469,7 @@ mod tests {
             wlm_data: Vec::new(),
         };
         let agent = AgentCommand::new("/g/agent".into(), SendAgent::Never, |host| Ok(host.into()));
-        let [start] = &plan_agents(&app, &agent, None, &host).unwrap()[..] else { panic!("several") };
+        let [start] = &plan_agents(&app, &agent, &gift(), &host).unwrap()[..] else { panic!("several") };
         let line = start.argv.join(" ".as_ref()).into_string().unwrap();
         assert!(
             line.starts_with("/bin/srun --quiet --jobid=7 ") && line.ends_with("-- /g/agent serve"),
@@ -518,7 +499,7 @@ mod tests {
             let job = Some(JobRef("7.0".to_owned()));
             let app = AppRef { app: "3kx9w0fz".parse().unwrap(), hosts, job, wlm_data: Vec::new() };
             let agent = AgentCommand::new("/g/agent".into(), SendAgent::Never, |host| Ok(host.into()));
-            plan_agents(&app, &agent, None, &host)
+            plan_agents(&app, &agent, &gift(), &host)
         };
         let starts = plan(&["n1", "n2", "n3"]).unwrap();
         let has =

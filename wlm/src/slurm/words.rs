@@ -3,15 +3,12 @@
 use gantry_types::error::{Failure, Kind};
 
 use super::command::AGENTS_LABEL;
+use crate::explain::{Cause, Messages};
 
-/// The maximum number of quoted lines.
-const MAX_LINES: usize = 6;
+/// What Slurm's commands print.
+const MESSAGES: Messages = Messages { causes: CAUSES, is_own: is_slurms, is_noise };
 
-/// The maximum number of quoted characters of a command.
-const MAX_COMMAND_CHARS: usize = 400;
-
-/// Texts within one line that identify a cause, its kind, and the remedy. The first matching row counts.
-const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
+const CAUSES: &[Cause] = &[
     (
         &["Unable to contact slurm controller"],
         Kind::TimedOut,
@@ -125,28 +122,8 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
 /// The failure of a command, with its command line, its status and its own last messages. `stderr` may contain the
 /// tasks' lines, too.
 pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
-    let all: Vec<&str> = stderr.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
-    let slurms: Vec<&str> = all.iter().copied().filter(|line| is_slurms(line)).collect();
-    // A task's message about a missing file is not Slurm's reason. If the tasks are agents, their reason matters.
     let are_agents = command.iter().any(|word| word.strip_prefix("--job-name=") == Some(AGENTS_LABEL));
-    let said = if slurms.is_empty() || are_agents { all } else { slurms };
-    let fits = |words: &[&str]| {
-        said.iter().any(|line| is_slurms(line) && words.iter().all(|word| line.contains(word)))
-    };
-    let cause = CAUSES.iter().find(|(words, _, _)| fits(words));
-    let program = command.first().map_or("the command", String::as_str);
-    let last = said.len().saturating_sub(MAX_LINES);
-    let words = match said[last..] {
-        [] => "it printed nothing".to_owned(),
-        ref lines => lines.join("; "),
-    };
-    let line = shortened(&command.join(" "));
-    let message = format!("{program} ended with {status}: {words} (command: {line})");
-    let kind = cause.map_or(Kind::LauncherFailed, |(_, kind, _)| *kind);
-    match cause.and_then(|(_, _, hint)| *hint) {
-        Some(hint) => Failure::new(kind, message).with_hint(hint),
-        None => Failure::new(kind, message),
-    }
+    MESSAGES.explain(command, status, stderr, are_agents)
 }
 
 /// Whether agents could not start because their nodes lack the agent, or have another release.
@@ -197,13 +174,6 @@ fn is_noise(line: &str) -> bool {
         || line.contains("has been allocated resources")
 }
 
-fn shortened(command: &str) -> String {
-    match command.char_indices().nth(MAX_COMMAND_CHARS) {
-        Some((end, _)) => format!("{}...", &command[..end]),
-        None => command.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,12 +200,6 @@ mod tests {
             Kind::LauncherFailed,
             "the command ended with signal 9: it printed nothing (command: )",
         );
-        let long = format!("srun {}", "x".repeat(MAX_COMMAND_CHARS + 100));
-        let shortened = format!(
-            "srun ended with 1: it printed nothing (command: srun {}...)",
-            "x".repeat(MAX_COMMAND_CHARS - 5)
-        );
-        check(&long, "1", "", Kind::LauncherFailed, &shortened);
     }
 
     #[test]
