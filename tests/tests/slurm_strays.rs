@@ -141,7 +141,7 @@ fn children_of_attached_ranks_are_left_unchanged() {
         run.next_event("attached", SOON);
         proc::send(program_of(&run), Signal::SIGKILL);
         run.exited(SOON);
-        eventually(SOON, "the agents are gone", || cluster.find("gantry-agent serve").is_empty());
+        eventually(SOON, "the agents are gone", || cluster.find("gantry-agent serve step").is_empty());
         started(cluster, ALL);
         // Slurm itself does not find processes that have lost their parents.
         found(cluster).iter().for_each(|process| proc::send(process.pid, Signal::SIGKILL));

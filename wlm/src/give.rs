@@ -303,8 +303,8 @@ impl Giver {
     }
 }
 
-/// The arguments of an agent that a WLM starts.
-const SERVE: [&str; 1] = ["serve"];
+/// The arguments of an agent that a WLM starts. The guard is not above it, so it gets a keeper.
+const SERVE: [&str; 2] = ["serve", "step"];
 
 /// The command of a node's agent, and the variable with the secret by which nodes fetch it, if they may have to.
 pub(crate) struct AgentGift {

@@ -86,7 +86,7 @@ use crate::release::check_release;
 
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
-usage: gantry-agent serve [attached [dial|here|either]]
+usage: gantry-agent serve [step | attached [dial|here|either]]
                                    serve an app; what it needs to know comes on standard input, which an attached starter keeps open;
                                    dial the frontend (that is so without a word), or have the link on standard input and output
        gantry-agent serve told WLM serve an app, where the starter has nothing but variables to tell by; why it ends is left with the WLM
@@ -126,7 +126,7 @@ pub fn run() -> ExitCode {
         // Some launchers take a program to run after each rank, but no arguments for it.
         [] if let Some(ticket) = ticket => after_rank::run_after_rank(&ticket.to_string_lossy()),
         ["enter"] => enter(),
-        ["serve"] => begin(read_ticket).and_then(|ticket| serve(ticket, false)),
+        ["serve"] | ["serve", "step"] => begin(read_ticket).and_then(|ticket| serve(ticket, false)),
         ["serve", "told", wlm] => {
             let served = begin(read_told_ticket).and_then(|ticket| serve(ticket, false));
             served.map_err(|failure| leave_word(wlm, failure))

@@ -116,7 +116,7 @@ fn a_foreign_app_gets_daemons_and_is_left_unchanged() {
         assert!(!daemons.iter().any(|pid| proc::is_alive(*pid)));
         assert_eq!(looks_of(&others.ranks), before);
 
-        for killed in ["tool", "guard"] {
+        for killed in ["tool", "guard", "agent"] {
             let mut tool = site.tool();
             tool.ask(&format!("attach {}", others.target));
             tool.ask("session");
@@ -124,14 +124,20 @@ fn a_foreign_app_gets_daemons_and_is_left_unchanged() {
             let daemons = site.seen(&tool.ask(&format!("daemon {program}")));
             let guards = guards(&site.world);
             assert_eq!(guards.len(), 1, "{guards:?}");
-            if killed == "tool" {
-                tool.run.kill();
-            } else {
-                proc::send(guards[0], nix::sys::signal::Signal::SIGKILL);
-                proc::eventually(SOON, "its daemons are gone", || {
-                    !daemons.iter().any(|it| proc::is_alive(*it))
-                });
-                tool.run.close_stdin();
+            match killed {
+                "tool" => tool.run.kill(),
+                "guard" => {
+                    proc::send(guards[0], nix::sys::signal::Signal::SIGKILL);
+                    proc::eventually(SOON, "its daemons are gone", || {
+                        !daemons.iter().any(|it| proc::is_alive(*it))
+                    });
+                    tool.run.close_stdin();
+                }
+                _ => {
+                    proc::send(site.agents(&daemons)[0], nix::sys::signal::Signal::SIGKILL);
+                    tool.event("nodes_lost");
+                    tool.run.close_stdin();
+                }
             }
             tool.run.exited(SOON);
             let helpers = || agents(&site.world).into_iter().chain(daemons.iter().copied());
