@@ -1,12 +1,14 @@
 //! Runs Flux's commands. If a command gives no answer, its message becomes the error.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 use gantry_types::error::Failure;
+use gantry_types::host_set::parse_host_list;
 
-use super::command::{build_events, build_info};
+use super::command::{build_events, build_hosts, build_info};
 use super::detect::URI;
 use super::job::{Entry, Job, parse_events, parse_jobs};
 use super::reference::{JobId, Target};
@@ -84,6 +86,29 @@ impl Instance {
     }
 }
 
+/// Whether all brokers of this process's instance are on one host, as `flux start --test-size` makes them.
+///
+/// # Errors
+/// Some hosts have several brokers. Their ranks could not learn how many ranks their host has.
+pub(super) fn is_one_host(host: &dyn Host) -> Result<bool> {
+    // The system's instance has a broker on each host.
+    if host.env(URI).is_none() {
+        return Ok(false);
+    }
+    // If the instance does not answer, the launch says so.
+    let Ok(said) = Instance::default().ask(&build_hosts(), host) else { return Ok(false) };
+    let brokers = parse_host_list(said.stdout.trim()).unwrap_or_default();
+    let hosts: BTreeSet<&String> = brokers.iter().collect();
+    match hosts.len() {
+        0 | 1 => Ok(brokers.len() > 1),
+        some if some == brokers.len() => Ok(false),
+        some => Err(Error::invalid_with(
+            format!("the instance of Flux has {} brokers on {some} hosts", brokers.len()),
+            "start one broker on each host, or all brokers on one host; or launch by 'flux run' and attach to the job",
+        )),
+    }
+}
+
 /// The command line with these words.
 ///
 /// # Errors
@@ -119,6 +144,24 @@ fn localize(uri: &str, hostname: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn an_instance_has_a_broker_on_each_host_or_all_on_one() {
+        let host = || FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
+        let check = |brokers: &str, expected: std::result::Result<bool, &str>| {
+            let host = host().with_env(URI, "local:///x");
+            let host = host.with_answer("/bin/flux getattr hostlist", brokers, "");
+            let found = is_one_host(&host).map_err(|error| error.to_string());
+            assert_eq!(found, expected.map_err(str::to_owned), "{brokers}");
+        };
+        check("n[1-3]\n", Ok(false));
+        check("n1\n", Ok(false));
+        check("n1,n1,n1\n", Ok(true));
+        check("n1,n1,n2\n", Err("the instance of Flux has 3 brokers on 2 hosts"));
+        check("", Ok(false));
+        assert!(!is_one_host(&host()).unwrap());
+    }
 
     #[test]
     fn an_instance_of_this_machine_is_reached_without_ssh() {

@@ -59,6 +59,11 @@ pub(super) fn build_running() -> Vec<OsString> {
     words(&["job", "list", "--states=run"])
 }
 
+/// `flux` with the host of each broker of an instance.
+pub(super) fn build_hosts() -> Vec<OsString> {
+    words(&["getattr", "hostlist"])
+}
+
 pub(super) fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }

@@ -54,6 +54,13 @@ pub(crate) static FLUX_RANKS: RankSide = RankSide {
     },
 };
 
+/// The option that tells ranks how many of them their host has. Flux counts those of a broker. If all brokers are on one
+/// host, these are all ranks.
+pub(super) fn build_count(is_one_host: bool) -> OsString {
+    let count = if is_one_host { "ntasks" } else { "node.ntasks" };
+    format!("--env={TASKS_OF_NODE}={{{{{count}}}}}").into()
+}
+
 /// The options that a launch with held ranks needs, in addition to the user's options before them.
 ///
 /// The launcher's environment contains the ticket. The option names it, because the user may let Flux pass on only
@@ -62,9 +69,15 @@ pub(crate) static FLUX_RANKS: RankSide = RankSide {
 fn adjust(_args: &mut [OsString], given: &[&Given], _environment: &Environment) -> Adjusted {
     let mut options: Vec<OsString> = vec![
         format!("--env={GANTRY_TICKET}").into(),
-        format!("--env={TASKS_OF_NODE}={{{{node.ntasks}}}}").into(),
         format!("--env={NAME_OF_NODE}={{{{node.name}}}}").into(),
     ];
+    let counts = |given: &&Given| {
+        given.name == "env"
+            && given.values.iter().any(|value| value.as_encoded_bytes().starts_with(TASKS_OF_NODE.as_bytes()))
+    };
+    if !given.iter().any(counts) {
+        options.push(build_count(false));
+    }
     // With this option Flux prints the job's id at once, so that gantry can cancel the job while it waits in the queue.
     if !given.iter().any(|given| given.name == "verbose") {
         options.push("--verbose".into());

@@ -6,12 +6,13 @@ use std::path::Path;
 use async_trait::async_trait;
 use gantry_types::launch::SendAgent;
 
+use super::ask::is_one_host;
 use super::attach;
 use super::command::build_name;
 use super::detect::detect;
 use super::extras::FluxExtras;
 use super::jobs::FluxJobs;
-use super::launcher::FLUX_RUN;
+use super::launcher::{FLUX_RUN, build_count};
 use super::waits::RunWaits;
 use crate::error::{Error, Result};
 use crate::give::start_steps;
@@ -154,9 +155,12 @@ fn plan_run(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<
     let given: Vec<&Given> = parts.iter().flat_map(|part| &part.given).collect();
     let first_part = parts.first().ok_or_else(|| Error::invalid("nothing to launch: no part"))?;
     refuse_stops(&given)?;
-    if let Some(option) = build_name(&given, &args[first_part.program]) {
-        args.insert(first_part.options.start, option);
+    let mut options: Vec<OsString> = build_name(&given, &args[first_part.program]).into_iter().collect();
+    if is_one_host(host)? {
+        options.push(build_count(true));
     }
+    let start = first_part.options.start;
+    args.splice(start..start, options);
     plan_launcher(name, &Launch { args, ..launch.clone() }, host)
 }
 
@@ -188,7 +192,7 @@ mod tests {
     }
 
     const OURS: &str =
-        "--env=GANTRY_TICKET --env=GANTRY_FLUX_NTASKS={{node.ntasks}} --env=GANTRY_FLUX_NODE={{node.name}}";
+        "--env=GANTRY_TICKET --env=GANTRY_FLUX_NODE={{node.name}} --env=GANTRY_FLUX_NTASKS={{node.ntasks}}";
     const HOLD: &str = "/g/agent hold --by flux --";
 
     #[test]
@@ -200,6 +204,20 @@ mod tests {
         let own = format!("flux run --job-name=mine -v --env=-* -- {OURS} {HOLD} app");
         let own = own.replace(&format!(" -- {OURS}"), &format!(" {OURS} --"));
         assert_eq!(plan(args("--job-name=mine -v --env=-* -- app")), Ok(own));
+    }
+
+    #[test]
+    fn all_ranks_are_on_the_host_that_has_all_brokers() {
+        let host = host().with_env("FLUX_URI", "local:///x").with_answer(
+            "/bin/flux getattr hostlist",
+            "vm,vm\n",
+            "",
+        );
+        let launch = Launch { agent: "/g/agent".into(), ..args("-N2 -n 4 ./app") };
+        let Ok(Plan::Brought(planned)) = Flux.plan(&launch, &host) else { panic!("no plan") };
+        let line = planned.argv.join(" ".as_ref()).into_string().unwrap();
+        assert!(line.contains(" --env=GANTRY_FLUX_NTASKS={{ntasks}} "), "{line}");
+        assert!(!line.contains("node.ntasks"), "{line}");
     }
 
     #[test]
