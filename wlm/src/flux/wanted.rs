@@ -1,9 +1,9 @@
-//! Converts a job's description to options of `flux run`.
+//! Converts the description of a job, or of a group of processes, to options of `flux run`.
 
 use std::ffi::OsString;
 
 use crate::{Error, Result};
-use gantry_types::launch::{JobType, Wanted};
+use gantry_types::launch::{JobType, Mixed, Wanted};
 
 /// Builds the arguments of a `flux run` for `wanted`.
 ///
@@ -43,9 +43,55 @@ pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     Ok(args)
 }
 
+/// Builds the arguments of a `flux run` for ranks of one program, on hosts that Flux chooses.
+///
+/// # Errors
+/// The ranks differ, or have hosts of their own. A job of Flux has one program, and Flux places its ranks evenly.
+pub(super) fn build_group_args(mixed: &Mixed) -> Result<Vec<OsString>> {
+    let ([part], []) = (mixed.parts.as_slice(), mixed.hosts.as_slice()) else {
+        return Err(Error::invalid_with(
+            "a job of Flux has one program, and its ranks are where Flux puts them",
+            "leave out the hosts, and create a group for each program",
+        ));
+    };
+    let mut args: Vec<OsString> = vec![format!("--ntasks={}", mixed.size()).into()];
+    if let Some(cwd) = &part.cwd {
+        let mut option = OsString::from("--cwd=");
+        option.push(cwd);
+        args.push(option);
+    }
+    args.extend(["--".into(), part.program.clone()]);
+    args.extend(part.args.iter().cloned());
+    Ok(args)
+}
+
 #[cfg(test)]
 mod tests {
+    use gantry_types::launch::MixedPart;
+
     use super::*;
+
+    #[test]
+    fn a_group_has_one_program_and_no_hosts() {
+        let part = |program: &str| MixedPart {
+            ranks: "0-2".parse().unwrap(),
+            program: program.into(),
+            args: vec!["x".into()],
+            cwd: Some("/d".into()),
+            ..MixedPart::default()
+        };
+        let mixed = |programs: &[&str], hosts: &[&str]| Mixed {
+            parts: programs.iter().map(|program| part(program)).collect(),
+            hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+        };
+        assert_eq!(
+            build_group_args(&mixed(&["a"], &[])).unwrap(),
+            ["--ntasks=3", "--cwd=/d", "--", "a", "x"]
+        );
+        for other in [mixed(&["a", "b"], &[]), mixed(&["a"], &["n1", "n2", "n2"])] {
+            assert!(build_group_args(&other).unwrap_err().to_string().contains("one program"));
+        }
+    }
 
     #[test]
     fn what_is_wanted_becomes_options() {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use async_trait::async_trait;
-use gantry_types::launch::SendAgent;
+use gantry_types::launch::{Mixed, SendAgent};
 
 use super::ask::is_one_host;
 use super::attach;
@@ -14,6 +14,8 @@ use super::extras::FluxExtras;
 use super::jobs::FluxJobs;
 use super::launcher::{FLUX_RUN, build_count};
 use super::waits::RunWaits;
+use super::wanted::build_group_args;
+use crate::caps::described::MixedJobs;
 use crate::error::{Error, Result};
 use crate::give::start_steps;
 use crate::host::Host;
@@ -94,11 +96,22 @@ static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&FluxJobs),
     batch: Some(&FluxJobs),
     described: Some(&FluxJobs),
+    mixed: Some(&Flux),
     launcher_output: Some(&FluxJobs),
     launcher_waits: Some(&RunWaits),
     extras: Some(&FluxExtras),
     ..Capabilities::NONE
 };
+
+impl MixedJobs for Flux {
+    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        check_agent(launch)?;
+        let launch = Launch { args: build_group_args(mixed)?, ..launch.clone() };
+        let planned = plan_run("flux".as_ref(), &launch, host)?;
+        let env = mixed.parts.iter().flat_map(|part| part.env.iter().cloned());
+        Ok(Plan::Brought(Brought { env: env.collect(), ..planned }))
+    }
+}
 
 /// Refuses requests that a launcher cannot fulfil for the agents it starts.
 fn check_agent(launch: &Launch) -> Result<()> {
