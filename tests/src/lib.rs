@@ -55,6 +55,7 @@ mod site_output;
 mod skip;
 pub mod slurm;
 pub mod ssh;
+pub mod states;
 pub mod submit;
 mod sys;
 mod terminal;

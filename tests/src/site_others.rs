@@ -21,6 +21,25 @@ pub struct Others {
 const RANKS: usize = 4;
 
 impl Site {
+    /// Cancels the job that a rank belongs to, by the means of this place. False: ranks here have no job of their own.
+    ///
+    /// # Panics
+    /// When it is not cancelled.
+    #[track_caller]
+    pub fn cancel_job_of(&self, rank: i32) -> bool {
+        let (variable, words): (_, &[&str]) = match self.wlm() {
+            "slurm" => ("SLURM_JOB_ID", &["scancel"]),
+            "flux" => ("FLUX_JOB_ID", &["flux", "cancel"]),
+            _ => return false,
+        };
+        let job = proc::variable(rank, variable).expect("a job");
+        let mut command = self.command(words[0]);
+        command.args(&words[1..]).arg(job);
+        let done = self.world.spawn(command).wait(SOON);
+        assert!(done.status.success(), "{done:?}");
+        true
+    }
+
     /// Starts four ranks by the means of this place: srun or `flux run` on two nodes, `pbsdsh` on four, `mpiexec` of
     /// MPICH on two hosts, a shell. None: this place has no such program.
     ///

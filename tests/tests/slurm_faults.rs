@@ -1,58 +1,25 @@
 //! Who dies with whom under a real Slurm: each process of an app is killed, and nothing is left on any node, nor a
 //! job.
 
-use std::time::Duration;
-
 use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::states::{SILENCE, STATES, State, act_in};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{Run, SOON, eventually, proc};
 use nix::sys::signal::Signal;
 
-/// Two tasks on each of two nodes, which do not end of themselves.
-const RANKS: [&str; 6] = ["--", "-N2", "-n4", "--ntasks-per-node=2", "/bin/sleep", "1000"];
+/// Two tasks on each of two nodes.
+const RANKS: [&str; 3] = ["-N2", "-n4", "--ntasks-per-node=2"];
 const LINE: &str = "/bin/sleep 1000";
-/// Nodes that are gone are noticed by silence.
-const SILENCE: Duration = Duration::from_secs(100);
-
-/// How far the app is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Held,
-    Running,
-    DaemonRunning,
-}
-
-const STATES: [State; 3] = [State::Held, State::Running, State::DaemonRunning];
 
 /// An app of four ranks in that state; at its end the leak check.
 fn in_state(state: State, act: impl Fn(&Cluster, &mut Run) + Send + 'static) {
-    on_cluster(Config::with_nodes(2), move |cluster| act_in(cluster, state, &act));
-}
-
-fn act_in(cluster: &Cluster, state: State, act: &dyn Fn(&Cluster, &mut Run)) {
-    let daemon: &[&str] = if state == State::DaemonRunning { &["--daemon", "/bin/sleep 999"] } else { &[] };
-    let args: Vec<&str> = daemon.iter().chain(&RANKS).copied().collect();
-    let (mut run, app) = cluster.held(&args);
-    cluster.assert_held(LINE, 4);
-    if state == State::Running {
-        cluster.ask(&["release", &app]);
-    }
-    if state == State::DaemonRunning {
-        run.next_event("daemon_started", SOON);
-        run.next_event("daemon_started", SOON);
-    }
-    act(cluster, &mut run);
-    run.exited(SILENCE);
-    drop(run);
-    // The owners of the app's control socket may be dead; the next command removes it.
-    cluster.ask(&["ps", "--json"]);
-    cluster.bed.assert_nothing_left(SOON);
+    on_cluster(Config::with_nodes(2), move |cluster| act_in(cluster, state, &RANKS, &act));
 }
 
 /// In each state, one after the other.
 fn in_each(act: impl Fn(&Cluster, &mut Run) + Send + 'static) {
     on_cluster(Config::with_nodes(2), move |cluster| {
-        STATES.iter().for_each(|state| act_in(cluster, *state, &act));
+        STATES.iter().for_each(|state| act_in(cluster, *state, &RANKS, &act));
     });
 }
 
@@ -109,7 +76,7 @@ fn a_tool_killed_while_its_job_waits_leaves_no_job() {
 fn without_second_node(lose: impl Fn(&Cluster) + Send + 'static, back: impl Fn(&Cluster) + Send + 'static) {
     const RUNNING: &str = "/bin/sleep 1001";
     in_state(State::Held, move |cluster, held| {
-        let args = [&RANKS[..4], &["/bin/sleep", "1001"]].concat();
+        let args = [&["--"][..], &RANKS, &["/bin/sleep", "1001"]].concat();
         let (mut running, app) = cluster.held(&args);
         cluster.ask(&["release", &app]);
         lose(cluster);

@@ -3,20 +3,11 @@
 use std::time::Duration;
 
 use gantry_tests::fault::{Tool, guards};
+use gantry_tests::states::{STATES, State};
 use gantry_tests::{SOON, Site, on_every_wlm, on_every_wlm_but, proc, programs};
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(180);
-
-/// How far the app is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Held,
-    Running,
-    DaemonRunning,
-}
-
-const STATES: [State; 3] = [State::Held, State::Running, State::DaemonRunning];
 
 /// A tool of its own with an app of two nodes in that state, and the app's ranks.
 fn in_state(site: &Site, state: State) -> (Tool, Vec<i32>) {
@@ -91,5 +82,22 @@ fn an_agent_that_is_killed_while_ranks_are_held_is_told_and_nothing_is_left() {
         tool.run.close_stdin();
         tool.run.exited(SOON);
         assert_gone(site, all, State::Held);
+    });
+}
+
+#[test]
+fn a_job_that_is_cancelled_ends_its_app_and_leaves_nothing_on_any_node() {
+    on_every_wlm(LIMIT, async |site| {
+        for state in STATES {
+            let (mut tool, all) = in_state(site, state);
+            if !site.cancel_job_of(all[0]) {
+                tool.ask("close");
+                return;
+            }
+            tool.event("exited");
+            tool.run.close_stdin();
+            tool.run.exited(SOON);
+            assert_gone(site, all, state);
+        }
     });
 }
