@@ -65,6 +65,19 @@ mod tests {
     }
 
     #[test]
+    fn a_job_is_as_flux_has_recorded_it() {
+        let record =
+            r#"{"id": 6, "userid": 1000, "state": 16, "name": "heat", "queue": "debug", "nodelist": "n1"}"#;
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
+        let host = host.with_answer("/bin/flux job list-ids f7", record, "");
+        let ask = |name: &str| FluxExtras.job(&JobRef(name.to_owned()), &host);
+        let job = ask("f7").unwrap();
+        assert_eq!((job.id, job.name.as_str(), job.queue.as_deref()), (6, "heat", Some("debug")));
+        assert_eq!((job.state_word(), job.nodelist.as_str()), ("RUN", "n1"));
+        assert!(ask("what").unwrap_err().to_string().contains("no id of a job of Flux"));
+    }
+
+    #[test]
     fn only_flux_has_them() {
         let found = |name| crate::extras::<FluxExtras>(crate::registry::find(name).unwrap()).is_some();
         assert!(found("flux") && !found("localhost"));
