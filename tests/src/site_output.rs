@@ -96,6 +96,20 @@ impl Site {
         if self.wlm() == "flux" { &[0, 1] } else { &[0] }
     }
 
+    /// How wide the lines of much input are. srun cuts long lines where it labels them, and Flux sends each line of input in a
+    /// message of its own.
+    #[must_use]
+    pub fn line_width(&self) -> u32 {
+        if self.wlm() == "flux" { 4096 } else { 64 }
+    }
+
+    /// How much is much: so many bytes, or fewer where a launcher is slow with them. Flux keeps each line of input and of output
+    /// in the store of its instance, which all tests share.
+    #[must_use]
+    pub fn much(&self, bytes: u32) -> u32 {
+        if self.wlm() == "flux" { bytes / 10 } else { bytes }
+    }
+
     /// The launch option with which a launcher passes input on at once. Without it, Flux keeps input until its end.
     #[must_use]
     pub fn input_at_once(&self) -> &'static [&'static str] {

@@ -10,11 +10,14 @@ use gantry_tests::{SOON, Site, on_every_wlm, programs};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Bytes of which no two neighbourhoods look alike.
-fn pattern(length: u32) -> Vec<u8> {
-    let byte = |i: u32| u8::try_from((i.wrapping_mul(2_654_435_761) >> 23) & 0xff).unwrap_or(0);
+/// Bytes of which no two neighbourhoods look alike, in lines of that width.
+fn pattern(length: u32, width: u32) -> Vec<u8> {
+    let byte = |i: u32| match u8::try_from((i.wrapping_mul(2_654_435_761) >> 23) & 0xff).unwrap_or(0) {
+        b'\n' => b' ',
+        other => other,
+    };
     // A launcher that labels lines cuts long ones, and ends the last one.
-    (1..=length).map(|i| if i % 64 == 0 || i == length { b'\n' } else { byte(i) }).collect()
+    (1..=length).map(|i| if i % width == 0 || i == length { b'\n' } else { byte(i) }).collect()
 }
 
 /// The standard output of each rank, and the app's end.
@@ -38,8 +41,8 @@ async fn cat(site: &Site, count: &str, input: Input) -> Vec<Vec<u8>> {
 fn a_file_is_read_to_its_end_by_those_that_are_to_read_it() {
     on_every_wlm(LIMIT, async |site| {
         let path = site.world.work_dir().join("input");
-        for length in [0, 1, 70_000, 3_000_000] {
-            let bytes = pattern(length);
+        for length in [0, 1, 70_000, site.much(3_000_000)] {
+            let bytes = pattern(length, site.line_width());
             std::fs::write(&path, &bytes).expect("a file");
             let texts = cat(site, "3", Input::File(path.clone())).await;
             let (read, other) = texts.split_at(site.readers(3));
@@ -87,7 +90,7 @@ fn without_input_ranks_read_nothing() {
 fn a_held_rank_gets_its_input_when_it_runs() {
     on_every_wlm(LIMIT, async |site| {
         let path = site.world.work_dir().join("input");
-        let bytes = pattern(500_000);
+        let bytes = pattern(500_000, site.line_width());
         std::fs::write(&path, &bytes).expect("a file");
         let program = programs::get("cat").display().to_string();
         let request = LaunchRequest::new(["-n", "2", &program]).hold(true);
@@ -103,7 +106,7 @@ fn a_held_rank_gets_its_input_when_it_runs() {
 fn input_without_a_reader_stops_nothing() {
     on_every_wlm(LIMIT, async |site| {
         let path = site.world.work_dir().join("input");
-        std::fs::write(&path, pattern(3_000_000)).expect("a file");
+        std::fs::write(&path, pattern(site.much(3_000_000), site.line_width())).expect("a file");
         let app = site.launch(LaunchRequest::new(["-n", "2", "/bin/true"]).stdin(Input::File(path))).await;
         let code = app.wait().await.expect("the end").code;
         assert!(site.codes_without_reader().contains(&code), "{code}");
@@ -147,17 +150,17 @@ fn output_goes_to_the_descriptors_that_were_given() {
 #[test]
 fn much_output_of_many_ranks_is_neither_lost_nor_torn() {
     on_every_wlm(2 * LIMIT, async |site| {
-        const BYTES: usize = 2_000_000;
-        /// The program's result for them.
+        /// The program's lines.
         const LINE: usize = 64;
+        let bytes = site.much(2_000_000) as usize;
         let program = programs::get("flood").display().to_string();
-        let request = LaunchRequest::new(["-n", "4", &program, &BYTES.to_string()]).output(OutputTo::Stream);
+        let request = LaunchRequest::new(["-n", "4", &program, &bytes.to_string()]).output(OutputTo::Stream);
         let (texts, code) = collect(site, site.launch(request).await).await;
         assert_eq!(code, 0);
         let width = site.uncut(&[[b'x'; LINE - 1].as_slice(), b"\n"].concat()).len();
         for text in texts {
             let text = site.uncut(&text);
-            assert_eq!(text.len(), BYTES / LINE * width);
+            assert_eq!(text.len(), bytes / LINE * width);
             for (index, line) in text.chunks(width).enumerate() {
                 assert!(line.starts_with(format!("{:016x}", index * LINE).as_bytes()), "line {index}");
             }
@@ -169,7 +172,8 @@ fn much_output_of_many_ranks_is_neither_lost_nor_torn() {
 fn a_reader_that_is_slow_stops_the_writers_and_one_that_goes_away_frees_them() {
     on_every_wlm(LIMIT, async |site| {
         let program = programs::get("flood").display().to_string();
-        let request = LaunchRequest::new(["-n", "2", &program, "20000000"]).output(OutputTo::Stream);
+        let request = LaunchRequest::new(["-n", "2", &program, &site.much(20_000_000).to_string()])
+            .output(OutputTo::Stream);
         let app = site.launch(request).await;
         let mut stream = app.take_output().expect("the output");
         drop(stream.next().await.expect("a piece"));
@@ -187,7 +191,11 @@ fn descriptors_whose_reader_is_gone_stop_nothing() {
         let (_, closed) = std::io::pipe().expect("a pipe");
         let program = programs::get("flood").display().to_string();
         let output = OutputTo::Fds { stdout: ours.into(), stderr: closed.into() };
-        let app = site.launch(LaunchRequest::new(["-n", "2", &program, "3000000"]).output(output)).await;
+        let app = site
+            .launch(
+                LaunchRequest::new(["-n", "2", &program, &site.much(3_000_000).to_string()]).output(output),
+            )
+            .await;
         let mut few = [0; 100];
         theirs.read_exact(&mut few).expect("some output");
         drop(theirs);
@@ -200,7 +208,8 @@ fn descriptors_whose_reader_is_gone_stop_nothing() {
 fn output_that_is_not_wanted_stops_nothing() {
     on_every_wlm(LIMIT, async |site| {
         let program = programs::get("flood").display().to_string();
-        let app = site.launch(LaunchRequest::new(["-n", "2", &program, "3000000"])).await;
+        let app =
+            site.launch(LaunchRequest::new(["-n", "2", &program, &site.much(3_000_000).to_string()])).await;
         assert!(app.take_output().is_none());
         assert_eq!(app.wait().await.expect("the end").code, 0);
         app.close(SOON).await.expect("close");
