@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo bench -p gantry-tests --bench pmi            # all
 //! cargo bench -p gantry-tests --bench pmi -- init    # init, fence or ssh alone
+//! cargo bench -p gantry-tests --bench pmi -- 512     # MPI_Init of 512 ranks, which takes minutes on two cores
 //! ```
 //!
 //! Both columns of a row are measured in turns. `ssh` makes a testbed of 16 hosts, which needs root. Program, library
@@ -19,7 +20,8 @@ use gantry_tests::measured::{Measurement, machine};
 use gantry_tests::testbed::{Config, Testbed, usable};
 use gantry_tests::{binaries, programs};
 
-/// The first argument of the part of this bench that runs on the testbed's login node. The program follows.
+/// The first argument of the part of this bench that runs on the testbed's login node. The paths of gantry, Hydra and
+/// the program follow.
 const INSIDE: &str = "--inside";
 
 /// Hosts of the testbed, and the ranks on each.
@@ -27,6 +29,9 @@ const HOSTS: (u16, u16) = (16, 4);
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [INSIDE, gantry, hydra, program] = args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return on_hosts([gantry, hydra, program]);
+    }
     let mpich = match MPICH_5.install() {
         Ok(mpich) => mpich,
         Err(why) => return println!("not measured: {why}"),
@@ -35,33 +40,33 @@ fn main() {
         Ok(program) => program,
         Err(why) => return println!("not measured: {why}"),
     };
-    if args.iter().any(|arg| arg == INSIDE) {
-        return on_hosts(&mpich, &program);
-    }
     let only = args.into_iter().find(|arg| !arg.starts_with('-')).unwrap_or_default();
     println!("command: cargo bench -p gantry-tests --bench pmi\nmachine: {}\n", machine());
     println!("| what | gantry | Hydra | ratio |\n| --- | ---: | ---: | ---: |");
     if "init".contains(&only) {
-        init(&mpich, &program);
+        init(&mpich, &program, &[(1, 21), (64, 7)]);
+    }
+    if only == "512" {
+        init(&mpich, &program, &[(512, 1)]);
     }
     if "fence".contains(&only) {
         fence(&mpich);
     }
     if "ssh".contains(&only) {
-        ssh();
+        ssh([&binaries().gantry.display().to_string(), &mpich.path, &program]);
     }
 }
 
 /// A program that does MPI_Init and MPI_Finalize, from the command to its end.
-fn init(mpich: &Installed, program: &str) {
-    for (ranks, rounds) in [(1, 21), (64, 7), (512, 1)] {
+fn init(mpich: &Installed, program: &str, sizes: &[(u32, u32)]) {
+    for (ranks, rounds) in sizes {
         let ranks = ranks.to_string();
         let mut row = Row::default();
-        for _ in 0..rounds {
+        for _ in 0..*rounds {
             row.gantry.push(time(gantry().args(["launch", "--", "-n", &ranks, program, "finalize"])));
             row.hydra.push(time(Command::new(&mpich.path).args(["-n", &ranks, program, "finalize"])));
         }
-        row.print(&format!("init {ranks}"), &format!("MPI_Init and MPI_Finalize of {ranks} ranks of MPICH"));
+        row.print(&format!("init {ranks}"), &format!("MPI_Init and MPI_Finalize with MPICH, ranks: {ranks}"));
     }
 }
 
@@ -90,29 +95,30 @@ fn fences(command: &mut Command) -> Duration {
     median(micros.map(Duration::from_micros).collect())
 }
 
-fn ssh() {
+fn ssh(paths: [&str; 3]) {
     let config = Config::with_nodes(HOSTS.0);
     if let Err(why) = usable(&config) {
         return println!("not measured: {why}");
     }
     let bed = Testbed::up(&config, &binaries().dir.join("testbed")).expect("a testbed");
     let mut inside = bed.login().command_in("/", std::env::current_exe().expect("this program"));
-    let inside = inside.as_mut().expect("the login node").arg(INSIDE);
+    let inside = inside.as_mut().expect("the login node").arg(INSIDE).args(paths);
     time(inside.stdout(Stdio::inherit()));
 }
 
 /// The same on hosts that are reached by ssh. Runs on the login node.
-fn on_hosts(mpich: &Installed, program: &str) {
+fn on_hosts([gantry, hydra, program]: [&str; 3]) {
     let (hosts, each) = HOSTS;
     let ranks = (hosts * each).to_string();
     let names: Vec<String> = (1..=hosts).map(|host| format!("n{host:03}")).collect();
     let (ours, theirs) = (format!("n[001-{hosts:03}]:{each}"), names.join(","));
     let mut row = Row::default();
     for _ in 0..5 {
-        row.gantry.push(time(gantry().args(["launch", "--", "--hosts", &ours, program, "finalize"])));
-        let mut hydra = Command::new(&mpich.path);
-        hydra.args(["-launcher", "ssh", "-hosts", &theirs, "-ppn", &each.to_string(), "-n", &ranks]);
-        row.hydra.push(time(hydra.args([program, "finalize"])));
+        let ours = ["launch", "--", "--hosts", &ours, program, "finalize"];
+        row.gantry.push(time(Command::new(gantry).args(ours)));
+        let mut command = Command::new(hydra);
+        command.args(["-launcher", "ssh", "-hosts", &theirs, "-ppn", &each.to_string(), "-n", &ranks]);
+        row.hydra.push(time(command.args([program, "finalize"])));
     }
     row.print(
         &format!("ssh {ranks}"),
