@@ -418,7 +418,11 @@ mod tests {
             rows += draw(&model, area, &mut buffer);
         }
         // Ten a second, on any machine that runs tests.
-        assert!(started.elapsed() < Duration::from_millis(100).saturating_mul(600), "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_millis(100).saturating_mul(600),
+            "{:?}",
+            started.elapsed()
+        );
         assert_eq!(model.cursor.at, 6000);
         assert_eq!(rows, FRAMES * Parts::rows(Parts::of(area).table));
     }
