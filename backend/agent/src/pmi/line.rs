@@ -1,6 +1,6 @@
 //! The line to the process that runs a PMIx library for the ranks.
 //!
-//! Its words and the ends of ranks come by different ways. What a rank has done before its end is in the socket by then:
+//! Its messages and the ends of ranks come by different ways. What a rank has done before its end is in the socket by then:
 //! the library tells it before it answers the rank. So the agent reads the socket before it takes the end.
 
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::pmix::{FromServer, build_answer, take_word};
+use crate::pmix::{FromServer, build_answer, take_message};
 use crate::session::AppDir;
 
 /// Bytes per read.
@@ -73,12 +73,12 @@ impl Line {
         }
     }
 
-    /// Takes the next complete word, and the bytes behind it.
+    /// Takes the next complete message, and the bytes behind it.
     ///
     /// # Errors
-    /// It is no word.
+    /// The message is malformed or too long.
     pub(super) fn take(&self) -> Result<Option<(FromServer, Vec<u8>)>, &'static str> {
-        take_word(&mut self.inbox.borrow_mut())
+        take_message(&mut self.inbox.borrow_mut())
     }
 
     /// Tells the library that a fence is complete.

@@ -13,7 +13,7 @@
 //! | `trial` | a world with any input, for fuzzing; only with the feature `fuzz`, and in tests |
 //! | `upcoming` | a world before the agent serves it |
 //!
-//! Ranks of Open MPI speak to a PMIx library instead (`pmix`). Its words end in the same world.
+//! Ranks of Open MPI speak to a PMIx library instead (`pmix`). Its messages end in the same world.
 //!
 //! A rank inherits its socket as the descriptor that `PMI_FD` names. A node answers all questions itself. A fence is
 //! one rendezvous of the nodes (`Resource::Fence`). What the ranks of a node have put goes up as one item. What the

@@ -234,12 +234,12 @@ impl House {
         self.act(|world| world.library_ended(line.name()));
     }
 
-    /// Processes the library's complete words. False: it is not understood.
+    /// Processes the library's complete messages. False: one is invalid.
     fn hear_library(self: &Rc<Self>, line: &Line) -> bool {
         loop {
             let refused = match line.take() {
                 Ok(None) => return true,
-                Ok(Some((word, puts))) => match self.act(|world| world.hear_library(word, puts)) {
+                Ok(Some((message, puts))) => match self.act(|world| world.hear_library(message, puts)) {
                     Ok(()) => continue,
                     Err(what) => what,
                 },

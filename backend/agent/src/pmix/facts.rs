@@ -11,7 +11,7 @@ use std::path::Path;
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
-use super::words::Setup;
+use super::message::Setup;
 
 /// A fact: its key and its value.
 pub(super) type Fact = (&'static CStr, Told);

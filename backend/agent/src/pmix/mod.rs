@@ -7,21 +7,21 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `words` | what the agent and that process say to each other, over a socket pair |
+//! | `message` | the messages between the agent and that process, over a socket pair |
 //! | `start` | the agent's side: starts the process, and keeps its directory |
 //! | `serve` | the process itself |
 //! | `facts` | what the library is told about the job; pure |
 //! | `sys` | the library's functions and structures |
 //!
 //! The library answers its ranks itself. It asks the agent for what concerns other nodes, and tells how ranks come and
-//! go. The agent treats that like words of PMI ([`pmi`](crate::pmi)).
+//! go. The agent treats these like messages of PMI ([`pmi`](crate::pmi)).
 
-mod words;
+mod message;
 mod facts;
 mod sys;
 mod serve;
 mod start;
 
+pub(crate) use self::message::{FromServer, build_answer, take_message};
 pub(crate) use self::serve::serve;
 pub(crate) use self::start::{Job, Started, build_variables, is_foreign, start};
-pub(crate) use self::words::{FromServer, build_answer, take_word};

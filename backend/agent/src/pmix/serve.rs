@@ -18,8 +18,8 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{alarm, dup2_stdin, getegid, geteuid};
 
 use super::facts::{build_job, build_server, find_job_directory, find_rank_directory};
+use super::message::{FromServer, MAX_PUTS_BYTES, Setup, ToServer, build_message, read_message};
 use super::sys::{Server, Upcall};
-use super::words::{FromServer, MAX_PUTS_BYTES, Setup, ToServer, build_word, read_word};
 use crate::failure;
 use crate::session::{StageBase, sweep};
 
@@ -32,16 +32,18 @@ const END_SECONDS: u32 = 10;
 /// Serves until the agent closes its end.
 ///
 /// # Errors
-/// The agent cannot be spoken to. It learns everything else from words.
+/// The socket to the agent fails. The agent learns everything else from messages.
 pub(crate) fn serve() -> Result<(), Failure> {
     let failed = |error: io::Error| failure::from_io("serve PMIx", &error);
     // A thread that blocks signals has started this process.
     SigSet::empty().thread_set_mask().map_err(|errno| failed(errno.into()))?;
     alarm::set(START_SECONDS);
     let mut agent = take_stdin().map_err(failed)?;
-    let setup = match read_word(&mut agent).map_err(failed)? {
+    let setup = match read_message(&mut agent).map_err(failed)? {
         Some((ToServer::Setup(setup), _)) => setup,
-        Some(_) => return Err(Failure::new(Kind::Protocol, "serve PMIx: the first word is not the setup")),
+        Some(_) => {
+            return Err(Failure::new(Kind::Protocol, "serve PMIx: the first message is not the setup"));
+        }
         None => return Ok(()),
     };
     let server = match begin(&setup, &agent) {
@@ -49,7 +51,7 @@ pub(crate) fn serve() -> Result<(), Failure> {
         Err(why) => return say(&agent, &FromServer::Failed(why), &[]).map_err(failed),
     };
     alarm::cancel();
-    while let Ok(Some((ToServer::Fenced { .. }, all))) = read_word(&mut agent) {
+    while let Ok(Some((ToServer::Fenced { .. }, all))) = read_message(&mut agent) {
         server.answer_fence(all);
     }
     alarm::set(END_SECONDS);
@@ -92,7 +94,7 @@ fn load(setup: &Setup, size: u32, agent: &UnixStream) -> Result<(Server, String)
     let library = library.ok_or("no library is named")?;
     let voice = Mutex::new(agent.try_clone().map_err(|error| error.to_string())?);
     let listener = move |upcall: Upcall<'_>| {
-        let (word, behind) = match upcall {
+        let (message, behind) = match upcall {
             Upcall::Joined(rank) => (FromServer::Joined(Rank(rank)), &[][..]),
             Upcall::Left(rank) => (FromServer::Left(Rank(rank)), &[][..]),
             Upcall::Aborted(rank, code) => (FromServer::Aborted(Rank(rank), code), &[][..]),
@@ -102,14 +104,14 @@ fn load(setup: &Setup, size: u32, agent: &UnixStream) -> Result<(Server, String)
             Upcall::Fence(puts) => (FromServer::Fence { bytes: puts.len() as u64 }, puts),
         };
         let voice = voice.lock().unwrap_or_else(PoisonError::into_inner);
-        say(&voice, &word, behind).is_ok()
+        say(&voice, &message, behind).is_ok()
     };
     let server = Server::start(library, (&setup.namespace, size), &build_server(setup), Box::new(listener))?;
     Ok((server, library.display().to_string()))
 }
 
-fn say(mut agent: &UnixStream, word: &FromServer, behind: &[u8]) -> io::Result<()> {
-    agent.write_all(&build_word(word, behind)?)
+fn say(mut agent: &UnixStream, message: &FromServer, behind: &[u8]) -> io::Result<()> {
+    agent.write_all(&build_message(message, behind)?)
 }
 
 /// Makes the directories that ranks are told of. The one above them is the agent's.

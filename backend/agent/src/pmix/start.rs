@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::facts::name_apart;
-use super::words::{FromServer, Setup, ToServer, build_word, take_word};
+use super::message::{FromServer, Setup, ToServer, build_message, take_message};
 use crate::failure;
 use crate::process::hold::Hold;
 use crate::process::spawn::ProcessSpec;
@@ -142,10 +142,10 @@ pub(crate) async fn start(job: Job, ranks: &RanksThread) -> Result<Started, Fail
         directory: directory.path().as_os_str().to_owned(),
     };
     let tried = show(&setup.libraries);
-    let word = build_word(&ToServer::Setup(setup), &[]).map_err(failed)?;
+    let message = build_message(&ToServer::Setup(setup), &[]).map_err(failed)?;
     let mut inbox = Vec::new();
     let begun = async {
-        socket.write_all(&word).await.map_err(|error| error.to_string())?;
+        socket.write_all(&message).await.map_err(|error| error.to_string())?;
         hear_all(&socket, &mut inbox).await
     };
     let why = match timeout_at(deadline, begun).await {
@@ -235,15 +235,15 @@ pub(crate) fn is_foreign(name: &[u8]) -> bool {
     NAMES.contains(&name) || BEGINNINGS.iter().any(|begin| name.starts_with(begin))
 }
 
-/// Hears all words until the server is ready.
+/// Hears all messages until the server is ready.
 async fn hear_all(
     socket: &UnixStream,
     inbox: &mut Vec<u8>,
 ) -> Result<(String, BTreeMap<Rank, Vec<(OsString, OsString)>>), String> {
     let mut variables = BTreeMap::new();
     loop {
-        while let Some((word, _)) = take_word(inbox).map_err(|what| format!("its word {what}"))? {
-            match word {
+        while let Some((message, _)) = take_message(inbox).map_err(|what| format!("the message {what}"))? {
+            match message {
                 FromServer::Variables(rank, of_rank) => drop(variables.insert(rank, of_rank)),
                 FromServer::Ready(library) => return Ok((library, variables)),
                 FromServer::Failed(why) => return Err(why),

@@ -176,7 +176,7 @@ impl Server {
     /// Loads the library and starts its server. Call it only once in a process that does nothing else.
     ///
     /// # Errors
-    /// What fails, in the words of the loader, or as the library's number.
+    /// What fails, as the message of the loader, or as the library's number.
     pub(super) fn start(
         library: &Path,
         (namespace, size): (&str, u32),

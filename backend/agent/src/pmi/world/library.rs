@@ -17,16 +17,16 @@ impl World {
         Self { by_library: true, ..self }
     }
 
-    /// Takes a word of the library, and the bytes behind it.
+    /// Takes a message of the library, and the bytes behind it.
     ///
     /// # Errors
     /// It must not say that now.
     pub(in crate::pmi) fn hear_library(
         &mut self,
-        word: FromServer,
+        message: FromServer,
         puts: Vec<u8>,
     ) -> Result<(), &'static str> {
-        match word {
+        match message {
             FromServer::Joined(rank) => self.joined_library(rank),
             FromServer::Left(rank) => self.left_library(rank),
             FromServer::Aborted(rank, code) => self.aborted_library(rank, code),
@@ -116,7 +116,7 @@ impl World {
     /// The library has sent something invalid.
     pub(in crate::pmi) fn refuse_library(&mut self, library: &str, what: &str) {
         let why = format!(
-            "the process that serves PMIx to the ranks, by {library}, is not understood: its word {what}"
+            "the process that serves PMIx to the ranks, by {library}, has sent an invalid message: it {what}"
         );
         self.end_with(Failed { rank: self.first_member(), code: 1, why, end: MpiEnd::Left });
     }
@@ -137,7 +137,7 @@ impl World {
         self.deeds.push(Deed::Answer(all));
     }
 
-    /// Whether ranks wait for one that has ended without a word: they are in MPI_Init, or on the way there.
+    /// Whether ranks wait for one that has ended before it had sent anything: they are in MPI_Init, or on the way there.
     pub(super) fn waits_for_silent(&self) -> bool {
         self.by_library && self.members.values().any(|member| member.stage == Stage::Joined)
     }

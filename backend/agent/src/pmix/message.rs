@@ -1,4 +1,4 @@
-//! What an agent and its PMIx server say to each other: frames, some of them with bytes behind them.
+//! The messages between an agent and its PMIx server: frames, some of them followed by bytes.
 //!
 //! A foreign library runs in the server, so the agent checks every length before it takes memory.
 
@@ -36,10 +36,10 @@ pub(crate) struct Setup {
     pub(super) directory: OsString,
 }
 
-/// What the agent says.
+/// A message of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToServer {
-    /// The first word.
+    /// The first message.
     Setup(Setup),
     /// The fence is complete. What the ranks of all nodes have put follows.
     Fenced {
@@ -48,10 +48,10 @@ pub(crate) enum ToServer {
     },
 }
 
-/// What the server says.
+/// A message of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FromServer {
-    /// A rank's variables. One word for each rank, before [`FromServer::Ready`].
+    /// A rank's variables. One message for each rank, before [`FromServer::Ready`].
     Variables(Rank, Vec<(OsString, OsString)>),
     /// The server runs, by this library.
     Ready(String),
@@ -72,24 +72,24 @@ pub(crate) enum FromServer {
     Asked(Rank, MpiSubject),
 }
 
-/// A word and the bytes behind it, as bytes to send.
-pub(super) fn build_word<T: Serialize>(word: &T, behind: &[u8]) -> io::Result<Vec<u8>> {
-    let mut bytes = frame::encode(word).map_err(io::Error::other)?;
+/// A message and the bytes behind it, as bytes to send.
+pub(super) fn build_message<T: Serialize>(message: &T, behind: &[u8]) -> io::Result<Vec<u8>> {
+    let mut bytes = frame::encode(message).map_err(io::Error::other)?;
     bytes.extend_from_slice(behind);
     Ok(bytes)
 }
 
-/// The word that a fence is complete.
+/// The message that a fence is complete.
 pub(crate) fn build_answer(all: &[u8]) -> io::Result<Vec<u8>> {
-    build_word(&ToServer::Fenced { bytes: all.len() as u64 }, all)
+    build_message(&ToServer::Fenced { bytes: all.len() as u64 }, all)
 }
 
-/// Reads a word of the agent, and the bytes behind it. `None`: the agent has closed its end.
-pub(super) fn read_word(from: &mut impl Read) -> io::Result<Option<(ToServer, Vec<u8>)>> {
+/// Reads a message of the agent, and the bytes behind it. `None`: the agent has closed its end.
+pub(super) fn read_message(from: &mut impl Read) -> io::Result<Option<(ToServer, Vec<u8>)>> {
     let Some(body) = frame::read_frame(from).map_err(io::Error::other)? else { return Ok(None) };
-    let word: ToServer = frame::decode(&body).map_err(io::Error::other)?;
+    let message: ToServer = frame::decode(&body).map_err(io::Error::other)?;
     let mut behind = Vec::new();
-    if let ToServer::Fenced { bytes } = word {
+    if let ToServer::Fenced { bytes } = message {
         if bytes > MAX_ALL_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -98,22 +98,22 @@ pub(super) fn read_word(from: &mut impl Read) -> io::Result<Option<(ToServer, Ve
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(Some((word, behind)))
+    Ok(Some((message, behind)))
 }
 
-/// Takes the first word out of the inbox, and the bytes behind it. `None`: it is not complete.
+/// Takes the first message out of the inbox, and the bytes behind it. `None`: it is not complete.
 ///
 /// # Errors
-/// It is no word, or too long.
-pub(crate) fn take_word(inbox: &mut Vec<u8>) -> Result<Option<(FromServer, Vec<u8>)>, &'static str> {
+/// It is malformed or too long.
+pub(crate) fn take_message(inbox: &mut Vec<u8>) -> Result<Option<(FromServer, Vec<u8>)>, &'static str> {
     let Some(prefix) = inbox.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
     let length = u32::from_be_bytes(*prefix) as usize;
     if length > MAX_FRAME_BYTES {
         return Err("is too long");
     }
     let Some(body) = inbox.get(PREFIX_BYTES..PREFIX_BYTES + length) else { return Ok(None) };
-    let word: FromServer = frame::decode(body).map_err(|_| "is malformed")?;
-    let behind = match word {
+    let message: FromServer = frame::decode(body).map_err(|_| "is malformed")?;
+    let behind = match message {
         FromServer::Fence { bytes } if bytes > MAX_PUTS_BYTES => return Err("has too many bytes behind it"),
         FromServer::Fence { bytes } => usize::try_from(bytes).unwrap_or(usize::MAX),
         _ => 0,
@@ -122,7 +122,7 @@ pub(crate) fn take_word(inbox: &mut Vec<u8>) -> Result<Option<(FromServer, Vec<u
     let Some(data) = inbox.get(start..start.saturating_add(behind)) else { return Ok(None) };
     let data = data.to_vec();
     inbox.drain(..start + behind);
-    Ok(Some((word, data)))
+    Ok(Some((message, data)))
 }
 
 #[cfg(test)]
@@ -130,38 +130,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_cut_out_with_the_bytes_behind_them() {
-        let fence = build_word(&FromServer::Fence { bytes: 3 }, b"abc").unwrap();
-        let left = build_word(&FromServer::Left(Rank(7)), b"").unwrap();
+    fn messages_are_cut_out_with_the_bytes_behind_them() {
+        let fence = build_message(&FromServer::Fence { bytes: 3 }, b"abc").unwrap();
+        let left = build_message(&FromServer::Left(Rank(7)), b"").unwrap();
         let all = [fence, left].concat();
         for cut in 0..all.len() {
             let mut inbox = all[..cut].to_vec();
-            while let Some((word, data)) = take_word(&mut inbox).unwrap() {
-                assert_eq!((word, data.as_slice()), (FromServer::Fence { bytes: 3 }, &b"abc"[..]));
+            while let Some((message, data)) = take_message(&mut inbox).unwrap() {
+                assert_eq!((message, data.as_slice()), (FromServer::Fence { bytes: 3 }, &b"abc"[..]));
             }
         }
         let mut inbox = all;
-        assert_eq!(take_word(&mut inbox), Ok(Some((FromServer::Fence { bytes: 3 }, b"abc".to_vec()))));
-        assert_eq!(take_word(&mut inbox), Ok(Some((FromServer::Left(Rank(7)), Vec::new()))));
+        assert_eq!(take_message(&mut inbox), Ok(Some((FromServer::Fence { bytes: 3 }, b"abc".to_vec()))));
+        assert_eq!(take_message(&mut inbox), Ok(Some((FromServer::Left(Rank(7)), Vec::new()))));
         assert!(inbox.is_empty());
     }
 
     #[test]
     fn what_is_too_long_is_refused_before_it_has_arrived() {
-        assert_eq!(take_word(&mut vec![0xff; 8]), Err("is too long"));
-        let mut inbox = build_word(&FromServer::Fence { bytes: MAX_PUTS_BYTES + 1 }, b"").unwrap();
-        assert_eq!(take_word(&mut inbox), Err("has too many bytes behind it"));
-        assert_eq!(take_word(&mut vec![0, 0, 0, 1, 0xff]), Err("is malformed"));
+        assert_eq!(take_message(&mut vec![0xff; 8]), Err("is too long"));
+        let mut inbox = build_message(&FromServer::Fence { bytes: MAX_PUTS_BYTES + 1 }, b"").unwrap();
+        assert_eq!(take_message(&mut inbox), Err("has too many bytes behind it"));
+        assert_eq!(take_message(&mut vec![0, 0, 0, 1, 0xff]), Err("is malformed"));
     }
 
     #[test]
-    fn the_agents_words_are_read_whole_or_not_at_all() {
+    fn the_agents_messages_are_read_whole_or_not_at_all() {
         let answer = build_answer(b"all").unwrap();
         assert_eq!(
-            read_word(&mut answer.as_slice()).unwrap(),
+            read_message(&mut answer.as_slice()).unwrap(),
             Some((ToServer::Fenced { bytes: 3 }, b"all".to_vec()))
         );
-        assert!(read_word(&mut &answer[..answer.len() - 1]).is_err());
-        assert_eq!(read_word(&mut &b""[..]).unwrap(), None);
+        assert!(read_message(&mut &answer[..answer.len() - 1]).is_err());
+        assert_eq!(read_message(&mut &b""[..]).unwrap(), None);
     }
 }
