@@ -220,9 +220,10 @@ fn static_and_stripped_programs_without_frame_pointers_are_read() {
     });
 }
 
-/// Tables for unwinding in other places than compilers put them by default. None of these has frame pointers.
+/// The loader maps no unwind table for these functions, and they have no frame pointers. Return addresses on the stack
+/// lead to the callers.
 #[test]
-fn programs_whose_unwind_tables_are_elsewhere_are_read() {
+fn functions_without_an_unwind_table_in_memory_are_read() {
     in_a_world(LIMIT, |world| {
         let only_for_debuggers = ["-fPIE", "-pie", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
         let without_index = ["-fno-pie", "-static", "-Wl,--no-eh-frame-hdr"];
