@@ -265,6 +265,28 @@ fn other_processes_may_look_and_not_register() {
     });
 }
 
+/// The ranks need none of the data: the last one has ended long before the data is through.
+#[test]
+fn large_data_on_its_way_to_another_process_is_complete_when_the_ranks_have_ended() {
+    on_this_machine(LIMIT, async |site| {
+        let agent = binaries().agent.display().to_string();
+        let text = format!(
+            "#!/bin/sh\nset -e\nhead -c 15000000 /dev/zero | {agent} rendezvous put\n{agent} rendezvous wait\n"
+        );
+        let script = site.world.executable("puts", text.as_bytes()).display().to_string();
+        let request = LaunchRequest::new(["-n", "4", &script]).cwd(site.world.work_dir());
+        let app = site.launch(request.output(OutputTo::Stream).hold(true)).await;
+        let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
+        let subscribe = move || gantry_backend::rendezvous::Rendezvous::at(handle).subscribe(SOON);
+        let subscribed = tokio::task::spawn_blocking(subscribe).await.expect("a thread");
+        app.release(SOON).await.expect("release");
+        let waiting = tokio::task::spawn_blocking(move || subscribed.expect("a subscription").wait());
+        let data = waiting.await.expect("a thread").expect("the aggregate");
+        assert!(data.len() > 60_000_000, "{} bytes", data.len());
+        ends_well(app).await;
+    });
+}
+
 #[test]
 fn waiting_callers_learn_of_the_apps_end() {
     on_this_machine(LIMIT, async |site| {

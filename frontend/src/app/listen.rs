@@ -26,6 +26,9 @@ pub(crate) const DAEMON_PATIENCE: Duration = Duration::from_secs(2);
 /// How much longer than its daemons an agent may take to clean up.
 const LEAVE_SLACK: Duration = Duration::from_secs(10);
 
+/// How long data of a rendezvous may still be on its way to processes that are no ranks, after the last rank's end.
+const LAST_DELIVERIES: Duration = Duration::from_secs(2);
+
 /// How long a launcher may take to end after the agents that it started. Later, those agents count as lost.
 const LAUNCHER_AFTER_AGENT: Duration = Duration::from_secs(1);
 
@@ -158,10 +161,18 @@ async fn lose_unless_over(core: Arc<Core>, nodes: NodeSet, reason: String) {
 
 /// Has every agent end what it started, and handles events meanwhile so that none is lost.
 async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver<OverlayEvent>) {
-    let patience = if *core.stage.borrow() == Stage::Exited { DAEMON_PATIENCE } else { Duration::ZERO };
-    let order = Order::Leave { patience, grace: DAEMON_GRACE };
-    let deadline = Instant::now() + patience + DAEMON_GRACE + LEAVE_SLACK;
-    let leaving = core.overlay.request(To::All, order, "cleaning up", deadline);
+    let has_exited = *core.stage.borrow() == Stage::Exited;
+    let patience = if has_exited { DAEMON_PATIENCE } else { Duration::ZERO };
+    let leaving = async {
+        if has_exited
+            && tokio::time::timeout(LAST_DELIVERIES, core.rendezvous.finish_deliveries()).await.is_err()
+        {
+            tracing::warn!("data of a rendezvous is still on its way: it is dropped");
+        }
+        let order = Order::Leave { patience, grace: DAEMON_GRACE };
+        let deadline = Instant::now() + patience + DAEMON_GRACE + LEAVE_SLACK;
+        core.overlay.request(To::All, order, "cleaning up", deadline).await
+    };
     tokio::pin!(leaving);
     let left = loop {
         tokio::select! {

@@ -12,7 +12,8 @@ use gantry_shared::wire::rendezvous::{Key, MAX_SMALL_BYTES, Refusal, RendezvousO
 use gantry_types::error::{Failure, Kind};
 use gantry_types::rank_set::NodeSet;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -35,6 +36,15 @@ pub(super) struct Delivery {
     pub(super) outcome: Result<Content, Refusal>,
 }
 
+/// What the delivering task is told.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// To send data.
+    Deliver(Delivery),
+    /// To say when everything before this message is sent.
+    Finish(oneshot::Sender<()>),
+}
+
 /// Data in parts that are written one after the other. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
@@ -49,22 +59,34 @@ impl Content {
 }
 
 /// Starts the delivering task. It ends when the last sender is dropped.
-pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Delivery> {
-    let (sender, mut deliveries) = mpsc::unbounded_channel();
+pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Message> {
+    let (sender, mut messages) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         let streams = Arc::new(Semaphore::new(STREAMS));
-        while let Some(Delivery { nodes, key, outcome }) = deliveries.recv().await {
-            match outcome {
-                Ok(content) if content.bytes > MAX_SMALL_BYTES => {
+        let mut sending = JoinSet::new();
+        while let Some(message) = messages.recv().await {
+            match message {
+                Message::Deliver(Delivery { nodes, key, outcome: Ok(content) })
+                    if content.bytes > MAX_SMALL_BYTES =>
+                {
                     let (overlay, streams) = (overlay.clone(), Arc::clone(&streams));
-                    tokio::spawn(async move {
+                    sending.spawn(async move {
                         // The semaphore is never closed.
                         let _place = streams.acquire().await;
                         send(&overlay, nodes, key, &content).await;
                     });
                 }
-                outcome => got(&overlay, nodes, key, outcome.map(|content| content.to_blob())),
+                Message::Deliver(Delivery { nodes, key, outcome }) => {
+                    got(&overlay, nodes, key, outcome.map(|content| content.to_blob()));
+                }
+                Message::Finish(told) => {
+                    while sending.join_next().await.is_some() {}
+                    if told.send(()).is_err() {
+                        tracing::debug!("nobody waits for the deliveries any more");
+                    }
+                }
             }
+            while sending.try_join_next().is_some() {}
         }
     });
     sender

@@ -131,11 +131,11 @@ mod tests {
     use gantry_types::rendezvous::{Data, Limits, Resource};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    use super::super::deliver::Delivery;
+    use super::super::deliver::{Delivery, Message};
     use super::*;
 
     /// Two apps of a world, and what is delivered to both.
-    fn world() -> ([FenceSeat; 2], impl Fn(&FenceSeat, u32), UnboundedReceiver<Delivery>) {
+    fn world() -> ([FenceSeat; 2], impl Fn(&FenceSeat, u32), UnboundedReceiver<Message>) {
         let fences = Arc::new(SharedFences::new(2));
         let seats =
             [0, 1].map(|part| FenceSeat { fences: Arc::clone(&fences), part, label: "sea".to_owned() });
@@ -149,6 +149,13 @@ mod tests {
         (seats, wait, delivered)
     }
 
+    fn next(delivered: &mut UnboundedReceiver<Message>) -> Delivery {
+        match delivered.try_recv().unwrap() {
+            Message::Deliver(delivery) => delivery,
+            Message::Finish(_) => unreachable!("nothing else is said"),
+        }
+    }
+
     #[test]
     fn a_fence_is_complete_when_all_apps_have_come() {
         let ([one, two], wait, mut delivered) = world();
@@ -157,7 +164,7 @@ mod tests {
         wait(&two, 0);
         assert!(delivered.try_recv().is_err());
         two.arrive(0, b"2 1 x0 ".to_vec());
-        let Delivery { nodes, outcome, .. } = delivered.try_recv().unwrap();
+        let Delivery { nodes, outcome, .. } = next(&mut delivered);
         assert_eq!(nodes.len(), 2);
         let bytes = outcome.unwrap().to_blob().0;
         let all = Data::decode(2, &bytes, Limits::default()).unwrap();
@@ -175,9 +182,9 @@ mod tests {
         assert!(delivered.try_recv().is_err(), "it may still come");
         one.arrive(0, b"0 ".to_vec());
         two.arrive(0, b"0 ".to_vec());
-        assert!(delivered.try_recv().unwrap().outcome.is_ok());
+        assert!(next(&mut delivered).outcome.is_ok());
         wait(&two, 1);
-        let refused = delivered.try_recv().unwrap().outcome.unwrap_err();
+        let refused = next(&mut delivered).outcome.unwrap_err();
         assert!(refused.to_string().contains("subjob sea: rank 3 ended"), "{refused}");
     }
 }

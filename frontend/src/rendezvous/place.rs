@@ -12,20 +12,20 @@ use gantry_types::rank_set::NodeSet;
 use gantry_types::rendezvous::{Resource, Status};
 use tokio::sync::mpsc::WeakUnboundedSender;
 
-use super::deliver::{Content, Delivery};
+use super::deliver::{Content, Delivery, Message};
 
 /// The connection to the nodes of an app.
 #[derive(Debug, Clone)]
 pub(super) struct Outlet {
     pub(super) app: AppId,
-    pub(super) deliveries: WeakUnboundedSender<Delivery>,
+    pub(super) deliveries: WeakUnboundedSender<Message>,
 }
 
 impl Outlet {
     fn deliver(&self, delivery: Delivery) {
         // An app that is over has no waiting nodes.
         if let Some(deliveries) = self.deliveries.upgrade() {
-            drop(deliveries.send(delivery));
+            drop(deliveries.send(Message::Deliver(delivery)));
         }
     }
 }

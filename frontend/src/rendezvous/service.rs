@@ -13,9 +13,9 @@ use gantry_types::placement::Placement;
 use gantry_types::rank_set::NodeSet;
 use gantry_types::rendezvous::{Broken, MAX_TOTAL_BYTES, Name, Resource, Status};
 use gantry_types::status::ExitStatus;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::deliver::{self, Delivery};
+use super::deliver::{self, Message};
 use super::fences::{FenceSeat, MAX_FENCES};
 use super::multijob::{Multijob, Seat};
 use super::place::{Outlet, Place, to_refusal};
@@ -30,7 +30,7 @@ pub(crate) struct Service {
     app: AppId,
     placement: Placement,
     overlay: Overlay,
-    deliveries: mpsc::UnboundedSender<Delivery>,
+    deliveries: mpsc::UnboundedSender<Message>,
     rooms: Mutex<Rooms>,
     changed: watch::Sender<u64>,
     seat: Mutex<Option<Seat>>,
@@ -136,6 +136,16 @@ impl Service {
     /// Whether the ranks have met in a fence: then all of them are in one MPI world.
     pub(crate) fn is_mpi_world(&self) -> bool {
         lock(&self.rooms).has_fenced
+    }
+
+    /// Waits until the nodes have what was to be sent to them so far. Processes that are no ranks may still take large
+    /// data when the last rank has ended.
+    pub(crate) async fn finish_deliveries(&self) {
+        let (told, finished) = oneshot::channel();
+        if self.deliveries.send(Message::Finish(told)).is_ok() {
+            // The delivering task ends early if its runtime does.
+            drop(finished.await);
+        }
     }
 
     /// The app is over.

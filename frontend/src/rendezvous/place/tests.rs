@@ -11,8 +11,8 @@ struct Job {
     place: Place,
     outlet: Outlet,
     // Keeps the channel open: the outlet has only a weak sender.
-    _deliveries: UnboundedSender<Delivery>,
-    sent: UnboundedReceiver<Delivery>,
+    _deliveries: UnboundedSender<Message>,
+    sent: UnboundedReceiver<Message>,
 }
 
 fn item_of(member: u32) -> Vec<u8> {
@@ -44,7 +44,8 @@ impl Job {
 
     /// What was sent since the last call: the number of nodes, what it was for, and the bytes or the refusal.
     fn sent(&mut self) -> Vec<(u64, Want, Result<Vec<u8>, String>)> {
-        let next = |delivery: Delivery| {
+        let next = |message| {
+            let Message::Deliver(delivery) = message else { unreachable!("nothing else is said") };
             let said = delivery.outcome.map(|content| content.to_blob().0).map_err(|why| why.to_string());
             (delivery.nodes.len(), delivery.key.want, said)
         };
