@@ -339,7 +339,7 @@ fn stacks_cost_a_link_what_their_classes_do_however_many_ranks_are_in_them() {
 
 #[test]
 fn stacks_of_scattered_classes_cost_a_link_some_bytes_for_each_rank_behind_it() {
-    for (nodes, on_node) in [(1000, 10), (1000, 100), (1000, 1000)] {
+    for (nodes, on_node) in [(1000, 10), (1000, 100)] {
         // No two neighbours are alike, and no set of ranks has a pattern.
         let scattered = |rank: u32| (rank.wrapping_mul(2_654_435_761) >> 12) % CLASSES;
         let cost = collect_stacks("stacks in 1000 classes of scattered ranks", nodes, on_node, scattered);
