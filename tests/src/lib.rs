@@ -24,6 +24,7 @@
 pub mod bare;
 mod binaries;
 pub mod capi;
+pub mod co_allocated;
 pub mod documents;
 pub mod driven;
 pub mod fault;

@@ -1,76 +1,22 @@
 //! Co-allocated jobs over four managers at once: a real PBS, a real Slurm, hosts over ssh, and the login node.
 
+use gantry_tests::co_allocated::{FourManagers, begin, part};
 use gantry_tests::launchers::MPICH_4;
 use gantry_tests::managers::on_slurm_and_pbs;
 use gantry_tests::pbs::{STARTS, jobs};
 use gantry_tests::slurm::Cluster;
 use gantry_tests::testbed::config::HOME;
-use gantry_tests::{Run, SOON, becomes_true, binaries, record_skip, require, tool};
+use gantry_tests::{SOON, becomes_true, binaries, record_skip, require, tool};
 
 /// The port of the PBS server.
 const SERVER_PORT: u16 = 15001;
 
-/// A subjob whose programs call the barrier.
-fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
-    let program = binaries().dir.join("job_probe").display().to_string();
-    format!(
-        "(&(resourceManagerContact=\"{contact}\")(label={label})(barrierPoint=runtime)(directory=/)(executable=\"{program}\")(arguments={steps}){more})"
-    )
-}
-
-/// The same subjob on each of four managers: two ranks on two nodes of each batch system, one rank over ssh, one rank
-/// here.
-fn four(steps: &str) -> [String; 4] {
-    [
-        part("pbs", "pbs://workq", steps, "(count=2)(hostCount=2)"),
-        part("slurm", "slurm", steps, "(count=2)(hostCount=2)"),
-        part("ssh", "ssh://n003", steps, ""),
-        part("here", "localhost", steps, ""),
-    ]
-}
-
-const ALL: [&str; 4] = ["pbs on pbs", "slurm on slurm", "ssh on ssh", "here on localhost"];
-
-fn begin(cluster: &Cluster, parts: &[String]) -> Run {
-    cluster.gantry(["coalloc", "-i", &format!("+{}", parts.concat())])
-}
-
-/// Waits until all subjobs have reached this state.
-#[track_caller]
-fn reach(run: &mut Run, state: &str) {
-    for name in ALL {
-        run.stderr_line(&format!("{name}: {state}"), STARTS);
-    }
-}
-
-#[track_caller]
-fn nothing_runs(cluster: &Cluster, steps: &str) {
-    let gone = becomes_true(2 * SOON, || cluster.find(steps).is_empty() && jobs(&cluster.bed).is_empty());
-    assert!(gone, "{:?}, {}", cluster.find(steps), jobs(&cluster.bed));
-}
+const MANAGERS: FourManagers =
+    FourManagers { name: "pbs", contact: "pbs://workq", jobs: |cluster| jobs(&cluster.bed), starts: STARTS };
 
 #[test]
 fn four_managers_are_held_at_one_barrier_and_their_processes_find_each_other() {
-    on_slurm_and_pbs(|cluster| {
-        let steps = "barrier bootstrap ring:5 big:300000 order";
-        let mut run = begin(cluster, &four(steps));
-        reach(&mut run, "checked in");
-        let mut nodes: Vec<String> = cluster.find(steps).into_iter().map(|(node, _)| node).collect();
-        nodes.sort_unstable();
-        assert_eq!(nodes, ["n001", "n002", "n003", "n003", "n004"]);
-        run.write(b"C\n");
-        let done = run.wait(SOON);
-        assert_eq!(done.code(), 0, "{done:?}");
-    });
-}
-
-/// The same subjobs as parts of one MPI world.
-fn four_of_mpi(program: &str, arguments: &str) -> String {
-    let of_mpi = |part: String| {
-        let part = part.replace("(barrierPoint=runtime)", "(jobType=mpi)");
-        part.replace(&binaries().dir.join("job_probe").display().to_string(), program)
-    };
-    format!("+{}", four(arguments).map(of_mpi).concat())
+    on_slurm_and_pbs(|cluster| MANAGERS.are_held_at_one_barrier(cluster, || ()));
 }
 
 #[test]
@@ -78,19 +24,15 @@ fn four_managers_are_one_mpi_world_that_ends_as_one() {
     let mpich = require!(MPICH_4.install());
     let [work, world] = [require!(mpich.program("mpi_work")), require!(mpich.program("mpi_world"))];
     on_slurm_and_pbs(move |cluster| {
-        let job = four_of_mpi(&work, "ring 3 allreduce 2 stencil 20");
-        let done = cluster.gantry(["coalloc", "-s", &job]).wait(STARTS);
-        let right = done.stdout.iter().filter(|line| line.starts_with("rank ") && line.ends_with(" right"));
-        assert_eq!((done.code(), right.count()), (0, 18), "{done:?}");
-        let of_pbs = "rank 1 of 6, program 0: stencil right";
-        assert!(done.stdout.iter().any(|line| line == of_pbs), "{done:?}");
+        MANAGERS.are_one_mpi_world(cluster, &work);
         // An abort in the PBS part ends all parts.
-        let done = cluster.gantry(["coalloc", &four_of_mpi(&world, "sum abort 1 8")]).wait(STARTS);
+        let job = MANAGERS.job_of_mpi(&world, "sum abort 1 8");
+        let done = cluster.gantry(["coalloc", &job]).wait(STARTS);
         let said = done.stderr.join("\n");
         assert_eq!(done.code(), 8, "{said}");
         let reason = "(rank 1 of MPI_COMM_WORLD) called MPI_Abort with exit code 8";
         assert_eq!(said.matches(reason).count(), 4, "{said}");
-        nothing_runs(cluster, "mpi_world");
+        MANAGERS.nothing_runs(cluster, "mpi_world");
     });
 }
 
@@ -117,54 +59,19 @@ fn a_lowered_specification_of_the_document_runs_with_real_programs_on_two_batch_
 
 #[test]
 fn a_part_on_pbs_that_fails_before_the_barrier_ends_a_strict_job_alone() {
-    on_slurm_and_pbs(|cluster| {
-        for (start, ends_all) in [("strict-barrier", true), ("loose-barrier", false)] {
-            let mut parts = four("barrier");
-            let more =
-                format!("(count=2)(hostCount=2)(subjobStartType={start})(subjobCommsType=independent)");
-            parts[0] = part("pbs", "pbs", "exit-of-rank:1 barrier", &more);
-            let done = cluster.gantry(["coalloc", &format!("+{}", parts.concat())]).wait(STARTS);
-            let said = done.stderr.join("\n");
-            assert_eq!(said.contains("the job was killed: subjob pbs failed"), ends_all, "{start}: {said}");
-            assert_eq!(said.contains("slurm on slurm: done"), !ends_all, "{start}: {said}");
-            assert!(!ends_all || !said.contains("slurm on slurm: released"), "{said}");
-            nothing_runs(cluster, "barrier");
-        }
-    });
+    on_slurm_and_pbs(|cluster| MANAGERS.a_part_that_fails_ends_a_strict_job_alone(cluster));
 }
 
 #[test]
 fn when_the_control_side_is_killed_everything_ends_on_every_manager() {
-    on_slurm_and_pbs(|cluster| {
-        for released in [false, true] {
-            let mut run = begin(cluster, &four("barrier wait"));
-            reach(&mut run, "checked in");
-            if released {
-                run.write(b"C\n");
-                reach(&mut run, "released");
-            }
-            assert_eq!(cluster.find("barrier wait").len(), 5);
-            run.kill();
-            nothing_runs(cluster, "barrier wait");
-        }
-    });
+    on_slurm_and_pbs(|cluster| MANAGERS.everything_ends_with_the_control_side(cluster));
 }
 
 /// PBS has no free nodes for the subjob. The job stays in the queue until it is cancelled there.
 #[test]
 fn a_part_that_pbs_never_starts_leaves_no_job_in_its_queue() {
     on_slurm_and_pbs(|cluster| {
-        let parts = [
-            part("never", "pbs", "barrier wait", "(count=500)(hostCount=2)"),
-            part("here", "localhost", "barrier wait", ""),
-        ];
-        let mut run = begin(cluster, &parts);
-        run.stderr_line("here on localhost: checked in", SOON);
-        let queued = becomes_true(SOON, || !jobs(&cluster.bed).is_empty());
-        assert!(queued, "PBS was not asked for it");
-        run.write(b"K\n");
-        assert_eq!(run.wait(SOON).code(), 68);
-        nothing_runs(cluster, "barrier wait");
+        MANAGERS.a_part_that_never_starts_leaves_no_job(cluster, "(count=500)(hostCount=2)");
     });
 }
 
@@ -202,7 +109,7 @@ fn what_a_manager_could_not_cancel_ends_by_itself_when_it_comes_up() {
         manage(cluster, "set server scheduling=True");
         let over = becomes_true(STARTS, || jobs(&cluster.bed).is_empty());
         assert!(over, "{}", jobs(&cluster.bed));
-        nothing_runs(cluster, "echo yes");
+        MANAGERS.nothing_runs(cluster, "echo yes");
         for host in 1..=4 {
             let ran = cluster.bed.node(host).path(&ran).expect("a node");
             assert!(!ran.exists(), "a program of the job has run on node {host}");

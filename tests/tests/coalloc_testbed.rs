@@ -2,17 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::co_allocated::{begin, part};
+use gantry_tests::slurm::on_cluster;
 use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, becomes_true, binaries};
-
-/// A subjob whose programs call the barrier.
-fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
-    let program = binaries().dir.join("job_probe").display().to_string();
-    format!(
-        "(&(resourceManagerContact=\"{contact}\")(label={label})(barrierPoint=runtime)(directory=/)(executable=\"{program}\")(arguments={steps}){more})"
-    )
-}
 
 /// The same subjob on each of three managers: two ranks on two Slurm nodes, two on two hosts over ssh, one here.
 fn three(steps: &str) -> [String; 3] {
@@ -21,10 +14,6 @@ fn three(steps: &str) -> [String; 3] {
         part("ssh", "ssh://n003,n004", steps, "(count=2)(hostCount=2)"),
         part("here", "localhost", steps, ""),
     ]
-}
-
-fn begin(cluster: &Cluster, parts: &[String]) -> Run {
-    cluster.gantry(["coalloc", "-i", &format!("+{}", parts.concat())])
 }
 
 /// Waits until the subjobs have reached these states, in any order.
