@@ -1,7 +1,7 @@
 //! Whether a node's own C library is new enough for a manifest's programs.
 //!
 //! Only a running loader could answer exactly. A library has the names of its versions in its string table, so this
-//! module searches the library's bytes. The newest name counts. Not every library of the family has symbols of every
+//! module searches the library's bytes for a name that is new enough. Not every library of the family has symbols of every
 //! version (there is no `GLIBC_2.20` in x86-64's libc), but a library with a newer version has all older ones. In doubt
 //! the answer is no: then the C library that was sent is used. It is right for the manifest's programs on any node,
 //! while the node's might not be.
@@ -57,9 +57,8 @@ fn is_enough_in(needs: &LibcNeeds, places: &[PathBuf], cache: &mut ContentCache)
         .filter_map(|path| tree::open_regular(AT_FDCWD, path).ok())
         .filter(|file| machine_of(file) == Some(machine))
         .peekable();
-    let needed = parse_version(needs.version.as_bytes());
-    libraries.peek().is_some()
-        && libraries.all(|file| needed.is_some() && cache.newest_version(&file) >= needed)
+    let Some(needed) = parse_version(needs.version.as_bytes()) else { return false };
+    libraries.peek().is_some() && libraries.all(|file| cache.has_version(&file, needed))
 }
 
 /// Possible places of the library: its path on the login side, and the usual directories.

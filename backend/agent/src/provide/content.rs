@@ -11,7 +11,7 @@ use gantry_shared::build_id::read_build_id;
 use gantry_shared::file_state::FileState;
 use gantry_shared::wire::staging::{Content, Mark};
 
-use super::libc_version::{LibcVersion, find_newest};
+use super::libc_version::{LibcVersion, has_version};
 
 /// Most files in the cache. A full cache is cleared: a session has hundreds of files, and an app few sessions.
 const MAX_FILES: usize = 4096;
@@ -28,7 +28,7 @@ const MAX_SEARCHED_BYTES: u64 = 64 * 1024 * 1024;
 enum Question {
     Hash,
     BuildId,
-    NewestVersion,
+    HasVersion(LibcVersion),
 }
 
 /// The answer.
@@ -36,7 +36,7 @@ enum Question {
 enum Known {
     Hash([u8; 32]),
     BuildId(Option<Vec<u8>>),
-    NewestVersion(Option<LibcVersion>),
+    HasVersion(bool),
 }
 
 /// Answers about files that were read, by their state. Clones share the cache. No clone waits while another reads a
@@ -51,7 +51,6 @@ pub(crate) struct ContentCache {
 impl ContentCache {
     /// Whether the file has that size and that mark. If it must read the file, it reads all of it, in small pieces. A
     /// file that cannot be read, or that changes meanwhile, has no content.
-    /// cannot be read, or that changes meanwhile, has no content.
     pub(super) fn is_same(&mut self, file: &File, content: &Content) -> bool {
         let Ok(state) = state_of(file) else { return false };
         let question = match &content.mark {
@@ -66,13 +65,11 @@ impl ContentCache {
             }
     }
 
-    /// The newest version named in a C library.
-    pub(super) fn newest_version(&mut self, library: &File) -> Option<LibcVersion> {
-        let state = state_of(library).ok()?;
-        match self.find_out(library, state, Question::NewestVersion) {
-            Ok(Known::NewestVersion(newest)) => newest,
-            _ => None,
-        }
+    /// Whether a C library has this version or a newer one.
+    pub(super) fn has_version(&mut self, library: &File, needed: LibcVersion) -> bool {
+        let state = state_of(library);
+        let known = state.and_then(|state| self.find_out(library, state, Question::HasVersion(needed)));
+        matches!(known, Ok(Known::HasVersion(true)))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<(FileState, Question), Known>> {
@@ -90,7 +87,9 @@ impl ContentCache {
         }
         let known = match &key.1 {
             Question::BuildId => Known::BuildId(read_build_id(file)?),
-            Question::NewestVersion => Known::NewestVersion(find_newest(file.take(MAX_SEARCHED_BYTES))?),
+            Question::HasVersion(needed) => {
+                Known::HasVersion(has_version(file.take(MAX_SEARCHED_BYTES), *needed)?)
+            }
             Question::Hash => {
                 let mut hasher = blake3::Hasher::new();
                 // Bounded, so that a file which grows meanwhile cannot keep this read going.

@@ -1,4 +1,4 @@
-//! Versions of the C library, and the newest version that a file names.
+//! Versions of the C library, and whether a file names one that is new enough.
 
 use std::io::{self, Read};
 
@@ -13,19 +13,20 @@ const MAX_NAME_BYTES: usize = 32;
 /// A version: 2.36, or 2.2.5.
 pub(super) type LibcVersion = [u32; 3];
 
-/// The newest version whose name is in these bytes.
-pub(super) fn find_newest(bytes: impl Read) -> io::Result<Option<LibcVersion>> {
-    let mut newest = None;
+/// Whether a version that is at least `needed` has its name in these bytes. Reads no further than to the first such
+/// name: libraries have their names at the beginning.
+pub(super) fn has_version(bytes: impl Read, needed: LibcVersion) -> io::Result<bool> {
+    let mut found = false;
     scan(bytes, MAX_NAME_BYTES, |piece| {
-        for start in find_prefixes(piece) {
+        found = find_prefixes(piece).any(|start| {
             let name = &piece[start..piece.len().min(start + MAX_NAME_BYTES)];
             // A name that is cut off here is whole in the next piece.
             let end = name.iter().position(|byte| *byte == 0);
-            newest = newest.max(end.and_then(|end| parse_version(&name[..end])));
-        }
-        true
+            end.and_then(|end| parse_version(&name[..end])).is_some_and(|version| version >= needed)
+        });
+        !found
     })?;
-    Ok(newest)
+    Ok(found)
 }
 
 /// Where [`PREFIX`] begins in these bytes, in order.
@@ -70,8 +71,12 @@ mod tests {
 
     #[test]
     fn the_newest_version_is_found_wherever_its_name_lies() {
-        let check = |bytes: &[u8], expected: Option<LibcVersion>| {
-            assert_eq!(find_newest(bytes).unwrap(), expected);
+        let check = |bytes: &[u8], newest: Option<LibcVersion>| {
+            assert_eq!(has_version(bytes, [0, 0, 0]).unwrap(), newest.is_some());
+            if let Some([first, second, third]) = newest {
+                assert!(has_version(bytes, [first, second, third]).unwrap());
+                assert!(!has_version(bytes, [first, second, third + 1]).unwrap());
+            }
         };
         check(b"", None);
         check(b"GLIBC_2.36", None);
@@ -82,6 +87,14 @@ mod tests {
         for before in 65_520..65_580 {
             check(&[&vec![b'G'; before][..], b"GLIBC_2.36\0"].concat(), Some([2, 36, 0]));
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_library_is_not_read() {
+        let names = [&[0; 1000][..], b"GLIBC_2.2.5\0GLIBC_2.36\0"].concat();
+        let mut rest = io::repeat(0).take(2 << 20);
+        assert!(has_version(names.chain(&mut rest), [2, 36, 0]).unwrap());
+        assert!(rest.limit() > 1 << 20, "{} bytes are left", rest.limit());
     }
 
     #[test]
