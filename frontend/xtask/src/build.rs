@@ -6,17 +6,13 @@ use std::process::{Command, Output, Stdio};
 
 use crate::Result;
 
-/// The crates that are installed.
-const PACKAGES: [&str; 8] = [
-    "gantry",
-    "gantry-mpir",
-    "gantry-guard",
-    "gantry-agent",
-    "gantry-stackd",
-    "gantry-gdbd",
-    "gantry-frontend-capi",
-    "gantry-backend-capi",
-];
+/// The crates that are installed on the login side.
+const PACKAGES: [&str; 5] =
+    ["gantry", "gantry-mpir", "gantry-guard", "gantry-frontend-capi", "gantry-backend-capi"];
+
+/// The crates of programs that go to nodes. They are built by themselves: cargo gives the crates of one build all
+/// features that any of them asks for, and these programs are to be small and to start fast.
+const ON_NODES: [&str; 3] = ["gantry-agent", "gantry-stackd", "gantry-gdbd"];
 
 /// The folder of this repository.
 pub(crate) fn root() -> PathBuf {
@@ -50,11 +46,11 @@ pub(crate) fn cargo() -> OsString {
 /// The error of cargo.
 pub(crate) fn build(profile: &str, skip: bool) -> Result<PathBuf> {
     if !skip {
-        let mut args = vec!["build", "--locked", "--lib", "--bins", "--profile", profile];
-        for package in PACKAGES {
-            args.extend(["--package", package]);
+        for packages in [&PACKAGES[..], &ON_NODES] {
+            let mut args = vec!["build", "--locked", "--lib", "--bins", "--profile", profile];
+            packages.iter().for_each(|package| args.extend(["--package", package]));
+            run(&cargo(), &args)?;
         }
-        run(&cargo(), &args)?;
     }
     Ok(target_directory()?.join(if profile == "dev" { "debug" } else { profile }))
 }
