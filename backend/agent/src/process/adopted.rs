@@ -57,10 +57,6 @@ pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
     if pid <= 0 {
         return Err(AdoptError::Missing { pid });
     }
-    let status = procfs::read_status(pid).map_err(look)?;
-    if status.thread_group != pid {
-        return Err(AdoptError::Thread { pid, of: status.thread_group });
-    }
     // Open the pidfd before reading `/proc`. If the process is still there after the read, `/proc` described this
     // process.
     let pidfd = match sys::pidfd_open(pid) {
@@ -70,6 +66,9 @@ pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
     };
     let before = procfs::read_stat(pid).map_err(look)?;
     let status = procfs::read_status(pid).map_err(look)?;
+    if status.thread_group != pid {
+        return Err(AdoptError::Thread { pid, of: status.thread_group });
+    }
     let own = nix::unistd::geteuid().as_raw();
     if let Some(uid) = [status.real_uid, status.effective_uid].into_iter().find(|&uid| uid != own) {
         return Err(AdoptError::OtherUser { pid, uid, own });

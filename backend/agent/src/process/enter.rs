@@ -27,11 +27,11 @@ const STOPS_WITHIN: Duration = Duration::from_secs(5);
 /// all other cases all of them are ended.
 pub(super) fn seize_all(pids: &[i32], batch: &Batch) -> Result<(), StartFailure> {
     let seized = pids.iter().enumerate().try_for_each(|(index, &pid)| {
-        let program = waiting(pid);
         if !batch.add(pid) {
-            return Err(StartFailure { index, error: StartError::GivenUp { program } });
+            return Err(StartFailure { index, error: StartError::GivenUp { program: waiting(pid) } });
         }
-        sys::trace_seize(pid).map_err(|source| StartFailure { index, error: refused(pid, program, source) })
+        let refused = |source| refused(pid, waiting(pid), source);
+        sys::trace_seize(pid).map_err(|source| StartFailure { index, error: refused(source) })
     });
     match &seized {
         Err(StartFailure { index: 0, error: StartError::PtraceRefused { .. } }) => drop(batch.hand_over()),

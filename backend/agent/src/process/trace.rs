@@ -111,7 +111,11 @@ pub(super) fn prove_held(
 /// Checks that `pid`, whose counter was `counter` after `execve`, is stopped there and not traced.
 pub(super) fn look_held(pid: i32, (counter, entry): (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
     let state = procfs::read_stat(pid).map_err(call("read its state"))?.state;
-    let tracer = procfs::read_status(pid).map_err(call("read its tracer"))?.tracer;
+    // A caller asks again and again until it is stopped. Its tracer does not matter before that.
+    let tracer = match state {
+        'T' | 't' => procfs::read_status(pid).map_err(call("read its tracer"))?.tracer,
+        _ => 0,
+    };
     if state != 'T' || tracer != 0 {
         return Err(HoldFailure::NotStopped { state, tracer });
     }
