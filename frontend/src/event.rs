@@ -124,14 +124,14 @@ pub enum Event {
         /// The reason.
         message: String,
     },
-    /// A rank has made an MPI call that gantry does not serve, or has loaded a library that does not speak PMI. The app
-    /// goes on. gantry reports each kind of call, and libraries, once.
+    /// A rank has made an MPI call that gantry does not serve, or has loaded a library that does not speak PMI, or its
+    /// host does not reach another one. The app goes on. gantry reports each kind of call, libraries and hosts once.
     MpiNote {
         /// The app.
         app: AppId,
-        /// The first rank that did so.
+        /// The first rank that did so, or the first on that host.
         rank: Rank,
-        /// What happened, and the launcher to use.
+        /// What happened, and the remedy.
         message: String,
     },
     /// Nodes can no longer be reached.

@@ -487,6 +487,24 @@ fn a_host_that_is_lost_ends_the_world_that_computes() {
 }
 
 #[test]
+fn hosts_that_do_not_reach_each_other_are_named_while_mpi_waits() {
+    let mpich = require!(MPICH_4.install());
+    let program = require!(mpich.program("mpi_work"));
+    on_hosts(Config::with_nodes(2), move |cluster| {
+        if let Err(why) = cluster.bed.host("n002").expect("a node").ignore_connections(&[22]) {
+            return gantry_tests::record_skip(&format!("no firewall: {why}"));
+        }
+        let mut run = cluster.launch(&["--", "--hosts", "n[001-002]", &program, "ring", "1", "wait"]);
+        let said = run.next_event("mpi_note", 3 * SOON);
+        let message = said["message"].as_str().expect("a message");
+        assert_eq!(said["rank"], 0, "{said}");
+        assert!(message.contains("host n001 does not connect to host n002 at "), "{message}");
+        run.signal(Signal::SIGTERM);
+        run.wait(SOON);
+    });
+}
+
+#[test]
 fn ranks_in_a_job_of_pbs_are_one_world() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_world"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::wire::message::{Order, To};
+use gantry_shared::wire::message::{Notice, Order, To};
 use gantry_types::error::Kind;
 use gantry_types::rank_set::NodeSet;
 use gantry_types::status::ExitStatus;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::cause::tell_cause;
 use super::core::{Core, DAEMON_GRACE, EndRequest, Stage};
+use super::mpi_reach::test_hosts;
 use super::state::Happening;
 use crate::error::Error;
 use crate::event::Event;
@@ -138,7 +139,14 @@ fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
                 tokio::spawn(lose_unless_over(Arc::clone(core), lost, reason));
             }
         }
-        OverlayEvent::Notice(node, notice, _room) => core.take_notice(node, notice),
+        OverlayEvent::Notice(node, notice, _room) => {
+            if let Notice::Rendezvous(notice) = &notice
+                && core.rendezvous.begins_mpi_world(notice)
+            {
+                tokio::spawn(test_hosts(Arc::clone(core)));
+            }
+            core.take_notice(node, notice);
+        }
         OverlayEvent::Lost { nodes, reason } => {
             core.outputs.lost(&nodes);
             core.happened(Happening::NodesLost(nodes, reason));

@@ -8,6 +8,7 @@ mod fifo;
 mod connected;
 mod handle;
 mod owner;
+mod mpi_reach;
 mod listen;
 mod context;
 mod agent_hosts;

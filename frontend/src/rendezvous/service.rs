@@ -133,6 +133,21 @@ impl Service {
         }
     }
 
+    /// Whether this notice is the first of an MPI world of this app alone, on several nodes.
+    pub(crate) fn begins_mpi_world(&self, notice: &RendezvousNotice) -> bool {
+        let (RendezvousNotice::Put { of, .. } | RendezvousNotice::Get(Key { of, .. })) = notice else {
+            return false;
+        };
+        if !matches!(of.resource, Resource::Fence(_)) {
+            return false;
+        }
+        let rooms = lock(&self.rooms);
+        self.placement.node_count() > 1
+            && !rooms.has_fenced
+            && rooms.fences.is_empty()
+            && self.world().is_none()
+    }
+
     /// Whether the ranks have met in a fence: then all of them are in one MPI world.
     pub(crate) fn is_mpi_world(&self) -> bool {
         lock(&self.rooms).has_fenced

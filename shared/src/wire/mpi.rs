@@ -52,6 +52,8 @@ pub enum MpiSubject {
     Names,
     /// A rank uses a library that the app's server does not serve.
     Foreign,
+    /// Hosts do not reach each other.
+    Network,
 }
 
 /// A note for the user about an MPI world, which goes on.

@@ -262,9 +262,21 @@ impl<'a> Machine<'a> {
     /// # Errors
     /// `nft` (Debian package nftables) is missing, or the kernel does not support it.
     pub fn refuse_connections(&self, open: &[u16]) -> Result<()> {
+        self.filter(open, "reject with tcp reset")
+    }
+
+    /// As [`refuse_connections`](Machine::refuse_connections), but whoever connects hears nothing, and waits.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ignore_connections(&self, open: &[u16]) -> Result<()> {
+        self.filter(open, "drop")
+    }
+
+    fn filter(&self, open: &[u16], verdict: &str) -> Result<()> {
         let mut nft = self.root_command("nft")?;
         nft.args(["-f", "-"]).stdin(Stdio::piped());
-        complete_with(nft, &build_rules(open))
+        complete_with(nft, &build_rules(open, verdict))
     }
 
     /// Makes that port unreachable for the ordinary user's programs on this host, here and on other hosts, as if the
@@ -414,14 +426,14 @@ fn parse_sockets(table: &str, user: u32) -> Vec<String> {
 }
 
 /// Rules for a host that only lets Slurm in.
-fn build_rules(open: &[u16]) -> String {
+fn build_rules(open: &[u16], verdict: &str) -> String {
     let (first, last) = files::SRUN_PORTS;
     let mut ports =
         vec![files::SLURMCTLD_PORT.to_string(), files::SLURMD_PORT.to_string(), format!("{first}-{last}")];
     ports.extend(open.iter().map(u16::to_string));
     format!(
         "flush ruleset\ntable inet testbed {{\n chain input {{\n  type filter hook input priority 0\n  iif lo accept\n  \
-         tcp dport {{ {} }} accept\n  tcp flags & (syn | ack) == syn reject with tcp reset\n }}\n}}\n",
+         tcp dport {{ {} }} accept\n  tcp flags & (syn | ack) == syn {verdict}\n }}\n}}\n",
         ports.join(", ")
     )
 }
@@ -455,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_closed_host_still_lets_slurm_in() {
-        let rules = build_rules(&[22]);
+        let rules = build_rules(&[22], "reject with tcp reset");
         assert!(rules.contains("dport { 6817, 6818, 60001-63000, 22 } accept"), "{rules}");
     }
 }
