@@ -1,12 +1,16 @@
 /*
  * two_paths [SECONDS]: ranks of one app in different functions, for stack tools. Even ranks wait in even_path ->
  * work -> wait_here, odd ranks in odd_path -> wait_here. Prints "waiting" there, and exits with 0 after SECONDS
- * (default 300). Built with frame pointers and symbols.
+ * (default 300). Built with frame pointers and symbols. With ROOM, each function has so many bytes of variables.
  */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#ifndef ROOM
+#define ROOM 1
+#endif
 
 static volatile int after;
 
@@ -18,6 +22,9 @@ static void time_is_up(int signal)
 
 __attribute__((noinline)) void wait_here(void)
 {
+    volatile char room[ROOM] = {0};
+
+    (void)room;
     printf("waiting\n");
     fflush(stdout);
     for (;;)
@@ -27,18 +34,27 @@ __attribute__((noinline)) void wait_here(void)
 /* The stores after the calls prevent tail calls, which would leave no frame. */
 __attribute__((noinline)) void work(void)
 {
+    volatile char room[ROOM] = {0};
+
+    (void)room;
     wait_here();
     after = 1;
 }
 
 __attribute__((noinline)) void even_path(void)
 {
+    volatile char room[ROOM] = {0};
+
+    (void)room;
     work();
     after = 2;
 }
 
 __attribute__((noinline)) void odd_path(void)
 {
+    volatile char room[ROOM] = {0};
+
+    (void)room;
     wait_here();
     after = 3;
 }

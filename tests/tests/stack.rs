@@ -243,6 +243,26 @@ fn functions_without_an_unwind_table_in_memory_are_read() {
     });
 }
 
+/// Their variables are too large for a search for return addresses, and they have no frame pointers. So only the
+/// debugger's table leads to their callers. The file's other table, with its index, has the functions of the system.
+#[test]
+fn functions_that_only_the_table_for_debuggers_has_are_read() {
+    in_a_world(LIMIT, |world| {
+        let flags = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer"];
+        let flags = [&["-fPIE", "-pie", "-DROOM=65536"], flags.as_slice()].concat();
+        let program = programs::get_with("two_paths", "wide_paths", &flags).unwrap();
+        let file = std::fs::read(&program).unwrap();
+        let names_section = |name: &[u8]| file.windows(name.len()).any(|it| it == name);
+        assert!(names_section(b".eh_frame_hdr") && names_section(b".debug_frame"));
+        let app = launched(world, &["-n", "2"], &program, &["200"]);
+        let tree = stack_until(world, &[&app], |tree| has(tree, &["odd_path"]) && has(tree, &["even_path"]));
+        let even = ["main (two_paths.c:", "even_path (two_paths.c:", "work (two_paths.c:", "pause", "[0]"];
+        let odd = ["main (two_paths.c:", "odd_path (two_paths.c:", "wait_here (two_paths.c:", "pause", "[1]"];
+        assert!(has(&tree, &even) && has(&tree, &odd), "{tree:?}");
+        kill(world, &app);
+    });
+}
+
 #[test]
 fn functions_of_the_kernels_own_library_have_their_names_and_callers() {
     in_a_world(LIMIT, |world| {

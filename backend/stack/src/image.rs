@@ -1,7 +1,8 @@
 //! A program or library in the memory of a process: its id, and how to find the callers of its functions.
 //!
 //! Both come from the process's memory. So deleted files, files in containers and hanging file systems do no harm.
-//! Only a static program without an index of its table (`.eh_frame_hdr`) is read from its file.
+//! Two tables are read from the file: that of a static program without an index (`.eh_frame_hdr`), and the debugger's
+//! (`.debug_frame`) for functions that have no entry in memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -23,6 +24,7 @@ use crate::memory::Memory;
 const MAX_TABLE: usize = 256 << 20;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Entry<'a> = FrameDescriptionEntry<Slice<'a>>;
 
 /// A program or library.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Image {
     first: u64,
     table: Option<Table>,
     file: Option<PathBuf>,
+    /// The file's table for debuggers, read on first use. It has functions that the table in memory has not.
+    debug_table: OnceLock<Option<Table>>,
     /// The beginnings of its functions, read on first use.
     functions: OnceLock<Vec<u64>>,
 }
@@ -97,8 +101,8 @@ impl Image {
                 let index = Index::Own { bytes: index, address };
                 Some(Table { bytes, address: start, kind: Kind::EhFrame, index })
             });
-        let table = own.or_else(|| Table::of_file(file.as_ref()?));
-        Some(Self { id, first, table, file, functions: OnceLock::new() })
+        let table = own.or_else(|| Table::of_file(file.as_ref()?, ".eh_frame", Kind::EhFrame));
+        Some(Self { id, first, table, file, debug_table: OnceLock::new(), functions: OnceLock::new() })
     }
 
     /// The beginning of the function at an address, from the file's symbols.
@@ -121,77 +125,104 @@ impl Image {
         address: u64,
         context: &'c mut UnwindContext<usize>,
     ) -> Option<Rules<'a, 'c>> {
-        let table = self.table.as_ref()?;
-        let slice = Slice::new(&table.bytes, LittleEndian);
-        match table.kind {
-            Kind::EhFrame => {
-                let mut section = EhFrame::from(slice);
-                section.set_address_size(8);
-                table.rules(&section, slice, address, context)
-            }
-            Kind::DebugFrame => {
-                let mut section = DebugFrame::from(slice);
-                section.set_address_size(8);
-                table.rules(&section, slice, address, context)
-            }
-        }
+        let in_memory = self.table.as_ref().and_then(|table| Some((table, table.entry(address)?)));
+        let (table, entry) = in_memory.or_else(|| {
+            let table = self.debug_table()?;
+            Some((table, table.entry(address)?))
+        })?;
+        table.rules(&entry, address, context)
+    }
+
+    fn debug_table(&self) -> Option<&Table> {
+        let table = self.debug_table.get_or_init(|| {
+            let file = self.file.as_deref()?;
+            // Another file may have the name by now.
+            let is_same = identify_file(file).is_ok_and(|id| id == self.id);
+            is_same.then(|| Table::of_file(file, ".debug_frame", Kind::DebugFrame)).flatten()
+        });
+        table.as_ref()
     }
 }
 
 impl Table {
-    /// Reads the table from a file, either the loader's or the debugger's.
-    fn of_file(path: &Path) -> Option<Self> {
+    /// Reads the table in a section of a file.
+    fn of_file(path: &Path, section: &str, kind: Kind) -> Option<Self> {
         let cache = open(path)?;
         let file = object::File::parse(&cache).ok()?;
-        let read = |name: &str| {
-            let section = file.section_by_name(name)?;
-            bounded(section.size())?;
-            Some((section.uncompressed_data().ok()?.into_owned(), section.address()))
+        let section = file.section_by_name(section)?;
+        bounded(section.size())?;
+        let (bytes, address) = (section.uncompressed_data().ok()?.into_owned(), section.address());
+        let slice = Slice::new(&bytes, LittleEndian);
+        let index = match kind {
+            Kind::EhFrame => make_index(&EhFrame::from(slice), address),
+            Kind::DebugFrame => make_index(&DebugFrame::from(slice), address),
         };
-        let made = |kind, (bytes, address): (Vec<u8>, u64)| {
-            let slice = Slice::new(&bytes, LittleEndian);
-            let index = match kind {
-                Kind::EhFrame => make_index(&EhFrame::from(slice), address),
-                Kind::DebugFrame => make_index(&DebugFrame::from(slice), address),
-            };
-            (!index.is_empty()).then_some(Self { bytes, address, kind, index: Index::Made(index) })
-        };
-        let of = |name, kind| read(name).and_then(|read| made(kind, read));
-        of(".eh_frame", Kind::EhFrame).or_else(|| of(".debug_frame", Kind::DebugFrame))
+        (!index.is_empty()).then_some(Self { bytes, address, kind, index: Index::Made(index) })
     }
 
-    fn rules<'a, 'c, S>(
-        &'a self,
-        section: &S,
-        slice: Slice<'a>,
-        address: u64,
-        context: &'c mut UnwindContext<usize>,
-    ) -> Option<Rules<'a, 'c>>
-    where
-        S: UnwindSection<Slice<'a>>,
-    {
-        let bases = self.bases();
-        let place = match &self.index {
+    /// The entry of the function at an address of the file.
+    fn entry(&self, address: u64) -> Option<Entry<'_>> {
+        let place = self.place(address)?;
+        let entry = match self.kind {
+            Kind::EhFrame => {
+                let offset = gimli::EhFrameOffset(place);
+                self.eh_frame().fde_from_offset(&self.bases(), offset, EhFrame::cie_from_offset)
+            }
+            Kind::DebugFrame => {
+                let offset = gimli::DebugFrameOffset(place);
+                self.debug_frame().fde_from_offset(&self.bases(), offset, DebugFrame::cie_from_offset)
+            }
+        };
+        entry.ok().filter(|entry| entry.contains(address))
+    }
+
+    /// The place of the entry that may have an address.
+    fn place(&self, address: u64) -> Option<usize> {
+        match &self.index {
             Index::Made(functions) => {
                 let after = functions.partition_point(|(begin, _, _)| *begin <= address);
-                functions.get(after.checked_sub(1)?).filter(|(_, end, _)| address < *end)?.2
+                let (_, end, place) = functions.get(after.checked_sub(1)?)?;
+                (address < *end).then_some(*place)
             }
             Index::Own { bytes, .. } => {
+                let bases = self.bases();
                 let index = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
                 let index = index.table()?;
                 let pointer = index.lookup(address, &bases).ok()?;
-                index.pointer_to_offset(pointer).ok()?.0
+                Some(index.pointer_to_offset(pointer).ok()?.0)
             }
-        };
-        let entry: FrameDescriptionEntry<Slice<'a>> =
-            section.fde_from_offset(&bases, S::Offset::from(place), S::cie_from_offset).ok()?;
-        if !entry.contains(address) {
-            return None;
         }
-        let encoding = entry.cie().encoding();
-        let is_signal = entry.is_signal_trampoline();
-        let row = entry.unwind_info_for_address(section, &bases, context, address).ok()?;
-        Some(Rules { row, is_signal, table: slice, encoding })
+    }
+
+    fn rules<'a, 'c>(
+        &'a self,
+        entry: &Entry<'a>,
+        address: u64,
+        context: &'c mut UnwindContext<usize>,
+    ) -> Option<Rules<'a, 'c>> {
+        let bases = self.bases();
+        let row = match self.kind {
+            Kind::EhFrame => entry.unwind_info_for_address(&self.eh_frame(), &bases, context, address),
+            Kind::DebugFrame => entry.unwind_info_for_address(&self.debug_frame(), &bases, context, address),
+        };
+        let (is_signal, encoding) = (entry.is_signal_trampoline(), entry.cie().encoding());
+        Some(Rules { row: row.ok()?, is_signal, table: self.slice(), encoding })
+    }
+
+    fn slice(&self) -> Slice<'_> {
+        Slice::new(&self.bytes, LittleEndian)
+    }
+
+    fn eh_frame(&self) -> EhFrame<Slice<'_>> {
+        let mut section = EhFrame::from(self.slice());
+        section.set_address_size(8);
+        section
+    }
+
+    fn debug_frame(&self) -> DebugFrame<Slice<'_>> {
+        let mut section = DebugFrame::from(self.slice());
+        section.set_address_size(8);
+        section
     }
 
     fn bases(&self) -> BaseAddresses {
