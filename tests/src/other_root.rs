@@ -155,9 +155,28 @@ impl OtherRoot {
         let at = self.inside(Path::new(at));
         fs::create_dir_all(&at).expect("a folder");
         let line = format!("mount -t tmpfs -o {options} none '{}'\n", at.display());
+        self.add_mount(&line);
+    }
+
+    /// Gives each node a stage directory of its own, in the world's work directory. Call this before a launch.
+    ///
+    /// Without it the nodes share one directory, as on a cluster with a shared file system. Then each node but the first
+    /// compares what it received with what is there.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn separate_stages(&self, world: &World) {
+        let line = format!(
+            "own='{}'-$$\nmkdir \"$own\"\nmount --bind \"$own\" \"$root$stage\"\n",
+            world.work_dir().join("stage").display()
+        );
+        self.add_mount(&line);
+    }
+
+    fn add_mount(&self, line: &str) {
         let mounts = self.root.join("mounts");
         let before = fs::read_to_string(&mounts).unwrap_or_default();
-        fs::write(mounts, before + &line).expect("a file beside the root's own");
+        fs::write(mounts, before + line).expect("a file beside the root's own");
     }
 
     /// Copies a file of this machine to the node, to the same path, with the libraries that it loads.

@@ -10,7 +10,7 @@ mod stream;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +34,9 @@ const MAX_RECEIVES: usize = 16;
 
 /// The largest window of compressed archives, as a power of two: 8 MiB, which is what zstd uses up to level 19.
 const MAX_WINDOW_LOG: u32 = 23;
+
+/// Bytes of a compressed archive that are unpacked, and then written, in one step.
+const UNPACKED_BYTES: usize = 64 * 1024;
 
 /// An archive that is about to arrive.
 #[derive(Debug, Clone, Copy)]
@@ -187,14 +190,14 @@ fn open_root(root: &std::path::Path) -> Result<OwnedFd, Failure> {
         .map_err(|error| failure::from_io(format_args!("open {}", root.display()), &error.into()))
 }
 
-fn decompress(pieces: Pieces, compressed: bool) -> Result<Box<dyn Read>, Failure> {
+fn decompress(pieces: Pieces, compressed: bool) -> Result<Box<dyn BufRead>, Failure> {
     if !compressed {
         return Ok(Box::new(pieces));
     }
     let failed = |error: std::io::Error| failure::from_io("set up decompression", &error);
-    let mut decoder = zstd::stream::read::Decoder::new(pieces).map_err(failed)?;
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(pieces).map_err(failed)?;
     decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed)?;
-    Ok(Box::new(decoder))
+    Ok(Box::new(BufReader::with_capacity(UNPACKED_BYTES, decoder)))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod incoming;
 mod settle;
 
 use std::ffi::CString;
-use std::io::Read;
+use std::io::BufRead;
 use std::os::fd::OwnedFd;
 
 use gantry_types::error::Failure;
@@ -54,7 +54,7 @@ pub struct Limits {
 /// `may_settle` and of the file system, each with the name of the entry. Nothing of the archive is there then. An error
 /// of `archive` itself becomes `Lost`.
 pub fn unpack<G>(
-    archive: impl Read,
+    archive: impl BufRead,
     root: &OwnedFd,
     number: u64,
     limits: Limits,
@@ -75,7 +75,7 @@ pub fn unpack<G>(
     unpacked
 }
 
-fn write_out(archive: impl Read, dir: &OwnedFd, limits: Limits) -> Result<(), Failure> {
+fn write_out(archive: impl BufRead, dir: &OwnedFd, limits: Limits) -> Result<(), Failure> {
     let mut archive = Archive::new(archive, limits.bytes);
     let mut incoming = Incoming::new(dir, limits.copied_bytes)?;
     let mut files = 0;

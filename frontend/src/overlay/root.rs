@@ -399,6 +399,10 @@ impl Root {
                     if let Some(node) = nodes.difference(&behind).first() {
                         return Err((link, self.not_behind("answered", node)));
                     }
+                    let Some(first) = nodes.first() else { continue };
+                    let reply = reply
+                        .decode()
+                        .map_err(|_| (first, Violation::new("sent an answer that cannot be read")))?;
                     for node in nodes.difference(&self.away).iter() {
                         if let Ok(answer) = &reply {
                             self.admission.answered(node, answer).map_err(|violation| (node, violation))?;

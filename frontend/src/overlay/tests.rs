@@ -11,7 +11,8 @@ use gantry_link::link::{Incoming, LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    AgentHello, Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Feeder, Notice, Order, Seat, To, Up,
+    AgentHello, Answer, Blob, BulkOrder, BulkSeat, Dial, Down, EncodedReply, EntrySet, Feeder, Notice, Order,
+    Seat, To, Up,
 };
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
@@ -182,7 +183,8 @@ impl Peer {
     }
 
     async fn answer(&mut self, request: RequestId, node: u32, answer: std::result::Result<Answer, Failure>) {
-        self.say(&Up::Answers { request, answers: vec![(single(node), answer)] }).await;
+        self.say(&Up::Answers { request, answers: vec![(single(node), EncodedReply::of(&answer).unwrap())] })
+            .await;
     }
 
     async fn notice(&mut self, node: u32, notice: Notice) {
@@ -419,7 +421,7 @@ async fn nodes_further_down_answer_and_are_lost_through_their_parent() {
     let request = a.order().await;
     let done = |node| (NodeId(node), Ok(Answer::Done));
     // One answer of several.
-    let both = vec![("0-1".parse().unwrap(), Ok(Answer::Done))];
+    let both = vec![("0-1".parse().unwrap(), EncodedReply::of(&Ok(Answer::Done)).unwrap())];
     a.say(&Up::Answers { request, answers: both }).await;
     a.notice(1, Notice::NodesLost { nodes: single(2), reason: "cut".to_owned() }).await;
     assert_eq!(lost(&mut events).await, ("2".to_owned(), "cut".to_owned()));
@@ -427,7 +429,7 @@ async fn nodes_further_down_answer_and_are_lost_through_their_parent() {
     assert!(matches!(ask(&overlay, nodes("2"), SOON).await.unwrap(), Err(Error::Lost { .. })));
     let asked = ask(&overlay, To::All, SOON);
     let request = a.order().await;
-    let each = |node| (single(node), Ok(Answer::Done));
+    let each = |node| (single(node), EncodedReply::of(&Ok(Answer::Done)).unwrap());
     a.say(&Up::Answers { request, answers: vec![each(1), each(0)] }).await;
     assert_eq!(asked.await.unwrap().unwrap(), [done(0), done(1)]);
     drop(a);

@@ -148,32 +148,36 @@ impl SealedChunk {
         HEADER_BYTES + self.bytes.len()
     }
 
-    /// Appends the encoding: stream and sequence as 64-bit big-endian numbers, a byte of flags, the sealed bytes.
-    pub fn encode_onto(&self, onto: &mut Vec<u8>) {
-        onto.extend_from_slice(&build_header(self.stream, self.sequence, self.last));
-        onto.extend_from_slice(&self.bytes);
+    /// The header: stream and sequence as 64-bit big-endian numbers, and a byte of flags. The sealed bytes follow it.
+    #[must_use]
+    pub fn header(&self) -> [u8; HEADER_BYTES] {
+        build_header(self.stream, self.sequence, self.last)
     }
 
-    /// Parses an encoded chunk. Does not check the seal.
+    /// The sealed bytes.
+    #[must_use]
+    pub fn sealed(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The chunk of a header and its sealed bytes. Does not check the seal.
     ///
     /// # Errors
     /// [`BulkError::Malformed`], [`BulkError::Oversized`].
-    pub fn parse(encoded: &[u8]) -> Result<Self, BulkError> {
-        if encoded.len() > MAX_ENCODED_BYTES {
-            return Err(oversized(encoded.len(), MAX_ENCODED_BYTES));
+    pub fn build(header: [u8; HEADER_BYTES], sealed: Vec<u8>) -> Result<Self, BulkError> {
+        if sealed.len() > MAX_BULK_CHUNK_BYTES + SEAL_BYTES {
+            return Err(oversized(sealed.len(), MAX_BULK_CHUNK_BYTES + SEAL_BYTES));
         }
-        let too_short = BulkError::Malformed { what: "it is too short" };
-        let Some((stream, rest)) = encoded.split_first_chunk() else { return Err(too_short) };
-        let Some((sequence, rest)) = rest.split_first_chunk() else { return Err(too_short) };
-        let Some(([flags], bytes)) = rest.split_first_chunk() else { return Err(too_short) };
-        if bytes.len() < SEAL_BYTES {
-            return Err(too_short);
+        if sealed.len() < SEAL_BYTES {
+            return Err(BulkError::Malformed { what: "it is too short" });
         }
+        let [stream @ .., _, _, _, _, _, _, _, _, _] = header;
+        let [_, _, _, _, _, _, _, _, sequence @ .., flags] = header;
         if flags & !FLAG_LAST != 0 {
             return Err(BulkError::Malformed { what: "it has unknown flags" });
         }
-        let (stream, sequence) = (u64::from_be_bytes(*stream), u64::from_be_bytes(*sequence));
-        Ok(Self { stream, sequence, last: flags & FLAG_LAST != 0, bytes: Arc::new(bytes.to_vec()) })
+        let (stream, sequence) = (u64::from_be_bytes(stream), u64::from_be_bytes(sequence));
+        Ok(Self { stream, sequence, last: flags & FLAG_LAST != 0, bytes: Arc::new(sealed) })
     }
 }
 

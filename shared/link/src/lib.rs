@@ -12,6 +12,7 @@ pub mod limits;
 pub mod bulk;
 mod error;
 mod record;
+mod outgoing;
 mod primitives;
 pub mod handshake;
 pub mod link;

@@ -37,14 +37,16 @@
 //! ```
 
 use std::fmt;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use serde::Serialize;
 use snow::StatelessTransportState;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
-use super::bulk::SealedChunk;
+use super::bulk::{self, SealedChunk};
 use super::error::{LinkError, Phase};
+use super::outgoing::{Outgoing, PIECES};
 use super::primitives::TAG_BYTES;
 use super::record::{HEADER_BYTES, Kind, MAX_PIECE_BYTES, Meaning};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
@@ -87,6 +89,8 @@ impl Link {
                 nonce: received,
                 raw: Vec::new(),
                 taken: 0,
+                arriving: None,
+                after_chunk: false,
                 plain: Vec::new(),
                 frames: FrameBuffer::new(),
                 state: ReaderState::Open,
@@ -95,9 +99,8 @@ impl Link {
                 stream: write,
                 noise,
                 nonce: sent,
-                plain: Vec::new(),
-                sealed: Vec::new(),
-                written: 0,
+                plain: vec![Meaning::Piece.code()],
+                outgoing: Outgoing::default(),
                 failed: false,
             },
         }
@@ -129,9 +132,21 @@ pub struct LinkReader {
     /// Received bytes, of which the first `taken` are processed.
     raw: Vec<u8>,
     taken: usize,
+    /// A chunk that has arrived in part. No other bytes wait then.
+    arriving: Option<Arriving>,
+    /// The last record was a chunk. Then the next one is probably a chunk, too.
+    after_chunk: bool,
     plain: Vec<u8>,
     frames: FrameBuffer,
     state: ReaderState,
+}
+
+/// A bulk chunk whose sealed bytes are read to where they stay.
+struct Arriving {
+    header: [u8; bulk::HEADER_BYTES],
+    sealed: Vec<u8>,
+    /// Bytes that are still to come.
+    left: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,10 +199,23 @@ impl LinkReader {
     }
 
     async fn read_more(&mut self) -> Result<(), LinkError> {
-        self.raw.drain(..self.taken);
-        self.taken = 0;
-        self.raw.reserve(READ_BYTES);
-        match self.stream.read_buf(&mut self.raw).await {
+        let read = match &mut self.arriving {
+            Some(Arriving { sealed, left, .. }) => {
+                let read = (&mut self.stream).take(*left as u64).read_buf(sealed).await;
+                *left = left.saturating_sub(*read.as_ref().unwrap_or(&0));
+                read
+            }
+            None => {
+                self.raw.drain(..self.taken);
+                self.taken = 0;
+                // What is read here of the next chunk is copied later, so only its headers are read.
+                let most = if self.after_chunk { HEADER_BYTES + bulk::HEADER_BYTES } else { READ_BYTES };
+                self.after_chunk = false;
+                self.raw.reserve(most);
+                (&mut self.stream).take(most as u64).read_buf(&mut self.raw).await
+            }
+        };
+        match read {
             Ok(0) => Err(LinkError::Cut { phase: Phase::Open, source: None }),
             Ok(_) => Ok(()),
             Err(error) => Err(LinkError::io(Phase::Open, error)),
@@ -196,14 +224,28 @@ impl LinkReader {
 
     /// Takes the next record out of the received bytes, if it is complete.
     fn take_record(&mut self) -> Result<Taken, LinkError> {
+        if self.arriving.is_some() {
+            return self.take_chunk();
+        }
         let Some((header, rest)) = self.raw[self.taken..].split_first_chunk() else {
             return Ok(Taken::Nothing);
         };
         let (kind, length) = parse_header(*header, Phase::Open)?;
+        if kind == Kind::Bulk {
+            let Some(bytes) = length.checked_sub(bulk::HEADER_BYTES) else {
+                return Err(malformed("a bulk chunk is too short"));
+            };
+            let Some((header, rest)) = rest.split_first_chunk() else { return Ok(Taken::Nothing) };
+            let here = &rest[..rest.len().min(bytes)];
+            let mut sealed = Vec::with_capacity(bytes);
+            sealed.extend_from_slice(here);
+            self.taken += HEADER_BYTES + bulk::HEADER_BYTES + here.len();
+            self.arriving = Some(Arriving { header: *header, sealed, left: bytes - here.len() });
+            return self.take_chunk();
+        }
         let Some(body) = rest.get(..length) else { return Ok(Taken::Nothing) };
         self.taken += HEADER_BYTES + length;
         match kind {
-            Kind::Bulk => Ok(Taken::Bulk(SealedChunk::parse(body).map_err(|error| LinkError::bulk(&error))?)),
             Kind::Noise => {
                 self.plain.resize(length, 0);
                 let opened = self.noise.read_message(self.nonce, body, &mut self.plain);
@@ -212,7 +254,21 @@ impl LinkReader {
                 self.nonce += 1;
                 self.take_plain(opened)
             }
-            Kind::Handshake | Kind::Refusal => Err(malformed("a record belongs in the handshake")),
+            Kind::Bulk | Kind::Handshake | Kind::Refusal => {
+                Err(malformed("a record belongs in the handshake"))
+            }
+        }
+    }
+
+    /// The chunk that is arriving, if it is complete.
+    fn take_chunk(&mut self) -> Result<Taken, LinkError> {
+        match self.arriving.take_if(|arriving| arriving.left == 0) {
+            None => Ok(Taken::Nothing),
+            Some(Arriving { header, sealed, .. }) => {
+                self.after_chunk = true;
+                let chunk = SealedChunk::build(header, sealed);
+                chunk.map(Taken::Bulk).map_err(|error| LinkError::bulk(&error))
+            }
         }
     }
 
@@ -259,11 +315,9 @@ pub struct LinkWriter {
     stream: WriteHalf<Box<dyn Stream>>,
     noise: Arc<StatelessTransportState>,
     nonce: u64,
-    /// Frames that are not yet sealed: many small ones become one record.
+    /// One byte of meaning, and the frames that are not yet sealed: many small ones become one record.
     plain: Vec<u8>,
-    /// Records, of which the first `written` bytes are written.
-    sealed: Vec<u8>,
-    written: usize,
+    outgoing: Outgoing,
     failed: bool,
 }
 
@@ -296,12 +350,15 @@ impl LinkWriter {
     ///
     /// # Errors
     /// [`LinkError::Failed`].
-    pub fn send_bulk(&mut self, chunk: &SealedChunk) -> Result<(), LinkError> {
+    pub fn send_bulk(&mut self, chunk: SealedChunk) -> Result<(), LinkError> {
         self.check_open()?;
         let header = build_header(Kind::Bulk, chunk.encoded_bytes())?;
         self.seal_pieces(1)?;
-        self.sealed.extend_from_slice(&header);
-        chunk.encode_onto(&mut self.sealed);
+        let place = self.outgoing.append(HEADER_BYTES + bulk::HEADER_BYTES);
+        let (record, of_chunk) = place.split_at_mut(HEADER_BYTES);
+        record.copy_from_slice(&header);
+        of_chunk.copy_from_slice(&chunk.header());
+        self.outgoing.append_chunk(chunk);
         Ok(())
     }
 
@@ -311,7 +368,7 @@ impl LinkWriter {
     /// [`LinkError::Failed`].
     pub fn send_credit(&mut self, places: u32) -> Result<(), LinkError> {
         self.check_open()?;
-        self.seal(Meaning::Credit, &places.to_be_bytes())
+        self.seal_last(Meaning::Credit, &places.to_be_bytes())
     }
 
     /// Whether the batch has [`BATCH_BYTES`] or more. The batch itself has no limit, so its producer must check this.
@@ -323,7 +380,7 @@ impl LinkWriter {
     /// Bytes that were sent but not written yet.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
-        self.plain.len() + self.sealed.len() - self.written
+        self.plain.len() - 1 + self.outgoing.len()
     }
 
     /// Writes the batch, in one call if the stream accepts it.
@@ -363,7 +420,7 @@ impl LinkWriter {
     async fn finish(mut self, meaning: Meaning, content: &[u8]) -> Result<(), LinkError> {
         self.check_open()?;
         self.seal_pieces(1)?;
-        self.seal(meaning, content)?;
+        self.seal_last(meaning, content)?;
         self.write_sealed(Phase::Close).await?;
         self.stream.shutdown().await.map_err(|error| LinkError::io(Phase::Close, error))
     }
@@ -374,26 +431,36 @@ impl LinkWriter {
 
     /// Seals the frames of the batch into records until fewer than `rest` bytes are left.
     fn seal_pieces(&mut self, rest: usize) -> Result<(), LinkError> {
-        let plain = std::mem::take(&mut self.plain);
+        let mut plain = std::mem::take(&mut self.plain);
         let mut done = 0;
-        while plain.len() - done >= rest {
-            let end = plain.len().min(done + MAX_PIECE_BYTES);
-            self.seal(Meaning::Piece, &plain[done..end])?;
+        // The byte before a piece is the meaning, or belongs to a piece that is sealed already.
+        while plain.len() - 1 - done >= rest {
+            let end = (plain.len() - 1).min(done + MAX_PIECE_BYTES);
+            plain[done] = Meaning::Piece.code();
+            if let Err(error) = self.seal(&plain[done..=end]) {
+                self.plain = plain;
+                return Err(error);
+            }
             done = end;
         }
+        plain.drain(..done);
+        plain[0] = Meaning::Piece.code();
+        plain.shrink_to(KEPT_BYTES);
         self.plain = plain;
-        self.plain.drain(..done);
-        self.plain.shrink_to(KEPT_BYTES);
         Ok(())
     }
 
-    fn seal(&mut self, meaning: Meaning, content: &[u8]) -> Result<(), LinkError> {
-        let plain = [&[meaning.code()], content].concat();
+    fn seal_last(&mut self, meaning: Meaning, content: &[u8]) -> Result<(), LinkError> {
+        self.seal(&[&[meaning.code()], content].concat())
+    }
+
+    /// Seals a meaning and its content into a record.
+    fn seal(&mut self, plain: &[u8]) -> Result<(), LinkError> {
         let header = build_header(Kind::Noise, plain.len() + TAG_BYTES)?;
-        let start = self.sealed.len() + HEADER_BYTES;
-        self.sealed.extend_from_slice(&header);
-        self.sealed.resize(start + plain.len() + TAG_BYTES, 0);
-        let sealed = self.noise.write_message(self.nonce, &plain, &mut self.sealed[start..]);
+        let place = self.outgoing.append(HEADER_BYTES + plain.len() + TAG_BYTES);
+        let (record, body) = place.split_at_mut(HEADER_BYTES);
+        record.copy_from_slice(&header);
+        let sealed = self.noise.write_message(self.nonce, plain, body);
         // Sealing fails only when the counter is at its end. Then the link is over, and the batch with it.
         let is_sealed = sealed.is_ok_and(|length| length == plain.len() + TAG_BYTES);
         self.failed |= !is_sealed;
@@ -407,16 +474,15 @@ impl LinkWriter {
         written.map_err(|error| LinkError::io(phase, error))
     }
 
-    async fn write_rest(&mut self) -> std::io::Result<()> {
-        while self.written < self.sealed.len() {
-            match self.stream.write(&self.sealed[self.written..]).await? {
-                0 => return Err(std::io::ErrorKind::WriteZero.into()),
-                count => self.written += count,
+    async fn write_rest(&mut self) -> io::Result<()> {
+        while self.outgoing.len() > 0 {
+            let mut slices = [IoSlice::new(&[]); PIECES];
+            let count = self.outgoing.fill(&mut slices);
+            match self.stream.write_vectored(&slices[..count]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => self.outgoing.advance(written, KEPT_BYTES),
             }
         }
-        self.sealed.clear();
-        self.sealed.shrink_to(KEPT_BYTES);
-        self.written = 0;
         self.stream.flush().await
     }
 }

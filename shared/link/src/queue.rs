@@ -317,7 +317,7 @@ async fn write(
             Work::Control(Some(Control::Refuse(reason))) => return last_words(writer.refuse(&reason)).await,
             Work::Chunk(chunk) => {
                 credit.spend();
-                writer.send_bulk(&chunk)?;
+                writer.send_bulk(chunk)?;
             }
         }
         // Waiting chunks go in the same call.

@@ -87,12 +87,6 @@ pub fn encode_body<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameErr
     Ok(body)
 }
 
-/// The size of the body of `value`, even above the limit of a frame. Writes nothing; 0 if it cannot be encoded.
-#[must_use]
-pub fn count_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
-    postcard::experimental::serialized_size(value).unwrap_or(0)
-}
-
 /// Appends the frame of `value` to `onto`. On an error `onto` is as it was.
 ///
 /// # Errors

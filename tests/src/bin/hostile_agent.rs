@@ -35,8 +35,8 @@ use gantry_shared::wire::channel::{ChannelNotice, Member, MemberSet};
 use gantry_shared::wire::flow::{message_label, output_label};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    AgentHello, Answer, Blob, Dial, Down, FlowId, HeldProof, Notice, Order, RankReport, Seat, Source, Ticket,
-    To, Up, Word,
+    AgentHello, Answer, Blob, Dial, Down, EncodedReply, FlowId, HeldProof, Notice, Order, RankReport, Seat,
+    Source, Ticket, To, Up, Word,
 };
 use gantry_shared::wire::rendezvous::{Gate, Key, RendezvousNotice, Want};
 use gantry_types::error::{Failure, Kind};
@@ -354,7 +354,7 @@ impl Agent {
     ) -> Result<(), Fault> {
         let Some(request) = request else { return Ok(()) };
         let nodes = NodeSet::from_range(self.node..=self.node);
-        say(&mut self.writer, &Up::Answers { request, answers: vec![(nodes, answer)] }).await
+        say(&mut self.writer, &Up::Answers { request, answers: vec![(nodes, encoded(&answer))] }).await
     }
 
     async fn notice(&mut self, notice: Notice) -> Result<(), Fault> {
@@ -405,7 +405,7 @@ impl Agent {
                 say(&mut self.writer, &Up::Notice { node: NodeId(0), notice }).await
             }
             "lie-answer-of-another" => {
-                let answers = vec![(stranger, Ok(Answer::Done))];
+                let answers = vec![(stranger, encoded(&Ok(Answer::Done)))];
                 say(&mut self.writer, &Up::Answers { request: RequestId(1), answers }).await
             }
             "lie-answer-unasked" => self.answer(Some(RequestId(1 << 40)), Ok(Answer::Done)).await,
@@ -501,4 +501,8 @@ fn output(rank: Rank, bytes: Vec<u8>) -> Notice {
 
 fn report(pid: Pid, rank: Rank, held: bool) -> RankReport {
     RankReport { rank, pid, exe: "/bin/true".into(), held: held.then_some(HeldProof { pc: 1, state: 'T' }) }
+}
+
+fn encoded(answer: &Result<Answer, Failure>) -> EncodedReply {
+    EncodedReply::of(answer).expect("an answer")
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gantry_shared::wire::message::Answer;
+use gantry_shared::wire::message::{Answer, EncodedReply};
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
@@ -25,7 +25,7 @@ pub(crate) type Reply = Result<Answer, Failure>;
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) request: RequestId,
-    pub(super) answers: Vec<(NodeSet, Reply)>,
+    pub(super) answers: Vec<(NodeSet, EncodedReply)>,
     /// The link's writer releases it with the frame.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
@@ -39,22 +39,21 @@ pub(super) struct Gatherings {
 #[derive(Debug, Default)]
 struct Gathering {
     owed: NodeSet,
-    answers: Vec<(NodeSet, Reply)>,
+    answers: Vec<(NodeSet, EncodedReply)>,
     bytes: usize,
     room: Option<OwnedSemaphorePermit>,
 }
 
 impl Gathering {
     /// Merges equal answers: ten thousand of them become one.
-    fn merge(&mut self, answers: Vec<(NodeSet, Reply)>, bytes: usize) {
-        let each = bytes / answers.len().max(1);
+    fn merge(&mut self, answers: Vec<(NodeSet, EncodedReply)>) {
         for (nodes, reply) in answers {
             self.owed = self.owed.difference(&nodes);
             match self.answers.iter_mut().rev().take(COMPARED).find(|(_, known)| *known == reply) {
                 Some((from, _)) => *from = from.union(&nodes),
                 None => {
+                    self.bytes += reply.bytes();
                     self.answers.push((nodes, reply));
-                    self.bytes += each;
                 }
             }
         }
@@ -82,24 +81,24 @@ impl Gatherings {
         self.open.insert(request, Gathering { owed, ..Gathering::default() });
     }
 
-    /// Adds answers of about `bytes` bytes.
+    /// Adds answers.
     ///
     /// Answers to a forgotten request go up at once: only the frontend knows whether its caller still waits.
     pub(super) fn add(
         &mut self,
         request: RequestId,
-        answers: Vec<(NodeSet, Reply)>,
-        bytes: usize,
+        answers: Vec<(NodeSet, EncodedReply)>,
         room: Option<OwnedSemaphorePermit>,
     ) -> Vec<Batch> {
         let Some(gathering) = self.open.get_mut(&request) else {
             return vec![Batch { request, answers, room }];
         };
         let mut ready = Vec::new();
+        let bytes: usize = answers.iter().map(|(_, reply)| reply.bytes()).sum();
         if gathering.bytes + bytes > BATCH_BYTES {
             ready.extend(gathering.take(request));
         }
-        gathering.merge(answers, bytes);
+        gathering.merge(answers);
         match (&mut gathering.room, room) {
             (Some(all), Some(more)) => all.merge(more),
             (none, room) => *none = none.take().or(room),
@@ -157,7 +156,8 @@ impl Gatherings {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::wire::message::Answer;
+    use gantry_shared::wire::frame;
+    use gantry_shared::wire::message::Blob;
 
     use super::*;
 
@@ -171,10 +171,16 @@ mod tests {
         NodeSet::from_range(NodeId(node)..=NodeId(node))
     }
 
+    /// An answer of that many bytes.
+    fn reply(first: u32, bytes: usize) -> EncodedReply {
+        let mut content = vec![0; bytes];
+        content[0] = u8::try_from(first).unwrap();
+        frame::decode(&frame::encode_body(&Blob(content)).unwrap()).unwrap()
+    }
+
     fn add(gatherings: &mut Gatherings, node: u32, bytes: usize) -> Vec<Vec<u32>> {
         // No two nodes give the same answer.
-        let reply = Ok(Answer::Missing((0..node).map(gantry_types::id::EntryIndex).collect()));
-        shown(gatherings.add(REQUEST, vec![(only(node), reply)], bytes, None))
+        shown(gatherings.add(REQUEST, vec![(only(node), reply(node, bytes))], None))
     }
 
     fn shown(batches: Vec<Batch>) -> Vec<Vec<u32>> {
@@ -210,12 +216,12 @@ mod tests {
     fn equal_answers_come_up_as_one_and_cost_as_one() {
         let mut gatherings = Gatherings::default();
         gatherings.expect(REQUEST, nodes("0-9999"));
-        let same = |nodes| vec![(nodes, Ok(Answer::Done))];
+        let same = |nodes| vec![(nodes, reply(7, BATCH_BYTES / 100))];
         for node in 0..9999 {
-            let ready = gatherings.add(REQUEST, same(only(node)), BATCH_BYTES / 100, None);
+            let ready = gatherings.add(REQUEST, same(only(node)), None);
             assert!(ready.is_empty(), "node {node}");
         }
-        let batch = gatherings.add(REQUEST, same(only(9999)), 1, None).pop().unwrap();
+        let batch = gatherings.add(REQUEST, same(only(9999)), None).pop().unwrap();
         assert_eq!(batch.answers, same(nodes("0-9999")));
     }
 

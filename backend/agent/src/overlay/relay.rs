@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_link::queue::LinkQueue;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, Notice, Order, To, Up,
+    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, EncodedReply, Notice, Order, To, Up,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, RequestId};
@@ -403,7 +403,7 @@ impl Relay {
         let Some(subtree) = self.children.get(&child).map(|child| &child.subtree) else { return Ok(()) };
         self.place.check_speaker(subtree, &up)?;
         match up {
-            Up::Answers { request, answers } => self.gather(request, answers, body.len(), room),
+            Up::Answers { request, answers } => self.gather(request, answers, room),
             Up::Notice { node, notice } => {
                 if let Notice::NodesLost { nodes, .. } = &notice {
                     self.forget(nodes);
@@ -487,9 +487,7 @@ impl Relay {
     pub(super) fn answer(&mut self, request: RequestId, reply: Reply) {
         let node = self.place.node;
         let nodes = NodeSet::from_range(node..=node);
-        let answers = vec![(nodes, reply)];
-        let bytes = frame::count_bytes(&answers);
-        self.gather(request, answers, bytes, None);
+        self.gather_reply(request, nodes, &reply);
     }
 
     /// This agent's node and all below it.
@@ -523,7 +521,14 @@ impl Relay {
     fn answer_for(&mut self, request: RequestId, nodes: &NodeSet) {
         if !nodes.is_empty() {
             let gone = Err(Failure::new(Kind::Gone, "its agent has left"));
-            self.gather(request, vec![(nodes.clone(), gone)], 0, None);
+            self.gather_reply(request, nodes.clone(), &gone);
+        }
+    }
+
+    fn gather_reply(&mut self, request: RequestId, nodes: NodeSet, reply: &Reply) {
+        match EncodedReply::of(reply) {
+            Ok(reply) => self.gather(request, vec![(nodes, reply)], None),
+            Err(error) => tracing::warn!(%error, "an answer was not sent"),
         }
     }
 
@@ -537,11 +542,10 @@ impl Relay {
     fn gather(
         &mut self,
         request: RequestId,
-        answers: Vec<(NodeSet, Reply)>,
-        bytes: usize,
+        answers: Vec<(NodeSet, EncodedReply)>,
         room: Option<OwnedSemaphorePermit>,
     ) {
-        let ready = self.gatherings.add(request, answers, bytes, room);
+        let ready = self.gatherings.add(request, answers, room);
         self.send_batches(ready);
         if self.gatherings.is_waiting() {
             self.gathering.notify_one();
@@ -550,13 +554,7 @@ impl Relay {
 
     fn send_batches(&mut self, batches: Vec<Batch>) {
         for Batch { request, answers, room } in batches {
-            // An answer that is too large for a frame is alone in its batch.
-            let nodes = answers.iter().fold(NodeSet::default(), |all, (nodes, _)| all.union(nodes));
-            let body = frame::encode_body(&Up::Answers { request, answers }).or_else(|error| {
-                let why = Failure::new(Kind::Invalid, format!("send the answer: {error}"));
-                frame::encode_body(&Up::Answers { request, answers: vec![(nodes, Err(why))] })
-            });
-            match body {
+            match frame::encode_body(&Up::Answers { request, answers }) {
                 Ok(body) => self.send_up(body.into(), room),
                 Err(error) => tracing::warn!(%error, "answers were not sent"),
             }

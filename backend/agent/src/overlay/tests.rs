@@ -12,7 +12,7 @@ use gantry_link::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Answer, BulkOrder, BulkSeat, Dial, Down, FlowId, Notice, Order, Seat, Ticket, To, Up, Word,
+    Answer, BulkOrder, BulkSeat, Dial, Down, EncodedReply, FlowId, Notice, Order, Seat, Ticket, To, Up, Word,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId, EntryIndex, NodeId, RequestId};
@@ -137,7 +137,7 @@ impl Peer {
             self.listen().await;
         }
         self.free -= 1;
-        self.writer.send_bulk(chunk).unwrap();
+        self.writer.send_bulk(chunk.clone()).unwrap();
         self.writer.flush().await.unwrap();
     }
 
@@ -163,7 +163,8 @@ impl Peer {
     async fn answers(&mut self) -> (u64, Vec<(u32, Reply)>) {
         match self.hear().await {
             Up::Answers { request, answers } => {
-                let each = |(nodes, reply): (NodeSet, Reply)| {
+                let each = |(nodes, reply): (NodeSet, EncodedReply)| {
+                    let reply = reply.decode().unwrap();
                     nodes.iter().map(|node| (node.0, reply.clone())).collect::<Vec<_>>()
                 };
                 (request.0, answers.into_iter().flat_map(each).collect())
@@ -458,7 +459,7 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     root.order(1, To::All, Order::Ping).await;
     let down: Down = child.hear().await;
     assert_eq!((down.request, &down.order), (Some(RequestId(1)), &Order::Ping));
-    let answers = vec![(single(2), Ok(Answer::Done))];
+    let answers = vec![(single(2), EncodedReply::of(&Ok(Answer::Done)).unwrap())];
     child.say(&Up::Answers { request: RequestId(1), answers }).await;
     assert_eq!(root.answers().await, (1, vec![(2, Ok(Answer::Done))]));
     drop(child);
@@ -500,7 +501,8 @@ async fn parent_and_child() -> (Front, Peer, Joined, Peer) {
 #[tokio::test]
 async fn a_child_that_speaks_for_nodes_that_are_not_below_it_is_cut_off() {
     let lost = |nodes| Notice::NodesLost { nodes, reason: "a lie".to_owned() };
-    let answers = |text: &str| vec![(text.parse().unwrap(), Ok(Answer::Done))];
+    let done = EncodedReply::of(&Ok(Answer::Done)).unwrap();
+    let answers = |text: &str| vec![(text.parse().unwrap(), done.clone())];
     let notice = |node, notice| Up::Notice { node: NodeId(node), notice };
     for (lie, why) in [
         (Up::Answers { request: RequestId(1), answers: answers("0,2") }, "answered for node 0"),

@@ -1,6 +1,6 @@
 //! Reads the pieces of a bulk stream as one stream of bytes.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::sync::mpsc::Receiver;
 
 use super::Cut;
@@ -22,34 +22,45 @@ impl Pieces {
     }
 }
 
-impl Read for Pieces {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+impl BufRead for Pieces {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
         loop {
             if let Err(why) = self.cut.check() {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
             }
-            if let Some(piece) = &self.current {
-                let read = (&piece.plain[self.taken..]).read(to)?;
-                self.taken += read;
-                if read > 0 || to.is_empty() {
-                    return Ok(read);
+            match &self.current {
+                Some(piece) if self.taken < piece.plain.len() => break,
+                Some(piece) => {
+                    self.ended |= piece.last;
+                    // Makes room for the next piece.
+                    self.current = None;
                 }
-                self.ended |= piece.last;
-                // Makes room for the next piece.
-                self.current = None;
+                None if self.ended => break,
+                // This waits as long as the sender does. The overlay ends each stream for sure, and the agent drops the
+                // other end when it leaves.
+                None => {
+                    let piece = self.coming.recv().map_err(|_| {
+                        self.cut.check().err().map_or_else(
+                            || io::Error::new(io::ErrorKind::ConnectionReset, "the sender has stopped"),
+                            |why| io::Error::new(io::ErrorKind::ConnectionAborted, why),
+                        )
+                    })?;
+                    (self.current, self.taken) = (Some(piece), 0);
+                }
             }
-            if self.ended {
-                return Ok(0);
-            }
-            // This waits as long as the sender does. The overlay ends each stream for sure, and the agent drops the
-            // other end when it leaves.
-            let piece = self.coming.recv().map_err(|_| {
-                self.cut.check().err().map_or_else(
-                    || io::Error::new(io::ErrorKind::ConnectionReset, "the sender has stopped"),
-                    |why| io::Error::new(io::ErrorKind::ConnectionAborted, why),
-                )
-            })?;
-            (self.current, self.taken) = (Some(piece), 0);
         }
+        Ok(self.current.as_ref().map_or(&[], |piece| &piece.plain[self.taken..]))
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.taken += bytes;
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(to)?;
+        self.consume(read);
+        Ok(read)
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the entries of a tar archive, one after the other, as its bytes arrive.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 
 use gantry_types::error::{Failure, Kind};
 
@@ -12,9 +12,6 @@ use super::{INCOMING_PREFIX, damaged, refused};
 
 /// Most bytes of an extension: a name, a link's text and other data with them.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
-
-/// Bytes of a file that are copied in one step.
-const COPY_BYTES: usize = 64 * 1024;
 
 /// An entry that may be unpacked.
 #[derive(Debug)]
@@ -52,7 +49,6 @@ pub(super) struct Archive<R> {
     inner: R,
     /// Bytes that may still arrive.
     left: u64,
-    buffer: Vec<u8>,
 }
 
 /// Extensions that precede an entry.
@@ -69,10 +65,10 @@ impl Extensions {
     }
 }
 
-impl<R: Read> Archive<R> {
+impl<R: BufRead> Archive<R> {
     /// An archive of at most that many bytes.
     pub(super) fn new(inner: R, bytes: u64) -> Self {
-        Self { inner, left: bytes, buffer: vec![0; COPY_BYTES] }
+        Self { inner, left: bytes }
     }
 
     /// The next entry; `None` at the end, after which no bytes may follow. Call it only after the content of the last
@@ -115,14 +111,13 @@ impl<R: Read> Archive<R> {
     pub(super) fn copy(&mut self, size: u64, to: &mut File) -> Result<(), CopyError> {
         let mut rest = size;
         while rest > 0 {
-            let length = usize::try_from(rest).unwrap_or(COPY_BYTES).min(COPY_BYTES);
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let copied = match self.fill(&mut buffer[..length]) {
-                Ok(()) => to.write_all(&buffer[..length]).map_err(CopyError::Write),
-                Err(failure) => Err(CopyError::Read(failure)),
-            };
-            self.buffer = buffer;
-            copied?;
+            let here = self.look().map_err(CopyError::Read)?;
+            if here.is_empty() {
+                return Err(CopyError::Read(damaged("it ends too early")));
+            }
+            let length = usize::try_from(rest).unwrap_or(usize::MAX).min(here.len());
+            to.write_all(&here[..length]).map_err(CopyError::Write)?;
+            self.take(length).map_err(CopyError::Read)?;
             rest -= length as u64;
         }
         self.read_padding(size).map_err(CopyError::Read)
@@ -164,41 +159,50 @@ impl<R: Read> Archive<R> {
         if self.read_block()? != [0; BLOCK] {
             return Err(damaged("there is data after its end"));
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
         loop {
-            let read = self.read_some(&mut buffer)?;
-            if read == 0 {
+            let here = self.look()?;
+            if here.is_empty() {
                 return Ok(());
             }
-            if buffer[..read].iter().any(|byte| *byte != 0) {
+            if here.iter().any(|byte| *byte != 0) {
                 return Err(damaged("there is data after its end"));
             }
+            let length = here.len();
+            self.take(length)?;
         }
     }
 
     fn fill(&mut self, mut buffer: &mut [u8]) -> Result<(), Failure> {
         while !buffer.is_empty() {
-            let read = self.read_some(buffer)?;
-            if read == 0 {
+            let here = self.look()?;
+            if here.is_empty() {
                 return Err(damaged("it ends too early"));
             }
-            buffer = &mut buffer[read..];
+            let length = here.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&here[..length]);
+            self.take(length)?;
+            buffer = &mut buffer[length..];
         }
         Ok(())
     }
 
-    fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
-        let read = loop {
-            match self.inner.read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read.map_err(|error| read_failure(&error))?,
+    /// The next bytes; none at the end.
+    fn look(&mut self) -> Result<&[u8], Failure> {
+        // What a loop borrows cannot leave it. So the reader is asked again, and has the bytes ready.
+        while let Err(error) = self.inner.fill_buf() {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(read_failure(&error));
             }
-        };
-        self.left = self
-            .left
-            .checked_sub(read as u64)
-            .ok_or_else(|| damaged("it has more bytes than were announced"))?;
-        Ok(read)
+        }
+        self.inner.fill_buf().map_err(|error| read_failure(&error))
+    }
+
+    /// Counts bytes that [`Archive::look`] has returned as read.
+    fn take(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.inner.consume(bytes);
+        let left = self.left.checked_sub(bytes as u64);
+        self.left = left.ok_or_else(|| damaged("it has more bytes than were announced"))?;
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -43,7 +43,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Makes the entry. Never touches an existing file of its name.
-    pub(super) fn put<R: Read>(&mut self, entry: &Entry, archive: &mut Archive<R>) -> Result<(), Failure> {
+    pub(super) fn put<R: BufRead>(&mut self, entry: &Entry, archive: &mut Archive<R>) -> Result<(), Failure> {
         let name = &entry.name;
         let mut parts = parse_parts(name).map_err(|why| refused(name, why))?;
         if self.no_exec && is_code(&parts, entry) {

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -476,7 +476,10 @@ fn errors_of_what_it_reads_are_told_apart() {
     let check = |error: io::ErrorKind, expected: Kind| {
         let root = fs::File::open(&node.root).unwrap().into();
         let limits = Limits { bytes: 10_000, files: 1, copied_bytes: 0 };
-        assert_eq!(unpack(Fails(error), &root, 1, limits, || Ok(())).unwrap_err().kind(), expected);
+        assert_eq!(
+            unpack(io::BufReader::new(Fails(error)), &root, 1, limits, || Ok(())).unwrap_err().kind(),
+            expected
+        );
     };
     check(io::ErrorKind::ConnectionAborted, Kind::Gone);
     check(io::ErrorKind::ConnectionReset, Kind::Lost);

@@ -32,7 +32,8 @@ async fn a_node_that_answers_for_another_is_lost_and_the_others_answer() {
     let asked = ask(&overlay, To::All, SOON);
     let request = peers[0].order().await;
     peers[0].answer(request, 0, Ok(Answer::Done)).await;
-    let lie = vec![(single(2), Ok(Answer::Missing(EntrySet::first_n(1))))];
+    let lie = EncodedReply::of(&Ok(Answer::Missing(EntrySet::first_n(1)))).unwrap();
+    let lie = vec![(single(2), lie)];
     peers[1].say(&Up::Answers { request, answers: lie }).await;
     let why = "b answered for c, which is not below it: its link was closed";
     assert_eq!(lost(&mut events).await, ("1".to_owned(), why.to_owned()));
@@ -110,4 +111,18 @@ async fn what_is_not_dealt_with_makes_only_its_own_link_wait() {
     assert!(before < 10_000, "{before} notices wait");
     flooding.abort();
     assert!(timeout(SOON, events.recv()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_node_whose_answer_cannot_be_read_is_lost_and_not_who_passed_it_on() {
+    let (overlay, mut events, mut peers) = flat(&["a", "b"]).await;
+    let asked = ask(&overlay, To::All, SOON);
+    let request = peers[0].order().await;
+    // Agents on the way compare answers and do not read them.
+    let unread = frame::decode(&frame::encode_body(&Blob(vec![0xff; 3])).unwrap()).unwrap();
+    peers[1].say(&Up::Answers { request, answers: vec![(single(1), unread)] }).await;
+    let why = "b sent an answer that cannot be read: its link was closed";
+    assert_eq!(lost(&mut events).await, ("1".to_owned(), why.to_owned()));
+    peers[0].answer(request, 0, Ok(Answer::Done)).await;
+    assert!(matches!(asked.await.unwrap(), Err(Error::Lost { what, .. }) if what == ["b"]));
 }

@@ -57,7 +57,7 @@ impl Tapped {
         let (_reader, mut writer) = link.split();
         for chunk in chunks {
             writer.send("hello").unwrap();
-            writer.send_bulk(chunk).unwrap();
+            writer.send_bulk(chunk.clone()).unwrap();
         }
         writer.close().await.unwrap();
         let mut bytes = Vec::new();
@@ -188,10 +188,7 @@ async fn sealed_records_without_meaning_are_refused() {
     for plain in [&[][..], &[Meaning::Confirm.code()], &[4]] {
         let (one, other) = linked(4096).await;
         let ((_kept, mut writer), (mut reader, _other_writer)) = (one.split(), other.split());
-        let length = plain.len() + TAG_BYTES;
-        writer.sealed.extend_from_slice(&build_header(Kind::Noise, length).unwrap());
-        writer.sealed.resize(HEADER_BYTES + length, 0);
-        writer.noise.write_message(writer.nonce, plain, &mut writer.sealed[HEADER_BYTES..]).unwrap();
+        writer.seal(plain).unwrap();
         writer.flush().await.unwrap();
         assert!(matches!(reader.next().await, Err(LinkError::Malformed { .. })), "{plain:?}");
     }
@@ -388,7 +385,7 @@ async fn a_cancelled_next_loses_nothing() {
     let write = async {
         for chunk in &chunks {
             writer.send("hello").unwrap();
-            writer.send_bulk(chunk).unwrap();
+            writer.send_bulk(chunk.clone()).unwrap();
         }
         writer.flush().await.unwrap();
         writer.close().await.unwrap();
@@ -418,7 +415,8 @@ async fn a_cancelled_flush_goes_on_where_it_was() {
     let ((_kept, mut writer), (mut reader, _other_writer)) = (one.split(), other.split());
     writer.send("before").unwrap();
     assert!(timeout(Duration::from_secs(1), writer.flush()).await.is_err(), "the peer does not read");
-    assert_ne!(writer.written, 0);
+    let whole = AROUND + PREFIX_BYTES + frame::encode_body("before").unwrap().len();
+    assert!(writer.buffered_bytes() < whole, "a part is written");
     writer.send("between").unwrap();
     let (closed, (came, end)) = tokio::join!(writer.close(), read_all(&mut reader));
     closed.and(end).unwrap();
@@ -439,7 +437,7 @@ async fn one_body_and_one_chunk_go_to_64_links_by_tasks_and_queues() {
             while let Some(order) = orders.recv().await {
                 match order {
                     Incoming::Frame(body) => writer.send_body(&body)?,
-                    Incoming::Bulk(chunk) => writer.send_bulk(&chunk)?,
+                    Incoming::Bulk(chunk) => writer.send_bulk(chunk)?,
                     Incoming::Credit(places) => writer.send_credit(places)?,
                 }
                 writer.flush().await?;
@@ -483,8 +481,8 @@ proptest! {
                         credits += 1;
                     } else if kind == 1 {
                         let chunk = sealer.seal(&vec![1; size], false).unwrap();
-                        writer.send_bulk(&chunk).unwrap();
-                        sent.push(Incoming::Bulk(chunk));
+                        sent.push(Incoming::Bulk(chunk.clone()));
+                        writer.send_bulk(chunk).unwrap();
                     } else {
                         writer.send_body(&vec![2; size]).unwrap();
                         sent.push(Incoming::Frame(vec![2; size]));

@@ -344,10 +344,10 @@ async fn a_chunk_that_was_altered_is_passed_to_nobody() {
     let seats = vec![seat(0, Feeder::Parent, &[], &[1]), seat(1, Feeder::Parent, &[], &[])];
     root.link(sealer.stream(), seats).await;
     root.order(1, To::All, sink(&sealer)).await;
-    let mut bytes = Vec::new();
-    sealer.seal(b"bytes", true).unwrap().encode_onto(&mut bytes);
-    *bytes.last_mut().unwrap() ^= 1;
-    root.feed(&SealedChunk::parse(&bytes).unwrap()).await;
+    let chunk = sealer.seal(b"bytes", true).unwrap();
+    let mut sealed = chunk.sealed().to_vec();
+    *sealed.last_mut().unwrap() ^= 1;
+    root.feed(&SealedChunk::build(chunk.header(), sealed).unwrap()).await;
     for agent in &mut agents {
         let why = receive(agent).await.unwrap_err();
         assert_eq!((why.kind(), why.message()), (Kind::Protocol, "open a chunk: its seal is broken"));
@@ -361,7 +361,7 @@ async fn bulk_data_without_credit_costs_the_link() {
     root.link(sealer.stream(), vec![seat(0, Feeder::Parent, &[], &[])]).await;
     // No order announces the stream, so no consumer takes any of it.
     for _ in 0..=2 * WINDOW_CHUNKS {
-        root.writer.send_bulk(&sealer.seal(&[1], false).unwrap()).unwrap();
+        root.writer.send_bulk(sealer.seal(&[1], false).unwrap()).unwrap();
     }
     root.writer.flush().await.unwrap();
     let gone = gone(&mut agents[0]).await;

@@ -42,7 +42,8 @@ fn a_hundred_thousand_small_files_need_little_memory() {
         fs::create_dir_all(node.root.join(format!("data/{dir}"))).unwrap();
     }
     let start = std::time::Instant::now();
-    unpack(Many { next: 0, files: FILES, bytes: Vec::new(), at: 0 }, &root, 1, limits, || Ok(())).unwrap();
+    let many = Many { next: 0, files: FILES, bytes: Vec::new(), at: 0 };
+    unpack(io::BufReader::new(many), &root, 1, limits, || Ok(())).unwrap();
     println!("{FILES} files in {:?}", start.elapsed());
     let last = format!("data/99/a-file-with-a-name-of-some-length-{}", FILES - 1);
     assert_eq!(fs::read(node.root.join(last)).unwrap(), b"content");
