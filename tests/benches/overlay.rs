@@ -4,7 +4,9 @@
 //! each of the 14 nodes opens, hashes and forwards all of it. The case with one node has only one link. It is the fair
 //! counterpart of `bulk_plain_tcp`.
 //!
-//! `-- rows` measures only the two rows of the page of measurements, and prints each as soon as it is measured.
+//! `-- rows` measures only the two rows of the page of measurements. That takes a quarter of a minute. Like every bench
+//! of this folder, it first builds the helpers, silently and for some minutes, unless `GANTRY_BIN_DIR` names a folder
+//! that has them.
 //!
 //! `bulk_200_mb` compares radices of the tree for bulk data, with all nodes as direct children of the frontend. With 0
 //! the frontend sends to each node.

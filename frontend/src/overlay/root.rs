@@ -399,16 +399,13 @@ impl Root {
                     if let Some(node) = nodes.difference(&behind).first() {
                         return Err((link, self.not_behind("answered", node)));
                     }
-                    let Some(first) = nodes.first() else { continue };
-                    let reply = reply
-                        .decode()
-                        .map_err(|_| (first, Violation::new("sent an answer that cannot be read")))?;
+                    let unread = |_| (nodes.first().unwrap_or(link), Violation::unread());
+                    let reply = reply.decode().map_err(unread)?;
                     for node in nodes.difference(&self.away).iter() {
                         if let Ok(answer) = &reply {
                             self.admission.answered(node, answer).map_err(|violation| (node, violation))?;
                         }
-                        let answered = self.requests.answer(request, node, reply.clone());
-                        answered.map_err(|violation| (node, violation))?;
+                        self.requests.answer(request, node, reply.clone()).map_err(|error| (node, error))?;
                     }
                 }
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use gantry_types::error::{Failure, Kind};
+use gantry_types::error::Failure;
 use gantry_types::id::{DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
 use gantry_types::launch::Bind;
 use gantry_types::output::DaemonOutput;
@@ -22,9 +22,10 @@ use gantry_types::status::ExitStatus;
 pub use super::blob::Blob;
 use super::channel::{ChannelNotice, ChannelOrder};
 pub use super::flow::{FlowId, OUTPUT_WINDOW_BYTES, Source, Word};
-use super::frame::{self, FrameError, MAX_FRAME_BYTES};
+use super::frame;
 use super::mpi::{JoinWorld, MpiEnd, MpiNote, PmixServer};
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
+pub use super::reply::EncodedReply;
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 pub use super::ticket::Ticket;
@@ -130,45 +131,6 @@ pub enum Up {
         /// The event.
         notice: Notice,
     },
-}
-
-/// The most bytes of an answer. The rest of the frame has room for its number and its nodes.
-const MAX_REPLY_BYTES: usize = MAX_FRAME_BYTES - 64 * 1024;
-
-/// An answer as its node has encoded it. Agents on the way compare and group it, and do not decode it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EncodedReply(Blob);
-
-impl EncodedReply {
-    /// Encodes an answer. One that is too large for a frame becomes a failure that says so.
-    ///
-    /// # Errors
-    /// That failure cannot be encoded either.
-    pub fn of(reply: &Result<Answer, Failure>) -> Result<Self, FrameError> {
-        let encoded = frame::encode_body(reply).and_then(|bytes| match bytes.len() > MAX_REPLY_BYTES {
-            true => Err(FrameError::Oversized { bytes: None, limit: MAX_REPLY_BYTES }),
-            false => Ok(bytes),
-        });
-        let encoded = encoded.or_else(|error| {
-            let why = Failure::new(Kind::Invalid, format!("send the answer: {error}"));
-            frame::encode_body(&Err::<Answer, _>(why))
-        });
-        encoded.map(|bytes| Self(Blob(bytes)))
-    }
-
-    /// How many bytes it has.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.0.0.len()
-    }
-
-    /// The answer.
-    ///
-    /// # Errors
-    /// It is none: [`FrameError::Decode`], [`FrameError::Trailing`].
-    pub fn decode(&self) -> Result<Result<Answer, Failure>, FrameError> {
-        frame::decode(&self.0.0)
-    }
 }
 
 /// Decodes only the tag of the first variant of [`Order`] and of [`Notice`], not its content.

@@ -23,6 +23,7 @@ pub mod stream;
 pub mod staging;
 mod blob;
 mod ticket;
+mod reply;
 pub mod message;
 pub mod mpi;
 pub mod hold;

@@ -22,6 +22,11 @@ impl Violation {
         Self(what.into())
     }
 
+    /// The node sent an answer that means nothing. Agents on the way did not read it.
+    pub(in crate::overlay) fn unread() -> Self {
+        Self::new("sent an answer that cannot be read")
+    }
+
     /// The node sent more than its window allows.
     pub(super) fn overran(what: impl fmt::Display, overrun: Overrun) -> Self {
         Self(format!("overran its window for {what}: {overrun}"))
