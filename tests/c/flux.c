@@ -19,6 +19,15 @@ static void hosts_are_two(cti_app_id_t app) {
     cti_destroyHostsList(placement);
 }
 
+/* A job of Flux has one program. */
+static void ranks_run(cti_app_id_t app, const char *program) {
+    cti_binaryList_t *programs = cti_getAppBinaryList(app);
+    CHECK(programs && programs->binaries[0] && !programs->binaries[1]);
+    CHECK(strstr(programs->binaries[0], program));
+    for (int rank = 0; rank < 4; rank++) CHECK(programs->rankMap[rank] == 0);
+    cti_destroyBinaryList(programs);
+}
+
 /* A session, and a daemon of each node that leaves its view of the ranks. */
 static void serve(cti_app_id_t app) {
     cti_session_id_t session = cti_createSession(app);
@@ -40,6 +49,7 @@ static void launches(void) {
     cti_app_id_t app = cti_launchAppBarrier((args_t){"-N2", "-n4", "sleep", "1000", NULL}, -1, -1, NULL, "/", NULL);
     check_attached(app, 4, 2);
     hosts_are_two(app);
+    ranks_run(app, "sleep");
     serve(app);
     CHECK(cti_releaseAppBarrier(app) == 0);
     FAILS(!cti_releaseAppBarrier(app), "is not held");
@@ -74,6 +84,7 @@ static void attaches(void) {
         cti_app_id_t app = way == 0 ? ops->registerJob(told) : way == 1 ? ops->registerJob(job) : ops->registerJobWait(job, 20);
         check_attached(app, 4, 2);
         hosts_are_two(app);
+        ranks_run(app, "sleep");
         serve(app);
         serve_and_leave(app);
         CHECK(!cti_appIsValid(app));

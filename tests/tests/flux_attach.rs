@@ -7,6 +7,10 @@ use gantry_tests::slurm::{Cluster, error_of};
 use gantry_tests::submit::{attached_and_left, submit, write_script};
 use gantry_tests::testbed::{HOME, program};
 use gantry_tests::{SOON, becomes_true, proc};
+use gantry_types::id::Pid;
+use gantry_wlm::flux::FluxExtras;
+use gantry_wlm::host::Machine;
+use gantry_wlm::{JobPhase, JobRef};
 use nix::sys::signal::Signal;
 
 /// A job that waits on two nodes, as Flux prints its id.
@@ -45,6 +49,51 @@ fn a_job_is_attached_to_by_every_form_of_its_id() {
         }
         assert_eq!(cluster.find("sleep 800").len(), 4, "attaching changes nothing");
         cancel_all(cluster);
+    });
+}
+
+/// In the environment of this test program on the login node: a job, and the pid of its `flux run` there.
+const OF_JOB: &str = "FLUX_ATTACH_TEST_JOB";
+const OF_LAUNCHER: &str = "FLUX_ATTACH_TEST_LAUNCHER";
+
+/// On the login node: what Flux's extras say. True: this process is there.
+fn check_extras_here() -> bool {
+    let (Ok(job), Ok(launcher)) = (std::env::var(OF_JOB), std::env::var(OF_LAUNCHER)) else { return false };
+    let launcher = launcher.parse().ok().and_then(Pid::new).expect("a pid");
+    let found = FluxExtras.job_of_attach(launcher, &Machine).expect("the job of the launcher");
+    assert_eq!(found.to_string(), job.replace('ƒ', "f"));
+    let record = FluxExtras.job(&JobRef(job), &Machine).expect("the record of the job");
+    assert_eq!((record.name.as_str(), record.nodelist.as_str()), ("sleep", "n[001-002]"));
+    assert_eq!((record.state_word(), record.phase()), ("RUN", JobPhase::Running));
+    assert_eq!(record.userid, nix::unistd::getuid().as_raw());
+    assert!(record.t_run > 0.0, "{record:?}");
+    let unknown = FluxExtras.job(&JobRef("f234".to_owned()), &Machine).expect_err("no such job");
+    assert!(unknown.to_string().contains("f234"), "{unknown}");
+    let own = Pid::new(std::process::id().cast_signed()).expect("a pid");
+    assert!(FluxExtras.job_of_attach(own, &Machine).is_err());
+    true
+}
+
+#[test]
+fn the_record_of_a_job_and_the_job_of_a_launcher_are_there_for_tools() {
+    if check_extras_here() {
+        return;
+    }
+    on_flux(2, |cluster| {
+        let mut launcher = cluster.run("flux", ["run", "-N2", "-n4", "/bin/sleep", "801"], &[]);
+        assert!(becomes_true(SOON, || cluster.find("/bin/sleep 801").len() == 4));
+        let pid = program(launcher.pid()).expect("flux run");
+        let seen = cluster.bed.login().user_processes();
+        let number = seen.iter().find(|process| process.pid == pid).expect("flux run").number.to_string();
+        let job = last_job(cluster);
+        let variables = [(OF_JOB, job.as_str()), (OF_LAUNCHER, number.as_str())];
+        let own = std::env::current_exe().expect("this test program");
+        let name = "the_record_of_a_job_and_the_job_of_a_launcher_are_there_for_tools";
+        let done = cluster.run(own, ["--exact", name, "--nocapture"], &variables).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert!(done.stdout.iter().any(|line| line.contains("1 passed")), "{done:?}");
+        cancel_all(cluster);
+        launcher.exited(SOON);
     });
 }
 

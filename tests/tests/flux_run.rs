@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use gantry_tests::flux::{app_of, jobs, last_job, on_flux, states};
 use gantry_tests::slurm::{Cluster, cause_of, error_of, lines_of};
 use gantry_tests::testbed::program;
-use gantry_tests::{Run, SOON, becomes_true, proc, programs, require};
+use gantry_tests::{Finished, Run, SOON, becomes_true, proc, programs, require};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 /// The timeout of launches that wait longer than that.
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -37,6 +38,29 @@ fn a_held_job_has_the_programs_name_and_its_ranks_are_where_flux_says() {
             (0, 4),
             "{done:?}"
         );
+    });
+}
+
+/// What gantry answers to the question which workload manager is used.
+#[track_caller]
+fn choice(done: &Finished) -> Value {
+    assert_eq!(done.code(), 0, "{done:?}");
+    serde_json::from_str(&done.stdout.concat()).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+#[test]
+fn the_systems_instance_and_one_that_a_variable_names_are_found() {
+    on_flux(1, |cluster| {
+        let on_login = choice(&cluster.gantry(["wlm", "--json"]).wait(SOON));
+        assert_eq!(on_login["wlm"], "flux");
+        assert!(
+            on_login["why"].as_str().is_some_and(|why| why.contains("/run/flux/local is there")),
+            "{on_login}"
+        );
+        let gantry = gantry_tests::binaries().gantry.display().to_string();
+        let inside = choice(&cluster.run("flux", ["start", &gantry, "wlm", "--json"], &[]).wait(SOON));
+        assert_eq!(inside["wlm"], "flux");
+        assert!(inside["why"].as_str().is_some_and(|why| why.contains("FLUX_URI is 'local://")), "{inside}");
     });
 }
 
