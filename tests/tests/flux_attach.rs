@@ -57,6 +57,7 @@ const OF_JOB: &str = "FLUX_ATTACH_TEST_JOB";
 const OF_LAUNCHER: &str = "FLUX_ATTACH_TEST_LAUNCHER";
 
 /// On the login node: what Flux's extras say. True: this process is there.
+#[expect(clippy::disallowed_methods, reason = "a test reads its own environment")]
 fn check_extras_here() -> bool {
     let (Ok(job), Ok(launcher)) = (std::env::var(OF_JOB), std::env::var(OF_LAUNCHER)) else { return false };
     let launcher = launcher.parse().ok().and_then(Pid::new).expect("a pid");
