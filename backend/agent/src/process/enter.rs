@@ -20,6 +20,37 @@ use super::{procfs, sys};
 /// Time limit for a process with a pending SIGSTOP to stop.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
+/// The pauses while a process gets its turn on a processor. Each is twice the one before.
+///
+/// `yield_now` is no pause: Linux may choose this thread again at once, which then keeps the processor from the process.
+struct Pauses {
+    next: Duration,
+    until: Instant,
+}
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_micros(20);
+    const LONGEST: Duration = Duration::from_millis(1);
+
+    fn new() -> Self {
+        Self { next: Self::FIRST, until: Instant::now() + STOPS_WITHIN }
+    }
+
+    /// Makes the next pause. False: the time is over.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kernel reports the stop to the parent and the tracer alone"
+    )]
+    fn pause(&mut self) -> bool {
+        let has_time = Instant::now() < self.until;
+        if has_time {
+            std::thread::sleep(self.next);
+            self.next = (2 * self.next).min(Self::LONGEST);
+        }
+        has_time
+    }
+}
+
 /// Seizes all of `pids`, which wait in our shim. Call it on the thread that will hold them.
 ///
 /// # Errors
@@ -78,10 +109,10 @@ fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure
 /// It is on its way from the kernel to its first instruction, with SIGSTOP pending. It needs only its turn on a
 /// processor.
 pub(super) fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
-    let until = Instant::now() + STOPS_WITHIN;
+    let mut pauses = Pauses::new();
     loop {
         match trace::look_held(pid, place) {
-            Err(HoldFailure::NotStopped { .. }) if Instant::now() < until => std::thread::yield_now(),
+            Err(HoldFailure::NotStopped { .. }) if pauses.pause() => {}
             looked => return looked,
         }
     }
@@ -118,10 +149,10 @@ pub(crate) fn look_for_hold(pid: i32) -> Option<HeldProof> {
 /// # Errors
 /// As [`prove_held`].
 pub(crate) fn prove_stopping(pid: i32) -> Result<HeldProof, StartError> {
-    let until = Instant::now() + STOPS_WITHIN;
+    let mut pauses = Pauses::new();
     loop {
         match prove_held(pid) {
-            Err(StartError::NotAtEntry { .. }) if Instant::now() < until => std::thread::yield_now(),
+            Err(StartError::NotAtEntry { .. }) if pauses.pause() => {}
             proven => return proven,
         }
     }

@@ -67,10 +67,17 @@ pub(crate) struct Socket {
 pub(crate) struct Owed(watch::Sender<usize>);
 
 impl Owed {
-    /// Waits until no process is owed an answer.
-    pub(crate) async fn nothing(&self) {
-        // This cannot fail: `self` holds the sender.
-        drop(self.0.subscribe().wait_for(|owed| *owed == 0).await);
+    /// Waits until no process is owed an answer, or no process has taken more of one for `patience`. Returns whether
+    /// nothing is owed.
+    pub(crate) async fn nothing(&self, patience: Duration) -> bool {
+        let mut owed = self.0.subscribe();
+        while *owed.borrow_and_update() > 0 {
+            // Without a timeout there was progress: `self` holds the sender.
+            if timeout(patience, owed.changed()).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -81,6 +88,11 @@ impl Debt {
     fn new(owed: &Owed) -> Self {
         owed.0.send_modify(|count| *count += 1);
         Self(owed.clone())
+    }
+
+    /// The process has taken a part of its answer.
+    fn goes_on(&self) {
+        self.0.0.send_modify(|_| {});
     }
 }
 
@@ -441,6 +453,9 @@ impl Client {
         for chunk in bytes.chunks(CHUNK_BYTES) {
             // Part of the answer may be sent already: the client would take a refusal for more of it.
             timeout(self.patience, self.stream.write_all(chunk)).await.map_err(|_| End::Broken)??;
+            if let Some(debt) = &self.debt {
+                debt.goes_on();
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::process::hold::Hold;
 use crate::process::spawn::{Forked, Gate, ProcessSpec, raise_open_files};
 use crate::process::test_support::*;
 use crate::process::trace::{self, EndWatch};
-use crate::process::{ExitStatus, Pinned, procfs, signal, sys};
+use crate::process::{ExitStatus, Pinned, procfs, prove_stopping, signal, sys};
 
 #[track_caller]
 fn check_held(program: &Path, exe: &Path, has_loader: bool) {
@@ -374,5 +374,31 @@ fn five_hundred_and_twelve_ranks_are_held_at_once() {
     for rank in &ranks {
         assert_eq!(release_and_wait(rank), ExitStatus::Code(0));
     }
+    assert_no_child();
+}
+
+/// The time for which this thread has had a processor.
+fn own_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn who_waits_for_a_stop_leaves_the_processor_to_others() {
+    let _turn = turn();
+    let rank = start(vec![spec("/bin/sleep", &["1000"])], Hold::No).unwrap().remove(0);
+    let pid = rank.process.pid;
+    let stopper = std::thread::spawn(move || {
+        let (_open, never) = mpsc::channel::<()>();
+        never.recv_timeout(Duration::from_millis(600)).unwrap_err();
+        sys::kill(pid, libc::SIGSTOP).unwrap();
+    });
+    let before = own_time();
+    // It is stopped somewhere in its program, which is enough here.
+    prove_stopping(pid).unwrap();
+    let used = own_time() - before;
+    stopper.join().unwrap();
+    assert!(used < Duration::from_millis(120), "{used:?} of 600 ms");
+    kill_and_wait(&rank);
     assert_no_child();
 }

@@ -169,7 +169,7 @@ fn what_was_registered_is_what_is_got() {
 fn who_has_asked_is_owed_an_answer_until_all_of_it_is_written() {
     let fixture = Fixture::new("owed", LIMITS);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let nothing_owed = |within| runtime.block_on(timeout_of(within, &fixture.owed));
+    let nothing_owed = |patience| runtime.block_on(fixture.owed.nothing(patience));
     let item = vec![0xa5; 8_000_000];
     fixture.client().register(&item, DEADLINE).unwrap();
     assert!(nothing_owed(DEADLINE));
@@ -183,8 +183,30 @@ fn who_has_asked_is_owed_an_answer_until_all_of_it_is_written() {
     assert!(nothing_owed(DEADLINE));
 }
 
-async fn timeout_of(within: Duration, owed: &Owed) -> bool {
-    timeout(within, owed.nothing()).await.is_ok()
+#[test]
+fn who_takes_an_answer_slowly_gets_all_of_it() {
+    let fixture = Fixture::new("slowly", LIMITS);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let item = vec![0xa5; 8_000_000];
+    fixture.client().register(&item, DEADLINE).unwrap();
+    let mut slow = fixture.knock();
+    slow.write_all(&frame::encode(&ask_for(AskWhat::Get(Want::All))).unwrap()).unwrap();
+    slow.read_exact(&mut [0]).unwrap();
+    let reader = std::thread::spawn(move || {
+        // Each part comes within the patience, and all of them together take longer.
+        let (_open, never) = std::sync::mpsc::channel::<()>();
+        let mut part = vec![0; CHUNK_BYTES];
+        let mut taken = 0;
+        loop {
+            never.recv_timeout(SHORT / 8).unwrap_err();
+            match slow.read(&mut part).unwrap() {
+                0 => return taken,
+                read => taken += read,
+            }
+        }
+    });
+    assert!(runtime.block_on(fixture.owed.nothing(SHORT)));
+    assert!(reader.join().unwrap() > item.len());
 }
 
 fn ask_for(what: AskWhat) -> Ask {
