@@ -289,6 +289,85 @@ fn held_ranks_stay_held_when_the_daemon_is_killed() {
     });
 }
 
+/// Three ranks that end after some seconds by themselves, their app, and what stops them at their very end.
+fn ending(world: &World) -> (Run, String, Vec<i32>, String) {
+    let mut run = world.gantry(["launch", "-v", "--", "-n", "3", &program(), "15"]);
+    let mut apps = Vec::new();
+    eventually(SOON, "they run", || {
+        let listed = gantry(world, &["ps", "--json"]);
+        apps = serde_json::from_str::<Vec<Value>>(&listed.stdout[0]).unwrap();
+        apps.len() == 1 && apps[0]["state"] == "running" && run.stdout().len() >= 3
+    });
+    let app = apps[0]["app"].as_str().unwrap().to_owned();
+    let pid = |rank: &Value| i32::try_from(rank["pid"].as_i64().unwrap()).unwrap();
+    let ranks = apps[0]["ranks"].as_array().unwrap().iter().map(pid).collect();
+    let text = include_str!("../programs/rounds.c");
+    let last = 1 + text.lines().position(|line| line.contains("return 0;")).unwrap();
+    (run, app, ranks, format!("break rounds.c:{last}"))
+}
+
+#[test]
+fn ranks_go_on_to_their_right_end_when_a_gdb_is_killed_while_they_run() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        for with_daemon in [false, true] {
+            let (mut launch, app, ranks, at_the_end) = ending(world);
+            let mut run = world.gantry(["gdb", "-ex", &at_the_end, "-ex", "continue", &app]);
+            run.write(b"");
+            eventually(SOON, "all have a gdb", || ranks.iter().all(|pid| proc::tracer(*pid).is_some()));
+            // A gdb that waits for its rank has written its breakpoints.
+            eventually(SOON, "all go on", || ranks.iter().all(|pid| proc::state(*pid) == Some('S')));
+            if with_daemon {
+                // The daemon's watcher cannot let gdb remove them.
+                proc::send(daemon(world).expect("a daemon"), Signal::SIGKILL);
+            }
+            gdbs(world).into_iter().for_each(|gdb| proc::send(gdb, Signal::SIGKILL));
+            eventually(SOON, "they go on", || go_on(&ranks));
+            let done = launch.wait(SOON);
+            assert_eq!(done.code(), 0, "{done:?}");
+            run.kill();
+            eventually(SOON, "no daemon is left", || daemon(world).is_none());
+        }
+    });
+}
+
+#[test]
+fn ranks_go_on_to_their_right_end_when_a_gdb_is_killed_while_they_stand_at_a_breakpoint() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        let (mut launch, app, ranks, _) = ending(world);
+        let mut run =
+            world.gantry(["gdb", "-ex", "break solve", "-ex", "continue", "-ex", "print 4 * 4", &app]);
+        run.write(b"");
+        eventually(SOON, "they stand at it", || run.stdout().iter().any(|line| line.contains("= 16")));
+        gdbs(world).into_iter().for_each(|gdb| proc::send(gdb, Signal::SIGKILL));
+        eventually(SOON, "they go on", || go_on(&ranks));
+        // The next gdb has no breakpoint, and finds none.
+        let done = batch(world, &["info breakpoints", "next", "print rank"], &[&app]);
+        assert_said(&done, &["No breakpoints", "[0-2] $1 = [0;2]"]);
+        run.kill();
+        let done = launch.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn held_ranks_stay_held_when_a_gdb_is_killed() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        let (app, ranks) = launched(world, &["--hold"], &["-n", "2"]);
+        let mut run = world.gantry(["gdb", "-ex", "break main", &app]);
+        run.write(b"");
+        eventually(SOON, "both have a gdb", || ranks.iter().all(|pid| proc::tracer(*pid).is_some()));
+        gdbs(world).into_iter().for_each(|gdb| proc::send(gdb, Signal::SIGKILL));
+        eventually(SOON, "they are held", || ranks.iter().all(|pid| proc::why_not_held(*pid).is_none()));
+        run.kill();
+        let done = batch(world, &["tbreak main", "continue"], &[&app]);
+        assert_said(&done, &["main (argc=2"]);
+        kill(world, &app);
+    });
+}
+
 #[test]
 fn what_cannot_be_done_is_said_with_its_cause() {
     let gdb = require!(tool("gdb"));

@@ -203,7 +203,7 @@ impl Daemon {
         let host = self.backend.host();
         let program: PathBuf = program::find(&self.program, &self.path, host)?;
         let started =
-            process::start(&program, rank.rank, rank.pid.get(), alone(rank), &self.desk, &mut self.watcher);
+            process::start(&program, rank.rank, rank.pid.get(), alone(rank), &self.desk, &self.watcher);
         let process = started.map_err(|error| Reply {
             error: Some(format!("cannot start {} on {host}: {error}", program.display())),
             ..Reply::default()

@@ -1,6 +1,6 @@
 //! One gdb: its input and its output.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ChildStdin;
 
 use gantry_gdb::answer::State;
@@ -10,6 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::dialogue::{Asks, Dialogue};
+use crate::traps::leave_in_order;
+use crate::watcher::{Pair, Watcher};
 use crate::words::Words;
 
 /// The signal that stops a rank. A rank without a debugger ignores it, which is the signal's default. So a rank that is
@@ -24,6 +26,8 @@ pub(crate) struct Gdb {
     parser: Parser,
     input: Option<ChildStdin>,
     pid: i32,
+    own_pid: i32,
+    watcher: Watcher,
     /// The rank was stopped when gdb was started, and no command has continued it since.
     ///
     /// The kernel keeps that stop until a SIGCONT. gdb's own commands let the rank run, and it stops again when gdb
@@ -32,14 +36,25 @@ pub(crate) struct Gdb {
 }
 
 impl Gdb {
-    /// A gdb with this standard input, for a rank with that pid. `is_held`: the process was stopped when gdb was
-    /// started.
-    pub(crate) fn new(rank: Rank, pid: i32, alone: State, is_held: bool, input: Option<ChildStdin>) -> Self {
-        let dialogue = Dialogue::begin(rank, pid, alone);
-        let mut gdb =
-            Self { dialogue, words: Words::default(), parser: Parser::default(), input, pid, is_held };
+    /// A gdb with this standard input, for the rank of `pair`.
+    ///
+    /// # Errors
+    /// The watcher has ended.
+    pub(crate) fn new(
+        rank: Rank,
+        pair: Pair,
+        alone: State,
+        input: Option<ChildStdin>,
+        watcher: Watcher,
+    ) -> io::Result<Self> {
+        // Before gdb attaches to the rank; the write below makes it attach.
+        watcher.tell(pair)?;
+        let Pair { rank: pid, gdb: own_pid, is_held } = pair;
+        let (dialogue, words, parser) =
+            (Dialogue::begin(rank, pid, alone), Words::default(), Parser::default());
+        let mut gdb = Self { dialogue, words, parser, input, pid, own_pid, watcher, is_held };
         gdb.write();
-        gdb
+        Ok(gdb)
     }
 
     /// Takes gdb's output, and writes the commands that follow from it.
@@ -49,6 +64,7 @@ impl Gdb {
         self.parser.push(bytes, |record| dialogue.take(record));
         if self.is_held && self.dialogue.has_gone_on() {
             self.is_held = false;
+            self.tell_watcher(self.own_pid);
             // It may have ended.
             kill(Pid::from_raw(self.pid), Signal::SIGCONT).unwrap_or_default();
         }
@@ -83,6 +99,20 @@ impl Gdb {
             // It may have ended.
             kill(Pid::from_raw(self.pid), INTERRUPT).unwrap_or_default();
         }
+    }
+
+    /// Notes that gdb has ended, and removes what it has left in the rank if it was killed.
+    pub(crate) fn end(&mut self) {
+        self.dialogue.end();
+        if !matches!(self.dialogue.answer().state, State::Ended(_)) {
+            leave_in_order(self.pid, self.is_held);
+        }
+        self.tell_watcher(0);
+    }
+
+    fn tell_watcher(&self, gdb: i32) {
+        // A watcher that was killed releases no rank.
+        drop(self.watcher.tell(Pair { rank: self.pid, gdb, is_held: self.is_held }));
     }
 
     /// Closes gdb's input.

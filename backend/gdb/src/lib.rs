@@ -9,6 +9,7 @@
 //! | `dialogue` | the commands to a gdb and its output, without a process |
 //! | `words` | all output of a gdb, as far as there is room |
 //! | `program` | finds the debugger |
+//! | `traps` | removes the breakpoints of a gdb that was killed |
 //! | `watcher` | a process that releases ranks when the daemon is killed; `sys`: makes it |
 //!
 //! A gdb detaches from its rank when its input ends and the rank is stopped. So the daemon stops running ranks for it,
@@ -21,5 +22,6 @@ mod gdb;
 mod process;
 mod program;
 mod sys;
+mod traps;
 mod watcher;
 mod words;

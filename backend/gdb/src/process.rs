@@ -13,7 +13,7 @@ use gantry_types::id::Rank;
 
 use crate::desk::{self, Desk, Gdbs};
 use crate::gdb::Gdb;
-use crate::watcher::Watcher;
+use crate::watcher::{Pair, Watcher};
 
 /// The variable that marks processes of an app, which are killed at its end. A gdb ends by itself, and first detaches
 /// from its rank.
@@ -42,7 +42,7 @@ pub(crate) fn start(
     pid: i32,
     alone: State,
     desk: &Arc<Desk>,
-    watcher: &mut Watcher,
+    watcher: &Watcher,
 ) -> io::Result<Process> {
     #[expect(
         clippy::disallowed_methods,
@@ -54,16 +54,19 @@ pub(crate) fn start(
     command.args(["-i=mi3", "-nx", "-q"]).process_group(0).env_remove(MARK);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    // Tell the watcher before gdb attaches to the rank; the write below makes it attach.
-    let told = i32::try_from(child.id()).map_err(io::Error::other).and_then(|gdb| watcher.tell(pid, gdb));
-    if let Err(error) = told {
-        drop(child.kill());
-        drop(child.wait());
-        return Err(error);
-    }
-    let input = child.stdin.take();
-    let (output, errors) = (child.stdout.take(), child.stderr.take());
-    desk.change(|gdbs| gdbs.insert(rank, Gdb::new(rank, pid, alone, is_stopped(pid), input)));
+    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let gdb = i32::try_from(child.id()).map_err(io::Error::other).and_then(|own_pid| {
+        let pair = Pair { rank: pid, gdb: own_pid, is_held: is_stopped(pid) };
+        Gdb::new(rank, pair, alone, input, watcher.clone())
+    });
+    match gdb {
+        Ok(gdb) => desk.change(|gdbs| gdbs.insert(rank, gdb)),
+        Err(error) => {
+            drop(child.kill());
+            drop(child.wait());
+            return Err(error);
+        }
+    };
     let desk = Arc::clone(desk);
     let reader = std::thread::Builder::new().name("gdb".to_owned()).spawn(move || {
         let errors = errors.map(|errors| {
@@ -79,7 +82,7 @@ pub(crate) fn start(
             // Its standard error is only kept.
             drop(errors.join());
         }
-        desk.change_one(rank, |gdb| gdb.dialogue.end());
+        desk.change_one(rank, Gdb::end);
     })?;
     Ok(Process { child, reader: Some(reader) })
 }

@@ -3,8 +3,11 @@
 //! A gdb that reads the end of its input detaches from its rank and ends. But it reads nothing while the rank runs. And
 //! a gdb that gets SIGTERM meanwhile may leave the rank with a half-handled breakpoint, which kills the rank. So the
 //! watcher first stops the rank, as a user's interrupt does, and gdb then reads the end.
+//!
+//! A gdb may be killed together with the daemon. Then the watcher removes what that gdb has left in its rank.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollTimeout, poll};
@@ -13,6 +16,7 @@ use nix::unistd::{Pid, setpgid};
 
 use crate::gdb::INTERRUPT;
 use crate::sys;
+use crate::traps::leave_in_order;
 
 /// Time between two checks of the ranks, in milliseconds.
 const GLANCE: u16 = 50;
@@ -20,29 +24,37 @@ const GLANCE: u16 = 50;
 /// After this time a gdb gets SIGTERM, and after twice this time SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The daemon's message about a gdb: its rank's pid, and its own pid.
+/// The daemon's message about a rank and its gdb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pair {
-    rank: i32,
-    gdb: i32,
+pub(crate) struct Pair {
+    /// The rank's pid.
+    pub(crate) rank: i32,
+    /// The pid of its gdb. 0: it has none any more.
+    pub(crate) gdb: i32,
+    /// The rank is held, and stays so without a gdb.
+    pub(crate) is_held: bool,
 }
 
+/// Length of a message.
+const PAIR_BYTES: usize = 9;
+
 impl Pair {
-    fn to_bytes(self) -> [u8; 8] {
-        let mut bytes = [0; 8];
+    fn to_bytes(self) -> [u8; PAIR_BYTES] {
+        let mut bytes = [u8::from(self.is_held); PAIR_BYTES];
         bytes[..4].copy_from_slice(&self.rank.to_ne_bytes());
-        bytes[4..].copy_from_slice(&self.gdb.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.gdb.to_ne_bytes());
         bytes
     }
 
-    fn of_bytes([a, b, c, d, e, f, g, h]: [u8; 8]) -> Self {
-        Self { rank: i32::from_ne_bytes([a, b, c, d]), gdb: i32::from_ne_bytes([e, f, g, h]) }
+    fn of_bytes([a, b, c, d, e, f, g, h, held]: [u8; PAIR_BYTES]) -> Self {
+        let (rank, gdb) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
+        Self { rank, gdb, is_held: held != 0 }
     }
 }
 
-/// The daemon's end. When it closes, the watcher releases the remaining ranks.
-#[derive(Debug)]
-pub(crate) struct Watcher(PipeWriter);
+/// The daemon's end. When all copies are dropped, the watcher releases the remaining ranks.
+#[derive(Debug, Clone)]
+pub(crate) struct Watcher(Arc<PipeWriter>);
 
 impl Watcher {
     /// Starts the watcher. Call it before there are threads.
@@ -57,15 +69,16 @@ impl Watcher {
             drop(ours.take());
             watch(told);
         })?;
-        ours.map(Self).ok_or_else(|| io::ErrorKind::Other.into())
+        ours.map(|ours| Self(Arc::new(ours))).ok_or_else(|| io::ErrorKind::Other.into())
     }
 
-    /// Announces that a gdb is about to attach to a rank.
+    /// Announces that a gdb is about to attach to a rank, or what has changed since.
     ///
     /// # Errors
     /// The watcher has ended.
-    pub(crate) fn tell(&mut self, rank: i32, gdb: i32) -> io::Result<()> {
-        self.0.write_all(&Pair { rank, gdb }.to_bytes())
+    pub(crate) fn tell(&self, pair: Pair) -> io::Result<()> {
+        // The system does not split writes of this length.
+        (&*self.0).write_all(&pair.to_bytes())
     }
 }
 
@@ -75,16 +88,24 @@ fn watch(mut told: PipeReader) {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
     set.thread_unblock().unwrap_or_default();
-    let (mut pairs, mut bytes) = (Vec::new(), [0; 8]);
+    let (mut pairs, mut bytes) = (Vec::new(), [0; PAIR_BYTES]);
     while told.read_exact(&mut bytes).is_ok() {
         let pair = Pair::of_bytes(bytes);
         // A rank has one gdb at a time.
         pairs.retain(|it: &Pair| it.rank != pair.rank);
-        pairs.push(pair);
+        pairs.extend((pair.gdb != 0).then_some(pair));
     }
     let begun = Instant::now();
     loop {
-        pairs.retain(|pair| tracer_and_state(pair.rank).is_some_and(|(tracer, _)| tracer == pair.gdb));
+        pairs.retain(|pair| match tracer_and_state(pair.rank) {
+            Some((tracer, _)) if tracer == pair.gdb => true,
+            // gdb has ended: in order, or killed as the daemon was.
+            Some((0, _)) => {
+                leave_in_order(pair.rank, pair.is_held);
+                false
+            }
+            _ => false,
+        });
         if pairs.is_empty() {
             return;
         }
@@ -118,8 +139,10 @@ mod tests {
 
     #[test]
     fn pairs_arrive_as_they_were_told() {
-        let pair = Pair { rank: 4242, gdb: i32::MAX };
-        assert_eq!(Pair::of_bytes(pair.to_bytes()), pair);
+        for is_held in [true, false] {
+            let pair = Pair { rank: 4242, gdb: i32::MAX, is_held };
+            assert_eq!(Pair::of_bytes(pair.to_bytes()), pair);
+        }
     }
 
     #[test]
