@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +118,18 @@ impl Manifest {
             self.add_as(Place::Lib, Path::new(&base).join(below).as_os_str(), &source, false)?;
         }
         Ok(())
+    }
+
+    /// Adds a file to the session's `lib`, at a relative path there. Does not add its needs.
+    ///
+    /// # Errors
+    /// It is no readable file, the path leads elsewhere, or another file has it.
+    pub fn add_lib_file(&mut self, file: impl AsRef<Path>, at: impl AsRef<Path>) -> Result<()> {
+        let (source, at) = (readable_file(file.as_ref())?, at.as_ref());
+        if at.components().next().is_none() || !at.components().all(|it| matches!(it, Component::Normal(_))) {
+            return Err(Error::invalid(format!("{} is no path below a directory", at.display())));
+        }
+        self.add_as(Place::Lib, at.components().as_path().as_os_str(), &source, false)
     }
 
     /// Makes all files available on every node of the session that can be reached, and waits for it.

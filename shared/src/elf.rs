@@ -16,6 +16,10 @@ const MAX_SEGMENTS: usize = 16;
 /// Longest path of an interpreter, in bytes (`PATH_MAX`).
 const MAX_INTERPRETER_BYTES: u64 = 4096;
 
+/// The most sections that are read, and the most bytes of their names.
+const MAX_SECTIONS: u64 = 4096;
+const MAX_NAMES_BYTES: u64 = 256 * 1024;
+
 const PT_INTERP: u64 = 3;
 
 /// Reads at an offset, as `pread(2)` does it.
@@ -51,6 +55,18 @@ pub fn read_interpreter(file: &File) -> io::Result<Option<Vec<u8>>> {
     let end = path.iter().position(|byte| *byte == 0);
     path.truncate(end.unwrap_or(0));
     Ok((!path.is_empty()).then_some(path))
+}
+
+/// Whether an ELF file has a section of that name. Any other file has none.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn has_section(file: &File, name: &[u8]) -> io::Result<bool> {
+    let read_at: ReadAt<'_> = &|bytes, offset| file.read_at(bytes, offset);
+    match Elf::open(read_at)? {
+        Some(elf) => elf.has_section(name),
+        None => Ok(false),
+    }
 }
 
 /// The encoding of numbers in a file.
@@ -118,6 +134,29 @@ impl<'a> Elf<'a> {
             (self.numbers.get(header, 0, 4)? == kind).then_some(segment)
         };
         Ok(headers.chunks_exact(size).filter_map(of_header).take(MAX_SEGMENTS).collect())
+    }
+
+    fn has_section(&self, name: &[u8]) -> io::Result<bool> {
+        let (size, number) = if self.numbers.wide { (64, 8) } else { (40, 4) };
+        let (table, counts) = if self.numbers.wide { (40, 60) } else { (32, 48) };
+        let (offset, length) = if self.numbers.wide { (24, 32) } else { (16, 20) };
+        let head = read_up_to(self.read_at, 0, 64)?;
+        let get = |bytes: &[u8], at: usize, length: usize| self.numbers.get(bytes, at, length).unwrap_or(0);
+        let (count, names) = (get(&head, counts, 2), get(&head, counts + 2, 2));
+        let bytes = count.min(MAX_SECTIONS) * size as u64;
+        let headers = read_up_to(self.read_at, get(&head, table, number), bytes)?;
+        let header = usize::try_from(names).ok().and_then(|at| headers.chunks_exact(size).nth(at));
+        let Some(header) = header else { return Ok(false) };
+        let length = get(header, length, number).min(MAX_NAMES_BYTES);
+        let names = read_up_to(self.read_at, get(header, offset, number), length)?;
+        let is_it = |header: &[u8]| {
+            let at = usize::try_from(get(header, 0, 4)).unwrap_or(usize::MAX);
+            names
+                .get(at..)
+                .and_then(|rest| rest.strip_prefix(name))
+                .is_some_and(|rest| rest.first() == Some(&0))
+        };
+        Ok(headers.chunks_exact(size).any(is_it))
     }
 }
 

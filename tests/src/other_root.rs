@@ -173,6 +173,16 @@ impl OtherRoot {
         self.add_mount(&line);
     }
 
+    /// Lets each node see a folder of this machine, at the same path. Call this before a launch.
+    ///
+    /// # Panics
+    /// When the folder cannot be made.
+    pub fn bind(&self, folder: &Path) {
+        let at = self.inside(folder);
+        fs::create_dir_all(&at).expect("a folder");
+        self.add_mount(&format!("mount --bind '{}' '{}'\n", folder.display(), at.display()));
+    }
+
     fn add_mount(&self, line: &str) {
         let mounts = self.root.join("mounts");
         let before = fs::read_to_string(&mounts).unwrap_or_default();

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, programs, require, tool};
+use gantry_tests::{
+    Finished, Run, World, eventually, in_a_world, in_another_root, proc, programs, require, tool,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -365,6 +367,48 @@ fn held_ranks_stay_held_when_a_gdb_is_killed() {
         let done = batch(world, &["tbreak main", "continue"], &[&app]);
         assert_said(&done, &["main (argc=2"]);
         kill(world, &app);
+    });
+}
+
+/// Runs objcopy.
+#[track_caller]
+fn objcopy(world: &World, args: &[&str]) {
+    let done = world.start(&tool("objcopy").unwrap(), args).wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+}
+
+#[test]
+fn symbols_are_those_of_this_machine_where_a_node_has_none() {
+    require!(tool("gdb"));
+    require!(tool("objcopy"));
+    in_another_root!(LIMIT, |world, other| {
+        let daemon = gantry_tests::binaries().dir.join("gantry-gdbd");
+        std::fs::hard_link(daemon, other.hidden().join("gantry-gdbd")).unwrap();
+        // gdb and what it needs.
+        other.bind(std::path::Path::new("/usr"));
+        let built = programs::get_with("rounds", "rounds_with_id", &["-g", "-Wl,--build-id"]).unwrap();
+        let app = world.work_dir().join("app");
+        let debug = world.work_dir().join("app.debug");
+        let [built, app, debug] = [&built, &app, &debug].map(|path| path.to_str().unwrap());
+        let on_node = other.inside(std::path::Path::new(app));
+        std::fs::create_dir_all(on_node.parent().unwrap()).unwrap();
+        objcopy(world, &["--strip-all", built, on_node.to_str().unwrap()]);
+        let look = |more: &[&str]| {
+            let words = [&["gdb", "--batch", "-ex", "break solve"], more, &["--", "-n", "2", app, "100"]];
+            world.spawn(other.gantry_command(world, words.concat())).wait(SOON)
+        };
+        let stop = ["-ex", "continue", "-ex", "print limit", "-ex", "info line main"];
+        let found = ["solve (n=10) at ", "[0-1] $1 = 10", "rounds.c\" starts at address"];
+        // This machine has the program with its symbols.
+        std::fs::copy(built, app).unwrap();
+        assert_said(&look(&stop), &found);
+        // It has them in a file beside the program, which names that file.
+        objcopy(world, &["--only-keep-debug", built, debug]);
+        objcopy(world, &["--strip-all", &format!("--add-gnu-debuglink={debug}"), built, app]);
+        assert_said(&look(&stop), &found);
+        // It has another build, or none.
+        std::fs::remove_file(debug).unwrap();
+        assert_said(&look(&[]), &["Function \"solve\" not defined"]);
     });
 }
 

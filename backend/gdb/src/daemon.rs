@@ -25,6 +25,7 @@ use crate::dialogue::Asks;
 use crate::gdb::Gdb;
 use crate::process::{self, Process};
 use crate::program;
+use crate::symbols;
 use crate::watcher::Watcher;
 
 /// Timeout for the collection of a contribution.
@@ -150,6 +151,7 @@ impl Daemon {
         let ranks = self.backend.ranks()?;
         match &order.what {
             What::Words { rank, from } => return self.give_words(*rank, *from),
+            What::Lack { ranks: asked } => return self.name_lacks(&ranks, asked),
             What::Tell { ranks: told, line } => {
                 self.tell(&ranks, told, |gdb| gdb.tell(line));
                 self.wait(told, patience);
@@ -202,8 +204,10 @@ impl Daemon {
     fn start(&mut self, rank: &LocalRank) -> Result<(), Reply> {
         let host = self.backend.host();
         let program: PathBuf = program::find(&self.program, &self.path, host)?;
+        let folders = symbols::find_folders(&self.backend.dirs().lib);
+        let (pid, folders) = (rank.pid.get(), folders.as_deref());
         let started =
-            process::start(&program, rank.rank, rank.pid.get(), alone(rank), &self.desk, &self.watcher);
+            process::start(&program, rank.rank, pid, alone(rank), folders, &self.desk, &self.watcher);
         let process = started.map_err(|error| Reply {
             error: Some(format!("cannot start {} on {host}: {error}", program.display())),
             ..Reply::default()
@@ -253,6 +257,18 @@ impl Daemon {
         let ranks: RankSet = std::iter::once(rank).collect();
         let by_key = piece.map(|piece| (piece.encode(), ranks)).into_iter().collect();
         let part = key_ranks::encode(&by_key).map_err(Error::Answers)?;
+        Ok(self.channel.contribute(tags::ANSWER, &part, HOUR)?)
+    }
+
+    fn name_lacks(&self, ranks: &[LocalRank], asked: &RankSet) -> Result<(), Error> {
+        let mut by_program: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
+        for rank in ranks.iter().filter(|rank| asked.contains(rank.rank) && !rank.state.is_over()) {
+            // A rank that has ended by now needs nothing.
+            if let Ok(Some(program)) = symbols::find_lack(rank.pid.get()) {
+                by_program.entry(program.encode()).or_default().insert(rank.rank);
+            }
+        }
+        let part = key_ranks::encode(&by_program).map_err(Error::Answers)?;
         Ok(self.channel.contribute(tags::ANSWER, &part, HOUR)?)
     }
 

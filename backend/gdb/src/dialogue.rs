@@ -12,8 +12,8 @@ use gantry_types::id::Rank;
 /// The longest name of a function or a file in an answer.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
-/// The first commands for every gdb. A program drives it, so it must not ask for confirmation. The signals that hold and release a rank do not concern
-/// the rank. Nor does the signal with which the daemon stops it: see [`INTERRUPT`](crate::gdb::INTERRUPT).
+/// The first commands for every gdb. A program drives it, so it must not ask for confirmation. The signals that hold and
+/// release a rank do not concern the rank. Nor does the signal with which the daemon stops it: see [`INTERRUPT`](crate::gdb::INTERRUPT).
 const SETUP: [&str; 13] = [
     "-gdb-set mi-async on",
     "-gdb-set confirm off",
@@ -105,9 +105,11 @@ pub(crate) struct Dialogue {
 }
 
 impl Dialogue {
-    /// Starts the dialogue for a rank with that pid. gdb knows the rank's number as `$rank`.
-    pub(crate) fn begin(rank: Rank, pid: i32, alone: State) -> Self {
-        let mut output = Vec::new();
+    /// Starts the dialogue for a rank with that pid. gdb knows the rank's number as `$rank`. `folders`: where it
+    /// searches debug information, if not at its usual place.
+    pub(crate) fn begin(rank: Rank, pid: i32, alone: State, folders: Option<&str>) -> Self {
+        let folders = folders.map(|folders| format!("-gdb-set debug-file-directory {folders}\n"));
+        let mut output = folders.unwrap_or_default().into_bytes();
         for (number, command) in (1..).zip(SETUP) {
             output.extend_from_slice(format!("{number}{command}\n").as_bytes());
         }
@@ -188,8 +190,7 @@ impl Dialogue {
 
     fn fail(&mut self, error: &str, hint: Option<&str>) {
         if let Some(command) = self.current.as_mut().filter(|command| !command.is_done()) {
-            command.error = Some(error.to_owned());
-            command.hint = hint.map(str::to_owned);
+            (command.error, command.hint) = (Some(error.to_owned()), hint.map(str::to_owned));
             (command.is_answered, command.waits_for_stop) = (true, false);
         }
     }
@@ -447,7 +448,7 @@ mod tests {
 
     /// A dialogue with an attached gdb, with the output of gdb 13.1.
     fn ready(alone: State) -> Dialogue {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, alone);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, alone, None);
         assert!(written(&mut dialogue).ends_with("99-target-attach 7\n"));
         hear(&mut dialogue, &["1^done", "(gdb)", "99^done", "~\"_start ()\\n\""]);
         assert_eq!(dialogue.answer().state, State::Coming);
@@ -461,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_command_waits_until_gdb_has_the_rank() {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free, None);
         dialogue.tell("bt");
         assert!(!written(&mut dialogue).contains("bt") && dialogue.is_busy());
         hear(
@@ -499,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_of_the_machine_interface_has_a_line_for_each_command() {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free, None);
         let ask = |dialogue: &mut Dialogue, commands: &[&str], room| {
             let commands = commands.iter().map(|it| (*it).to_owned()).collect();
             dialogue.ask(Asks { commands, room, without: vec!["addr".to_owned()] });
@@ -564,7 +565,7 @@ mod tests {
 
     #[test]
     fn errors_have_their_cause() {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Held);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Held, None);
         dialogue.tell("bt");
         hear(&mut dialogue, &["99^error,msg=\"ptrace: Operation not permitted.\""]);
         let reply = dialogue.answer().reply.unwrap();

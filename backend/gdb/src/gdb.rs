@@ -36,7 +36,7 @@ pub(crate) struct Gdb {
 }
 
 impl Gdb {
-    /// A gdb with this standard input, for the rank of `pair`.
+    /// A gdb with this standard input, for the rank of `pair`. It searches debug information in `folders`.
     ///
     /// # Errors
     /// The watcher has ended.
@@ -45,13 +45,14 @@ impl Gdb {
         pair: Pair,
         alone: State,
         input: Option<ChildStdin>,
+        folders: Option<&str>,
         watcher: Watcher,
     ) -> io::Result<Self> {
         // Before gdb attaches to the rank; the write below makes it attach.
         watcher.tell(pair)?;
         let Pair { rank: pid, gdb: own_pid, is_held } = pair;
         let (dialogue, words, parser) =
-            (Dialogue::begin(rank, pid, alone), Words::default(), Parser::default());
+            (Dialogue::begin(rank, pid, alone, folders), Words::default(), Parser::default());
         let mut gdb = Self { dialogue, words, parser, input, pid, own_pid, watcher, is_held };
         gdb.write();
         Ok(gdb)

@@ -8,6 +8,7 @@
 //! | `process` | gdb's process, and a thread that reads its output |
 //! | `dialogue` | the commands to a gdb and its output, without a process |
 //! | `words` | all output of a gdb, as far as there is room |
+//! | `symbols` | debug information that this node lacks, or that the login side has sent |
 //! | `program` | finds the debugger |
 //! | `traps` | removes the breakpoints of a gdb that was killed |
 //! | `watcher` | a process that releases ranks when the daemon is killed; `sys`: makes it |
@@ -21,6 +22,7 @@ mod dialogue;
 mod gdb;
 mod process;
 mod program;
+mod symbols;
 mod sys;
 mod traps;
 mod watcher;

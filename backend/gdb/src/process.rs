@@ -41,6 +41,7 @@ pub(crate) fn start(
     rank: Rank,
     pid: i32,
     alone: State,
+    folders: Option<&str>,
     desk: &Arc<Desk>,
     watcher: &Watcher,
 ) -> io::Result<Process> {
@@ -57,7 +58,7 @@ pub(crate) fn start(
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let gdb = i32::try_from(child.id()).map_err(io::Error::other).and_then(|own_pid| {
         let pair = Pair { rank: pid, gdb: own_pid, is_held: is_stopped(pid) };
-        Gdb::new(rank, pair, alone, input, watcher.clone())
+        Gdb::new(rank, pair, alone, input, folders, watcher.clone())
     });
     match gdb {
         Ok(gdb) => desk.change(|gdbs| gdbs.insert(rank, gdb)),

@@ -115,6 +115,30 @@ impl Words {
     }
 }
 
+/// A program for which a node has no debug information.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Program {
+    /// Its build id.
+    pub build_id: Vec<u8>,
+    /// Its path as its ranks see it.
+    pub path: String,
+}
+
+impl Program {
+    /// The key of ranks with this program.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        // No part of it can fail to encode.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Decodes a key. `None`: it is not a key of this type.
+    #[must_use]
+    pub fn decode(key: &[u8]) -> Option<Self> {
+        postcard::from_bytes(key).ok()
+    }
+}
+
 /// The beginning of a text, of at most `most` bytes, and the number of omitted bytes.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> (&str, usize) {
@@ -146,6 +170,8 @@ mod tests {
         assert_eq!(Stop::default().to_string(), "??");
         let words = Words { from: 3, end: 9, text: b"abc".to_vec() };
         assert_eq!(Words::decode(&words.encode()), Some(words));
+        let program = Program { build_id: vec![1, 2], path: "/opt/app".to_owned() };
+        assert_eq!(Program::decode(&program.encode()), Some(program));
         assert_eq!(Answer::decode(b"\xff"), None);
     }
 

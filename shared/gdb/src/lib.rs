@@ -16,10 +16,14 @@ pub mod order;
 /// The file name of the daemon.
 pub const DAEMON: &str = "gantry-gdbd";
 
+/// The directory below the session's `lib` that has debug files of the login side, by build id as gdb searches them.
+pub const DEBUG_FILES: &str = "debug-files";
+
 /// Tags on the channel between the tool and its daemons.
 pub mod tags {
     /// To daemons: an [`Order`](crate::order::Order).
     pub const ORDER: u32 = 1;
-    /// From daemons: ranks by their [`Answer`](crate::answer::Answer), or by [`Words`](crate::answer::Words).
+    /// From daemons: ranks by their [`Answer`](crate::answer::Answer), [`Words`](crate::answer::Words), or
+    /// [`Program`](crate::answer::Program).
     pub const ANSWER: u32 = 2;
 }

@@ -67,6 +67,11 @@ pub enum What {
         /// Offset of the first byte.
         from: u64,
     },
+    /// Name the programs of these ranks for which their node has no debug information.
+    Lack {
+        /// The ranks.
+        ranks: RankSet,
+    },
     /// Release all ranks, in the state in which they are to be left.
     Leave,
 }
@@ -111,6 +116,7 @@ mod tests {
             },
             What::Interrupt { ranks },
             What::Words { rank: Rank(7), from: 1 << 40 },
+            What::Lack { ranks: RankSet::new() },
             What::Leave,
         ] {
             let order = Order { number: 3, patience_ms: 250, what };

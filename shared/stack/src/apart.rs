@@ -22,6 +22,21 @@ const INSTALLED: &str = "usr/lib/debug";
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 const MAX_NAMES_BYTES: u64 = 256 << 20;
 
+/// The file of this machine with the debug information of the program or library that ranks see at `path`.
+#[must_use]
+pub fn find_debug_file(path: &Path, id: &ModuleId) -> Option<PathBuf> {
+    let installed = || Path::new("/").join(id.debug_file().unwrap_or_default());
+    let opened = open(path).ok().filter(|_| has_build_id(path, id)).map(ReadCache::new);
+    let here = opened.and_then(|cache| {
+        let file = object::File::parse(&cache).ok()?;
+        match file.section_by_name(".debug_info") {
+            Some(_) => Some(path.to_owned()),
+            None => Hints::of(&file).find(path, id),
+        }
+    });
+    here.or_else(|| Some(installed()).filter(|file| has_build_id(file, id)))
+}
+
 /// A file's references to information elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {

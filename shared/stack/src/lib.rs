@@ -16,7 +16,7 @@
 //! one branch. Names and lines are looked up once per address, not per rank: where the tool runs, or on a node if
 //! only nodes have the file.
 
-mod apart;
+pub mod apart;
 pub mod demangle;
 mod files;
 pub mod frame;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use gantry_gdb::answer::{Answer, Words};
+use gantry_gdb::answer::{Answer, Program, Words};
 use gantry_gdb::order::{Order, What};
 use gantry_gdb::tags;
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
+use super::debug_files::DebugFiles;
 use crate::exit::Fault;
 use crate::stack::daemons::{Daemons, Missing};
 
@@ -18,29 +19,36 @@ pub(super) struct Gdbs {
     timeout: Duration,
     /// The nodes that have not answered, as reported to the user.
     missing: Missing,
+    debug_files: DebugFiles,
+    /// The ranks whose nodes were asked what they lack.
+    asked: RankSet,
 }
 
 /// The daemons' answers.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) answers: Vec<(Answer, RankSet)>,
-    /// Reasons why nodes have not answered, if they differ from the last reported ones.
+    /// Reasons why nodes have not answered, if they differ from the last reported ones, and other notes.
     pub(super) news: Vec<String>,
 }
 
 impl Gdbs {
     pub(super) fn new(daemons: Daemons, timeout: Duration) -> Self {
-        Self { daemons, number: 0, timeout, missing: Missing::new() }
+        let (debug_files, asked) = (DebugFiles::default(), RankSet::new());
+        Self { daemons, number: 0, timeout, missing: Missing::new(), debug_files, asked }
     }
 
     /// Sends an order and collects the answers of all daemons.
     pub(super) async fn order(&mut self, what: What, patience: Duration) -> Result<Said, Fault> {
+        let mut news = match &what {
+            What::Tell { ranks, .. } | What::Ask { ranks, .. } => self.send_symbols(ranks).await?,
+            _ => Vec::new(),
+        };
         self.tell(what, patience).await?;
         let timeout = self.timeout + patience;
         let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
-        let mut news = Vec::new();
         if missing != self.missing {
-            news = missing.iter().map(|(host, why)| format!("no answer from {host}: {why}")).collect();
+            news.extend(missing.iter().map(|(host, why)| format!("no answer from {host}: {why}")));
             self.missing = missing;
         }
         Ok(Said { answers, news })
@@ -51,6 +59,29 @@ impl Gdbs {
         self.tell(What::Words { rank, from }, Duration::ZERO).await?;
         let (pieces, _) = self.daemons.ask_by_bytes(tags::ANSWER, Words::decode, self.timeout).await?;
         Ok(pieces.into_iter().next().map(|(piece, _)| piece))
+    }
+
+    /// Before ranks get their gdbs: sends debug information that this machine has and their nodes lack. Returns notes.
+    async fn send_symbols(&mut self, ranks: &RankSet) -> Result<Vec<String>, Fault> {
+        let new = ranks.difference(&self.asked);
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.asked = self.asked.union(&new);
+        self.tell(What::Lack { ranks: new }, Duration::ZERO).await?;
+        let (programs, _) = self.daemons.ask_by_bytes(tags::ANSWER, Program::decode, self.timeout).await?;
+        self.debug_files.find(programs.into_iter().map(|(program, _)| program));
+        let found = self.debug_files.take_new();
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Without symbols there is still much to see.
+        let note = match self.daemons.send_files(found, self.timeout).await {
+            Ok(true) => return Ok(Vec::new()),
+            Ok(false) => "another tool has this app".to_owned(),
+            Err(fault) => fault.0.message().to_owned(),
+        };
+        Ok(vec![format!("this machine's symbols were not sent to the nodes: {note}")])
     }
 
     async fn tell(&mut self, what: What, patience: Duration) -> Result<(), Fault> {

@@ -10,6 +10,7 @@ mod daemon;
 mod dap;
 mod deps;
 mod doctor;
+mod debug_files;
 mod gdb;
 mod gdbs;
 mod input;

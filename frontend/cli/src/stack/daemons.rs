@@ -62,6 +62,19 @@ impl Daemons {
         Ok(Self::Kept(client.channel(order, timeout).await?))
     }
 
+    /// Puts files at paths below the `lib` of their session. False: another tool keeps the session, so it cannot.
+    pub(crate) async fn send_files(
+        &self,
+        files: Vec<(PathBuf, PathBuf)>,
+        timeout: Duration,
+    ) -> Result<bool, Fault> {
+        let Self::Own(session) = self else { return Ok(false) };
+        let mut manifest = session.manifest();
+        files.iter().try_for_each(|(file, at)| manifest.add_lib_file(file, at))?;
+        manifest.send(timeout).await?;
+        Ok(true)
+    }
+
     /// Sends all of them a message.
     pub(crate) async fn tell(&mut self, tag: u32, message: &[u8], timeout: Duration) -> Result<(), Fault> {
         match self {
