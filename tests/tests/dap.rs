@@ -7,7 +7,9 @@ mod client;
 
 use std::time::Duration;
 
-use gantry_tests::{World, eventually, in_a_world, proc, programs, require, tool};
+use gantry_tests::slurm::on_cluster;
+use gantry_tests::testbed::Config;
+use gantry_tests::{World, binaries, eventually, in_a_world, proc, programs, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -122,6 +124,69 @@ fn held_ranks_stop_at_breakpoints_and_are_looked_at_as_one() {
         editor.thread("ranks 0-3: main");
         editor.leave(json!({}));
         eventually(SOON, "the ranks have ended", || world.processes().is_empty());
+    });
+}
+
+#[test]
+fn an_editor_looks_at_some_of_512_ranks_and_only_those_get_a_gdb() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        let mut editor = Editor::start(world);
+        let mut configuration = launching(512);
+        configuration["ranks"] = json!("2,508-511");
+        editor.begin("launch", configuration);
+        let (path, line) = source("rounds++;");
+        let set = json!({ "source": { "path": path }, "breakpoints": [{ "line": line }] });
+        editor.done("setBreakpoints", set);
+        editor.done("configurationDone", json!({}));
+        let thread = editor.thread("ranks 2,508-511: solve");
+        let frames = editor.frames(thread);
+        let watched = json!({ "expression": "limit", "context": "watch", "frameId": frames[0]["id"] });
+        assert_eq!(editor.done("evaluate", watched)["result"], "[10;11]");
+        assert_eq!(of_program(world, "gdb").len(), 5);
+        // The others run.
+        let others = of_program(world, "rounds");
+        let free = others.iter().filter(|pid| go_on(&[**pid])).count();
+        assert_eq!((others.len(), free), (512, 507));
+        editor.leave(json!({}));
+        eventually(SOON, "the ranks have ended", || world.processes().is_empty());
+    });
+}
+
+#[test]
+fn ranks_on_nodes_of_slurm_are_one_thread_from_held_and_while_they_run() {
+    require!(tool("srun"));
+    require!(tool("gdb"));
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let start = || {
+            let gantry = &binaries().gantry;
+            let mut command = cluster.bed.login().command_of(&cluster.world, gantry).expect("the login node");
+            command.arg("dap").env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR");
+            Editor::start_with(command)
+        };
+        let at_solve = json!({ "breakpoints": [{ "name": "solve" }] });
+        let stop = |mut editor: Editor, request: &str, configuration: Value| {
+            editor.begin(request, configuration);
+            editor.done("setFunctionBreakpoints", at_solve.clone());
+            editor.done("configurationDone", json!({}));
+            let thread = editor.thread("ranks 0-3: solve");
+            let frames = editor.frames(thread);
+            let scopes = editor.done("scopes", json!({ "frameId": frames[0]["id"] }));
+            let locals = editor.variables(&scopes["scopes"][0]["variablesReference"]);
+            assert_eq!((&locals[0]["name"], &locals[0]["value"]), (&json!("n"), &json!("[10;11]")));
+            editor
+        };
+        let launched = json!({ "launcherArgs": ["-N2", "-n4"], "program": program(), "args": ["100"] });
+        stop(start(), "launch", launched).leave(json!({}));
+        let program = program();
+        let mut srun = cluster.run("srun", ["-N2", "-n4", &program, "200"], &[]);
+        eventually(SOON, "all run", || srun.stdout().len() >= 4);
+        let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
+        stop(start(), "attach", json!({ "target": job })).leave(json!({}));
+        let before = srun.stdout().len();
+        eventually(SOON, "they go on", || srun.stdout().len() >= before + 8);
+        cluster.said("scancel", [job.as_str()]);
+        srun.exited(SOON);
     });
 }
 

@@ -42,3 +42,29 @@ fn a_step_is_debugged_from_held_and_while_it_runs_and_then_goes_on() {
         srun.exited(LONG);
     });
 }
+
+#[test]
+fn ranks_on_eight_nodes_stop_in_main_from_held_and_answer_in_a_few_lines_and_the_odd_one_is_found() {
+    require!(tool("srun"));
+    require!(tool("gdb"));
+    on_cluster(Config::with_nodes(8), |cluster| {
+        let program = programs::get("rounds").to_str().expect("a path").to_owned();
+        let stops = ["-ex", "break main", "-ex", "continue", "-ex", "bt", "-ex", "break solve"];
+        let looks = ["-ex", "continue", "-ex", "bt", "-ex", "compare 0 1-63 limit"];
+        let launch = ["--", "--overcommit", "-N8", "-n64", &program, "600"];
+        let words = [&["--json", "gdb", "--batch", "--timeout", "300"], &stops[..], &looks, &launch].concat();
+        let done = cluster.gantry(words).wait(2 * LONG);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let answers = done.events();
+        let of = |command: &str| answers.iter().filter(|it| it["command"] == command).collect::<Vec<_>>();
+        let places = ["main (argc=2", "solve (n=[10;11])"];
+        assert_eq!((of("bt").len(), of("continue").len()), (2, 2), "{answers:?}");
+        for (bt, place) in of("bt").iter().zip(places) {
+            let (class, text) = (&bt["classes"][0], bt["classes"][0]["text"].as_str().expect("a text"));
+            assert_eq!((bt["classes"].as_array().map(Vec::len), &class["ranks"]), (Some(1), &"0-63".into()));
+            assert!(text.contains(place) && text.lines().count() <= 2, "{bt}");
+        }
+        let compared = of("compare 0 1-63 limit")[0].to_string();
+        assert!(compared.contains("11") && compared.contains("\"2\""), "{compared}");
+    });
+}
