@@ -145,7 +145,7 @@ fn a_condition_stops_one_rank_and_the_others_are_shown_as_running() {
     in_a_world(LIMIT, |world| {
         let program = program();
         let commands = [
-            "break solve if n == 11",
+            "break solve if n == 11 && $rank == 2",
             "continue",
             "ranks",
             "@stopped bt",
@@ -212,6 +212,23 @@ fn ranks_that_ran_before_go_on_when_somebody_leaves() {
             rounds(&gdb, world, &ranks).iter().zip(&before).all(|(now, before)| now > before)
         });
         kill(world, &app);
+    });
+}
+
+#[test]
+fn two_apps_are_compared_by_their_processes() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        // The second app has the rank with another limit, the first one has not.
+        let (one, ranks) = launched(world, &[], &["-n", "2"]);
+        let (other, more) = launched(world, &[], &["-n", "3"]);
+        let pids: Vec<String> = ranks.iter().chain(&more[1..]).map(i32::to_string).collect();
+        let done = batch(world, &["compare 0-1 2-3 limit", "ranks"], &[&pids.join(",")]);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert_said(&done, &["[1] 10 | [3] 11", "1 pair is the same"]);
+        eventually(SOON, "all go on", || go_on(&ranks) && go_on(&more));
+        kill(world, &one);
+        kill(world, &other);
     });
 }
 
