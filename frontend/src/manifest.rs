@@ -127,7 +127,10 @@ impl Manifest {
     pub fn add_lib_file(&mut self, file: impl AsRef<Path>, at: impl AsRef<Path>) -> Result<()> {
         let (source, at) = (readable_file(file.as_ref())?, at.as_ref());
         if at.components().next().is_none() || !at.components().all(|it| matches!(it, Component::Normal(_))) {
-            return Err(Error::invalid(format!("{} is no path below a directory", at.display())));
+            return Err(Error::Invalid {
+                message: format!("{} is no path below a directory", at.display()),
+                hint: Some("name a relative path without '..'".to_owned()),
+            });
         }
         self.add_as(Place::Lib, at.components().as_path().as_os_str(), &source, false)
     }

@@ -13,7 +13,7 @@ use gantry_types::id::Rank;
 const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// The first commands for every gdb. A program drives it, so it must not ask for confirmation. The signals that hold and
-/// release a rank do not concern the rank. Nor does the signal with which the daemon stops it: see [`INTERRUPT`](crate::gdb::INTERRUPT).
+/// release a rank do not concern the rank. Nor does the signal with which the daemon stops it: see [`INTERRUPT`](crate::interrupt::INTERRUPT).
 const SETUP: [&str; 13] = [
     "-gdb-set mi-async on",
     "-gdb-set confirm off",

@@ -10,13 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::dialogue::{Asks, Dialogue};
+use crate::interrupt::INTERRUPT;
 use crate::traps::leave_in_order;
 use crate::watcher::{Pair, Watcher};
 use crate::words::Words;
-
-/// The signal that stops a rank. A rank without a debugger ignores it, which is the signal's default. So a rank that is
-/// released at that moment runs on.
-pub(crate) const INTERRUPT: Signal = Signal::SIGURG;
 
 /// One gdb on the desk.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! | [`daemon`] | the daemon: carries out orders, and reports the state of its ranks |
 //! | `desk` | all ranks of the node, each with its gdb |
 //! | `gdb` | one gdb: its input and its output |
+//! | `interrupt` | the signal that stops a rank |
 //! | `process` | gdb's process, and a thread that reads its output |
 //! | `dialogue` | the commands to a gdb and its output, without a process |
 //! | `words` | all output of a gdb, as far as there is room |
@@ -20,6 +21,7 @@ pub mod daemon;
 mod desk;
 mod dialogue;
 mod gdb;
+mod interrupt;
 mod process;
 mod program;
 mod symbols;

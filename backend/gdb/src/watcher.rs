@@ -14,7 +14,7 @@ use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, setpgid};
 
-use crate::gdb::INTERRUPT;
+use crate::interrupt::INTERRUPT;
 use crate::sys;
 use crate::traps::leave_in_order;
 
