@@ -20,7 +20,7 @@ use gantry_backend::connect_abstract;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_service_name, build_variables};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{
-    CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, Own, ToDesk, build_desk_name,
+    CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, Own, SHIM_WORDS, ToDesk, build_desk_name,
 };
 use gantry_shared::wire::mpi::MpiRanks;
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Gate, VERSION};
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     };
     // The launcher forwards this to the user.
     let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    drop(writeln!(io::stderr(), "gantry: {}", ForeignText::of(&format_args!("{failure}{hint}"))));
+    drop(writeln!(io::stderr(), "{SHIM_WORDS}{}", ForeignText::of(&format_args!("{failure}{hint}"))));
     ExitCode::from(code)
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
+use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket, SHIM_WORDS};
 use gantry_shared::wire::message::RankReport;
 use gantry_shared::wire::mpi::MpiRanks;
 use gantry_types::error::{Failure, Kind};
@@ -36,7 +36,7 @@ use crate::helpers;
 use crate::overlay::Mustered;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
-/// How long to wait for an agent's report after its launcher has ended without a message.
+/// How long to wait for an agent's report after its launcher has ended and the report must be on its way.
 const AGENTS_WORD: Duration = Duration::from_secs(1);
 
 impl Frontend {
@@ -91,9 +91,11 @@ impl Frontend {
             mustered = &mut mustering => mustered.map_err(|e| with_words(e, &words, &command)),
             status = launcher_ended(&mut guard_events) => {
                 words.through().await;
-                // When an agent has ended its ranks the launcher ends without a message. The agent's report is then
-                // still on its way.
-                let patience = if words.so_far().is_empty() { AGENTS_WORD } else { Duration::ZERO };
+                // When an agent has ended its ranks the launcher ends without a message. And a rank that could not be
+                // started says so. The agent's report is then still on its way.
+                let said = words.so_far();
+                let knows_more = said.is_empty() || said.contains(SHIM_WORDS);
+                let patience = if knows_more { AGENTS_WORD } else { Duration::ZERO };
                 match timeout(patience, mustering).await {
                     Ok(Err(error @ Error::Node { .. })) => Err(error),
                     _ => Err(ended(wlm, status, &command, &mut words).await),

@@ -20,6 +20,9 @@ use gantry_types::error::Failure;
 use gantry_types::id::{AppId, Pid, Rank};
 use gantry_types::rank_set::RankSet;
 
+/// What a rank that could not be started writes to its standard error first.
+pub const SHIM_WORDS: &str = "gantry: ";
+
 /// The variable that gives ranks their [`HoldTicket`]; a launcher passes on only arguments and variables.
 ///
 /// The shim removes it from the environment before it executes the program.
