@@ -1,10 +1,10 @@
 //! Whether a node's own C library is new enough for a manifest's programs.
 //!
 //! Only a running loader could answer exactly. A library has the names of its versions in its string table, so this
-//! module searches the library's bytes for a name that is new enough. Not every library of the family has symbols of every
-//! version (there is no `GLIBC_2.20` in x86-64's libc), but a library with a newer version has all older ones. In doubt
-//! the answer is no: then the C library that was sent is used. It is right for the manifest's programs on any node,
-//! while the node's might not be.
+//! module searches the library's bytes for a name that is new enough. Not every library of the family has symbols of
+//! every version (there is no `GLIBC_2.20` in x86-64's libc), but a library with a newer version has all older ones. In
+//! doubt the answer is no: then the C library that was sent is used. It is right for the manifest's programs on any
+//! node, while the node's might not be.
 
 use std::ffi::OsString;
 use std::fs::File;
