@@ -1,4 +1,5 @@
-//! The command line under test on a bed where Flux is, as the bed's ordinary user, who is the owner of the instance.
+//! The command line under test on a bed where Flux is, as the bed's ordinary user. The instance belongs to that user
+//! only where flux-security is not installed.
 
 use serde_json::Value;
 
@@ -21,6 +22,17 @@ pub fn on_flux(nodes: u16, body: impl FnOnce(&mut Cluster) + Send + 'static) {
 #[must_use]
 pub fn jobs(cluster: &Cluster) -> String {
     cluster.said("flux", ["job", "list"])
+}
+
+/// Stops or starts the queue, as the instance's owner.
+///
+/// # Panics
+/// When Flux refuses that.
+#[track_caller]
+pub fn set_queue(cluster: &Cluster, verb: &str) {
+    let mut command = cluster.bed.login().root_command("timeout").expect("the login node");
+    let status = command.args(["40", "flux", "queue", verb, "--quiet"]).status().expect("flux queue");
+    assert!(status.success(), "flux queue {verb}: {status}");
 }
 
 /// The name and the state of each of these jobs.

@@ -4,7 +4,7 @@
 use std::fs;
 
 use gantry_tests::co_allocated::{FourManagers, part};
-use gantry_tests::flux::{jobs, on_flux, states};
+use gantry_tests::flux::{jobs, on_flux, set_queue, states};
 use gantry_tests::launchers::MPICH_4;
 use gantry_tests::managers::on_slurm_and_flux;
 use gantry_tests::slurm::Cluster;
@@ -33,9 +33,9 @@ fn when_the_control_side_is_killed_everything_ends_on_every_manager() {
 #[test]
 fn a_part_that_flux_never_starts_leaves_no_job_in_its_queue() {
     on_slurm_and_flux(|cluster| {
-        cluster.said("flux", ["queue", "stop", "--quiet"]);
+        set_queue(cluster, "stop");
         MANAGERS.a_part_that_never_starts_leaves_no_job(cluster, "(count=2)(hostCount=2)");
-        cluster.said("flux", ["queue", "start", "--quiet"]);
+        set_queue(cluster, "start");
     });
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gantry_tests::flux::{app_of, jobs, last_job, on_flux, states};
-use gantry_tests::slurm::{Cluster, cause_of, error_of, lines_of};
+use gantry_tests::flux::{app_of, jobs, last_job, on_flux, set_queue, states};
+use gantry_tests::slurm::{cause_of, error_of, lines_of};
 use gantry_tests::testbed::program;
 use gantry_tests::{Finished, Run, SOON, becomes_true, proc, programs, require};
 use nix::sys::signal::Signal;
@@ -14,10 +14,6 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long Flux may take to notice that a broker is gone.
 const LONG: Duration = Duration::from_secs(60);
-
-fn stop_queue(cluster: &Cluster, verb: &str) {
-    cluster.said("flux", ["queue", verb, "--quiet"]);
-}
 
 #[test]
 fn a_held_job_has_the_programs_name_and_its_ranks_are_where_flux_says() {
@@ -82,7 +78,7 @@ fn ranks_get_the_environment_that_the_user_chooses_and_nothing_of_ours() {
 #[test]
 fn a_launch_in_the_queue_waits_longer_than_its_timeout_and_says_so() {
     on_flux(1, |cluster| {
-        stop_queue(cluster, "stop");
+        set_queue(cluster, "stop");
         let begun = Instant::now();
         let mut run = cluster.launch(&["--timeout", "4", "--", "-n1", "/bin/echo", "here"]);
         let submitted = run.next_event("submitted", SOON);
@@ -93,7 +89,7 @@ fn a_launch_in_the_queue_waits_longer_than_its_timeout_and_says_so() {
             "{waiting}"
         );
         assert!(becomes_true(2 * SOON, || begun.elapsed() > TIMEOUT + Duration::from_secs(1)));
-        stop_queue(cluster, "start");
+        set_queue(cluster, "start");
         let done = run.wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");
     });
@@ -102,7 +98,7 @@ fn a_launch_in_the_queue_waits_longer_than_its_timeout_and_says_so() {
 #[test]
 fn a_job_in_the_queue_is_cancelled_when_it_is_late_or_its_tool_is_killed() {
     on_flux(1, |cluster| {
-        stop_queue(cluster, "stop");
+        set_queue(cluster, "stop");
         let begin = |options: &[&str]| cluster.launch(&[options, &["--", "-n1", "/bin/echo"]].concat());
         let late = begin(&["--queue-timeout", "1"]).wait(SOON);
         assert_eq!(error_of(&late)["kind"], "timed-out", "{late:?}");
@@ -114,7 +110,7 @@ fn a_job_in_the_queue_is_cancelled_when_it_is_late_or_its_tool_is_killed() {
             run.exited(SOON);
             assert!(becomes_true(SOON, || jobs(cluster).is_empty()), "{signal}: {}", jobs(cluster));
         }
-        stop_queue(cluster, "start");
+        set_queue(cluster, "start");
     });
 }
 

@@ -10,6 +10,7 @@ use super::{flux, pbs};
 pub(crate) const MUNGE_UID: u32 = 301;
 pub(crate) const SLURM_UID: u32 = 302;
 const SSHD_UID: u32 = 303;
+pub(crate) const FLUX_UID: u32 = 305;
 
 /// Where slurmctld listens.
 pub(crate) const SLURMCTLD_PORT: u16 = 6817;
@@ -52,15 +53,22 @@ pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
     if let Some(installation) = &config.pbs {
         files.push(("/etc/pbs.conf", pbs::build_config(installation, None)));
     }
-    if config.flux.is_some() {
-        files.push((flux::CONFIG, flux::build_config(config)));
+    if let Some(installation) = &config.flux {
+        files.push((flux::CONFIG, flux::build_config(config, installation)));
+        files.extend(flux::build_security(installation));
     }
     files
 }
 
 fn build_passwd() -> String {
     let mut text = "root:x:0:0:root:/root:/bin/sh\n".to_owned();
-    for (name, uid) in [("munge", MUNGE_UID), ("slurm", SLURM_UID), ("sshd", SSHD_UID), ("nobody", 65534)] {
+    for (name, uid) in [
+        ("munge", MUNGE_UID),
+        ("slurm", SLURM_UID),
+        ("sshd", SSHD_UID),
+        ("flux", FLUX_UID),
+        ("nobody", 65534),
+    ] {
         line(&mut text, format_args!("{name}:x:{uid}:{uid}::/nonexistent:/usr/sbin/nologin"));
     }
     // PBS's server must be able to log in as this user.
@@ -75,6 +83,7 @@ fn build_group() -> String {
         ("munge", MUNGE_UID),
         ("slurm", SLURM_UID),
         ("sshd", SSHD_UID),
+        ("flux", FLUX_UID),
         ("postgres", POSTGRES_UID),
         ("nogroup", 65534),
     ] {

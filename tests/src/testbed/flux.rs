@@ -1,8 +1,9 @@
-//! Flux on a bed: an instance of the ordinary user, with a broker on the login node, which runs no jobs, and one on each node that Flux manages. It is no package of
-//! Debian, so it is taken from where somebody has installed it.
+//! Flux on a bed: an instance with a broker on the login node, which runs no jobs, and one on each node that Flux
+//! manages. It is no package of Debian, so it is taken from where somebody has installed it.
 //!
-//! It stands where a system's instance stands, so commands find it without a variable. A system's instance belongs to a user of its own and needs flux-security
-//! to run jobs of others; here its owner is who uses it.
+//! It stands where a system's instance stands, so commands find it without a variable. As a system's instance it belongs
+//! to a user of its own if the installation has flux-security, which starts the jobs of others. Without it the
+//! instance belongs to the ordinary user, and nobody else can use it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +13,7 @@ use gantry_types::host_set::{fold_hosts, parse_host_list};
 
 use super::command::{Result, complete, err};
 use super::config::{Config, HOME, LOGIN, PATH, UID, USER};
+use super::files::FLUX_UID;
 use crate::proc;
 
 /// Where an installation is looked for when `FLUX_PREFIX` does not say.
@@ -46,8 +48,66 @@ pub fn installation() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What all brokers are told.
-pub(crate) fn build_config(config: &Config) -> String {
+/// As [`installation`], with flux-security: its instance serves every user.
+///
+/// # Errors
+/// The reason of a skip: there is none, or it lacks flux-security.
+pub fn installation_for_all() -> Result<PathBuf> {
+    let installation = installation()?;
+    if !is_for_all(&installation) {
+        return Err("Flux is not installed with flux-security".to_owned());
+    }
+    Ok(installation)
+}
+
+/// The program of flux-security that starts jobs as their users.
+fn imp(installation: &Path) -> PathBuf {
+    installation.join("libexec/flux/flux-imp")
+}
+
+/// The user that the instance belongs to.
+#[derive(Debug)]
+struct Owner {
+    uid: u32,
+    name: &'static str,
+    home: &'static str,
+}
+
+fn owner(installation: &Path) -> Owner {
+    if is_for_all(installation) {
+        Owner { uid: FLUX_UID, name: "flux", home: "/" }
+    } else {
+        Owner { uid: UID, name: USER, home: HOME }
+    }
+}
+
+/// Whether the instance runs jobs of users other than its owner.
+pub(crate) fn is_for_all(installation: &Path) -> bool {
+    imp(installation).is_file()
+}
+
+/// What flux-security is told: paths and texts.
+pub(crate) fn build_security(installation: &Path) -> [(&'static str, String); 2] {
+    let shell = installation.join("libexec/flux/flux-shell");
+    [
+        (
+            "/etc/flux/security/conf.d/sign.toml",
+            "[sign]\nmax-ttl = 1209600\ndefault-type = \"munge\"\nallowed-types = [\"munge\"]\n".to_owned(),
+        ),
+        (
+            "/etc/flux/imp/conf.d/imp.toml",
+            format!("[exec]\nallowed-users = [\"flux\"]\nallowed-shells = [\"{}\"]\n", shell.display()),
+        ),
+    ]
+}
+
+/// What all brokers are told. Root has the rights of the owner.
+pub(crate) fn build_config(config: &Config, installation: &Path) -> String {
+    let access = if is_for_all(installation) {
+        format!("allow-guest-user = true\n\n[exec]\nimp = \"{}\"\n", imp(installation).display())
+    } else {
+        String::new()
+    };
     let nodes = config.flux_nodes();
     let hosts: String = std::iter::once(LOGIN.to_owned())
         .chain(nodes.clone())
@@ -57,7 +117,7 @@ pub(crate) fn build_config(config: &Config) -> String {
     let cores = config.cpus.saturating_sub(1);
     format!(
         "[bootstrap]\ncurve_cert = \"{KEY}\"\ndefault_port = {PORT}\ndefault_bind = \"tcp://eth0:%p\"\ndefault_connect = \"tcp://%h:%p\"\n\
-         hosts = [\n{hosts}]\n\n[resource]\nnoverify = true\nexclude = \"{LOGIN}\"\n\n\
+         hosts = [\n{hosts}]\n\n[access]\nallow-root-owner = true\n{access}\n[resource]\nnoverify = true\nexclude = \"{LOGIN}\"\n\n\
          [[resource.config]]\nhosts = \"{all}\"\ncores = \"0-{cores}\"\n"
     )
 }
@@ -65,10 +125,11 @@ pub(crate) fn build_config(config: &Config) -> String {
 /// Starts the broker of this host. It goes on when this returns, and joins the others when they are there.
 pub(crate) fn start_broker(installation: &Path) -> Result<()> {
     std::fs::create_dir_all(RUN).map_err(err(RUN))?;
-    std::os::unix::fs::chown(RUN, Some(UID), Some(UID)).map_err(err(RUN))?;
+    let owner = owner(installation);
+    std::os::unix::fs::chown(RUN, Some(owner.uid), Some(owner.uid)).map_err(err(RUN))?;
     let log = std::fs::File::create("/var/log/flux.log").map_err(err("/var/log/flux.log"))?;
     let flux = installation.join("bin/flux");
-    let mut broker = as_user(installation, "setsid");
+    let mut broker = as_owner(installation, &owner, "setsid");
     broker.args(["--fork"]).arg(flux).args([
         "broker",
         &format!("--config-path={CONFIG}"),
@@ -89,18 +150,19 @@ pub(crate) fn make_key(installation: &Path) -> Result<()> {
     keygen.arg(STARTING.as_secs().to_string()).arg(installation.join("bin/flux")).args(["keygen", KEY]);
     keygen.env_clear().env("PATH", PATH).env("HOME", "/");
     complete(keygen)?;
-    std::os::unix::fs::chown(KEY, Some(UID), Some(UID)).map_err(err(KEY))
+    let uid = owner(installation).uid;
+    std::os::unix::fs::chown(KEY, Some(uid), Some(uid)).map_err(err(KEY))
 }
 
-fn as_user(installation: &Path, program: &str) -> Command {
+fn as_owner(installation: &Path, owner: &Owner, program: &str) -> Command {
     let mut command = Command::new("setpriv");
-    command.args([format!("--reuid={UID}"), format!("--regid={UID}")]);
+    command.args([format!("--reuid={}", owner.uid), format!("--regid={}", owner.uid)]);
     command.args(["--clear-groups", "--", "env", "-C", "/", program]);
     command
         .env_clear()
         .env("PATH", format!("{}/bin:{PATH}", installation.display()))
-        .env("HOME", HOME)
-        .env("USER", USER)
+        .env("HOME", owner.home)
+        .env("USER", owner.name)
         .env("LANG", "C.UTF-8");
     command
 }
@@ -144,7 +206,8 @@ mod tests {
 
     #[test]
     fn the_login_node_has_a_broker_and_runs_no_jobs() {
-        let text = build_config(&Config { cpus: 8, ..Config::with_nodes(1).and_by_flux("/x", 2) });
+        let config = Config { cpus: 8, ..Config::with_nodes(1).and_by_flux("/x", 2) };
+        let text = build_config(&config, Path::new("/x"));
         assert!(
             text.contains("{ host = \"login\" },\n    { host = \"n002\" },\n    { host = \"n003\" },\n]"),
             "{text}"

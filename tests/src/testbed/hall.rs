@@ -99,7 +99,15 @@ fn mount_etc(place: &Place) -> Result<()> {
 }
 
 fn write_etc(config: &Config) -> Result<()> {
-    for folder in ["/etc/slurm", "/etc/munge", "/etc/flux", files::HOST_KEYS] {
+    const FOLDERS: [&str; 6] = [
+        "/etc/slurm",
+        "/etc/munge",
+        "/etc/flux",
+        "/etc/flux/security/conf.d",
+        "/etc/flux/imp/conf.d",
+        files::HOST_KEYS,
+    ];
+    for folder in FOLDERS {
         fs::create_dir_all(folder).map_err(err(folder))?;
     }
     for (path, text) in files::build_etc(config) {

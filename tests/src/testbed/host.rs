@@ -184,6 +184,11 @@ fn mount_empty(path: &Path, mode: &str) -> Result<()> {
 fn start_daemons(config: &Config, name: &str) -> Result<()> {
     make_dir("/run/lock", 0o1777, 0)?;
     let is_of_flux = config.flux_nodes().iter().any(|node| node == name);
+    let is_slurms = !config.slurm_nodes().is_empty() && (name == LOGIN || !is_of_flux);
+    let is_signed = config.flux.as_deref().is_some_and(flux::is_for_all) && (is_of_flux || name == LOGIN);
+    if is_signed || is_slurms {
+        start_munged(config)?;
+    }
     if let Some(installation) = config.flux.as_ref().filter(|_| is_of_flux || name == LOGIN) {
         flux::start_broker(installation)?;
         if is_of_flux {
@@ -201,7 +206,6 @@ fn start_daemons(config: &Config, name: &str) -> Result<()> {
     if config.slurm_nodes().is_empty() {
         return Ok(());
     }
-    start_munged(config)?;
     if name == LOGIN {
         make_dir("/var/spool/slurmctld", 0o700, files::SLURM_UID)?;
         let log = fs::File::create("/var/log/slurmctld.log").map_err(err("/var/log/slurmctld.log"))?;

@@ -57,8 +57,7 @@ fn check_running(job: &Job, host: &dyn Host) -> Result<()> {
             Err(Error::NotYet { message: job.describe(), hint, queued: true })
         }
         JobPhase::Ending | JobPhase::Ended => {
-            let message = format!("job {id} has ended: Flux reports {}", job.state_word());
-            Err(Error::Refused(Failure::new(Kind::Gone, message)))
+            Err(Error::Refused(Failure::new(Kind::Gone, job.describe_end())))
         }
     }
 }
@@ -259,7 +258,7 @@ mod tests {
             error
         };
         assert!(matches!(check(&job(8, ""), "", "state SCHED"), Error::NotYet { queued: true, .. }));
-        assert_eq!(check(&job(64, ""), "", "Flux reports INACTIVE").kind(), Kind::Gone);
+        assert_eq!(check(&job(64, ""), "", "job f7 has ended").kind(), Kind::Gone);
         let other = job(16, "").replace("1000", "5");
         assert_eq!(check(&other, "", "belongs to user 5").kind(), Kind::NoAccess);
         assert_eq!(check("", "flux-job: f7: unknown job id\n", "unknown job id").kind(), Kind::NotFound);

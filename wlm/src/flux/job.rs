@@ -42,6 +42,15 @@ pub struct Job {
     /// When it started to run, in seconds since 1970.
     #[serde(default)]
     pub t_run: f64,
+    /// The type of the exception that ended it. Examples: `cancel`, `timeout`, `exec`.
+    #[serde(default)]
+    pub exception_type: String,
+    /// What that exception says.
+    #[serde(default)]
+    pub exception_note: String,
+    /// The wait status of its processes, as of wait(2), once it has ended.
+    #[serde(default)]
+    pub waitstatus: Option<i32>,
     /// Annotations by others.
     #[serde(default)]
     pub(super) annotations: Annotations,
@@ -122,6 +131,19 @@ impl Job {
         })
     }
 
+    /// How it ended, in Flux's words: its exception, or the exit code of its processes.
+    #[must_use]
+    pub fn describe_end(&self) -> String {
+        let (kind, note) = (&self.exception_type, self.exception_note.trim());
+        let how = match (kind.as_str(), note) {
+            ("", _) => self.waitstatus.map(describe_status),
+            (kind, "") => Some(format!("an exception of type {kind}")),
+            (kind, note) => Some(format!("an exception of type {kind}: {note}")),
+        };
+        let how = how.map(|how| format!(", with {how}")).unwrap_or_default();
+        format!("job {} has ended{how}", JobId(self.id))
+    }
+
     /// The address of the instance, if the job is one.
     pub(super) fn instance(&self) -> Option<&str> {
         self.annotations.user.uri.as_deref()
@@ -134,6 +156,14 @@ impl Job {
     pub(super) fn hosts(&self) -> Result<Vec<String>> {
         parse_host_list(&self.nodelist)
             .map_err(|error| Error::invalid(format!("Flux printed the nodes '{}': {error}", self.nodelist)))
+    }
+}
+
+/// A wait status in words.
+fn describe_status(status: i32) -> String {
+    match nix::sys::wait::WaitStatus::from_raw(nix::unistd::Pid::from_raw(1), status) {
+        Ok(nix::sys::wait::WaitStatus::Signaled(_, signal, _)) => signal.to_string(),
+        _ => format!("exit code {}", (status >> 8) & 0xff),
     }
 }
 
@@ -244,6 +274,22 @@ mod tests {
     #[track_caller]
     fn check(line: &str, expected: &str) {
         assert_eq!(parse_jobs(line).unwrap()[0].describe(), expected);
+    }
+
+    #[test]
+    fn a_job_that_has_ended_says_how() {
+        let check = |more: &str, expected: &str| {
+            let line = format!(r#"{{"id": 6, "userid": 1, "state": 64{more}}}"#);
+            assert_eq!(parse_jobs(&line).unwrap()[0].describe_end(), format!("job f7 has ended{expected}"));
+        };
+        check("", "");
+        check(r#", "waitstatus": 0"#, ", with exit code 0");
+        check(r#", "waitstatus": 256"#, ", with exit code 1");
+        check(r#", "waitstatus": 9"#, ", with SIGKILL");
+        let cancelled = r#", "exception_type": "cancel", "exception_note": "", "waitstatus": 36608"#;
+        check(cancelled, ", with an exception of type cancel");
+        let none = r#", "exception_type": "alloc", "exception_note": "unsatisfiable request""#;
+        check(none, ", with an exception of type alloc: unsatisfiable request");
     }
 
     #[test]
