@@ -13,6 +13,8 @@ fn main() {
         .flag_if_supported(format!("-ffile-prefix-map={}=.", env!("CARGO_MANIFEST_DIR")))
         .warnings_into_errors(true)
         .compile("gantry_mpir_symbols");
+    // LaunchMON, and so STAT, takes the addresses of a starter's file for those of its process.
+    println!("cargo::rustc-link-arg-bins=-no-pie");
     // Keep symbols that no code uses, and keep them in a stripped program, then without types.
     for symbol in [
         "MPIR_Breakpoint",

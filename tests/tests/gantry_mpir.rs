@@ -152,10 +152,34 @@ fn gdb_finds_held_ranks_with_types_and_lets_them_go_and_the_exit_code_passes_thr
         let apps: Vec<Value> =
             serde_json::from_str(&world.gantry(["ps", "--json"]).wait(SOON).stdout[0]).unwrap();
         assert!(id.contains(apps[0]["app"].as_str().unwrap()), "{id} {apps:?}");
+        // Debuggers that know the process id of their starter alone name the app by it.
+        let name = format!("pid:{}", gdb.starter());
+        let daemon = world.gantry(["daemon", &name, "--", "/bin/echo", "a daemon"]).wait(SOON);
+        assert_eq!((daemon.code(), daemon.stdout.len()), (0, 2), "{daemon:?}");
         assert_eq!(apps[0]["state"], "held");
         let said = gdb.ask(&["continue"]);
         assert!(said.contains("exited with code 07"), "{said}");
         assert_eq!(said.lines().filter(|line| line.ends_with("rank")).count(), 4, "{said}");
+        gdb.quit();
+    });
+}
+
+#[test]
+fn a_debugger_that_knows_neither_moved_programs_nor_shared_memory_finds_the_breakpoint() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        let mut gdb = Gdb::start(world, &starter(), &["-n", "1", "/bin/true"]);
+        // LaunchMON takes the addresses in the file for those of the process. It removes its breakpoints from each new
+        // process: from one that vfork has started they would be gone here too.
+        let of_file = gdb.ask(&["p &MPIR_proctable_size"]);
+        let said = gdb.ask(&["catch fork", "catch vfork", "run"]);
+        assert!(said.contains("Catchpoint 1 (forked process"), "{said} {:?}", gdb.run.stderr());
+        let address = |said: &str| said.split("0x").nth(1).map(|rest| rest[..6].to_owned());
+        let of_process = gdb.ask(&["p &MPIR_proctable_size"]);
+        assert!(address(&of_file).is_some(), "{of_file}");
+        assert_eq!(address(&of_file), address(&of_process), "{of_file} {of_process}");
+        let said = gdb.ask(&["continue"]);
+        assert!(said.contains("exited normally"), "{said}");
         gdb.quit();
     });
 }

@@ -318,9 +318,11 @@ Examples:
   gantry release 3kx9
       The beginning of an id is enough.
   gantry release
-      When there is only one app.")]
+      When there is only one app.
+  gantry release pid:$!
+      The app of the command that the shell has started last.")]
 pub(crate) struct Release {
-    /// The app: its id, or enough of the beginning. May be left out when there is only one.
+    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234. May be left out when there is only one.
     pub(crate) app: Option<String>,
     #[command(flatten)]
     pub(crate) patience: Patience,
@@ -334,7 +336,7 @@ Examples:
   gantry wait
       When there is only one app.")]
 pub(crate) struct Wait {
-    /// The app: its id, or enough of the beginning. May be left out when there is only one.
+    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234. May be left out when there is only one.
     pub(crate) app: Option<String>,
 }
 
@@ -350,7 +352,7 @@ Examples:
   gantry daemon 3kx9 --background -- ./my-tool
       Goes on without this command, until it ends or the app does.")]
 pub(crate) struct Daemon {
-    /// The app: its id, or enough of the beginning.
+    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234.
     pub(crate) app: String,
     #[command(flatten)]
     pub(crate) files: Files,

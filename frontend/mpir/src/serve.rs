@@ -60,6 +60,7 @@ fn start(socket: &UnixStream, debugged: bool) -> Result<Child, String> {
         command.arg("--debugged");
     }
     command.args(std::env::args_os().skip(1));
+    sys::fork_to_start(&mut command);
     command.spawn().map_err(|e| format!("cannot start {}: {e}", gantry.display()))
 }
 

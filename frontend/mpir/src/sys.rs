@@ -3,6 +3,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use gantry_shared::wire::frame::write_frame;
@@ -46,6 +48,15 @@ extern "C" fn gantry_mpir_release() {
         // A closed socket is noticed elsewhere.
         drop(write_frame(&mut command, &FromStarter::Release));
     }
+}
+
+/// Has `command` start by fork, with memory of its own.
+///
+/// A process that vfork starts has its parent's memory until it is another program. LaunchMON removes its breakpoints
+/// from each new process, and then they would be gone from this one too.
+pub(crate) fn fork_to_start(command: &mut Command) {
+    // SAFETY: it does nothing between fork and exec. That there is something to do makes the standard library fork.
+    unsafe { command.pre_exec(|| Ok(())) };
 }
 
 /// Whether a debugger has set `MPIR_being_debugged`.

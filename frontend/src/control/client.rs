@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
 use gantry_types::filter::Filter;
-use gantry_types::id::{AppId, DaemonId};
+use gantry_types::id::{AppId, DaemonId, Pid};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use serde::de::DeserializeOwned;
@@ -75,6 +75,22 @@ async fn ask_info(registry: &Registry, app: AppId, timeout: Duration) -> Result<
     time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(late("asking for the app", timeout, app)))
 }
 
+/// Parses `pid:1234`. `None`: the name is an id, or the beginning of one.
+fn parse_owner(name: &str) -> Result<Option<Pid>> {
+    let Some(text) = name.strip_prefix("pid:") else { return Ok(None) };
+    let pid = text.parse().ok().and_then(Pid::new).ok_or_else(|| Error::Invalid {
+        message: format!("'{text}' is no process id"),
+        hint: Some("write 'pid:' and the process id of the command that owns the app".to_owned()),
+    });
+    pid.map(Some)
+}
+
+/// The parent of a process. Source: proc(5), `/proc/pid/stat`.
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok().and_then(Pid::new)
+}
+
 /// Chooses the app that `name` refers to among those found.
 fn pick(name: Option<&str>, found: &[AppId]) -> Result<AppId> {
     match (found, name) {
@@ -120,16 +136,19 @@ impl Client {
         Ok(Self::new(app, registry.connect(app, shelf).await?))
     }
 
-    /// Connects to the live app with the id `name`, or its beginning. Without a name: to the only live app.
+    /// Connects to the live app with the id `name`, or its beginning. `pid:1234` names the app that process 1234 owns,
+    /// or a child of it. Without a name: to the only live app.
     ///
     /// # Errors
     /// No app matches, or more than one does.
     pub async fn find(registry: &Registry, name: Option<&str>) -> Result<Self> {
         let wanted = name.unwrap_or("").to_ascii_lowercase();
+        let owner = parse_owner(&wanted)?;
         let mut found = Vec::new();
         for app in registry.apps(Shelf::Live)? {
-            if app.as_str().starts_with(&wanted)
+            if (owner.is_some() || app.as_str().starts_with(&wanted))
                 && let Ok(client) = Self::connect(registry, app).await
+                && owner.is_none_or(|owner| client.is_of(owner))
             {
                 found.push(client);
             }
@@ -143,6 +162,12 @@ impl Client {
     fn new(app: AppId, stream: UnixStream) -> Self {
         let (from, to) = stream.into_split();
         Self { app, lines: Lines::new(from, MAX_ANSWER_BYTES), to }
+    }
+
+    /// Whether that process serves the app, or is the parent of the one that does.
+    fn is_of(&self, owner: Pid) -> bool {
+        let served = self.to.as_ref().peer_cred().ok().and_then(|peer| peer.pid()).and_then(Pid::new);
+        served.is_some_and(|served| served == owner || parent_of(served) == Some(owner))
     }
 
     /// The app.
@@ -410,6 +435,17 @@ pub(super) fn late(phase: &'static str, after: Duration, app: AppId) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_owner_is_named_by_its_process_id() {
+        assert_eq!(parse_owner("3kx9").unwrap(), None);
+        assert_eq!(parse_owner("pid:12").unwrap(), Pid::new(12));
+        for wrong in ["pid:", "pid:0", "pid:-4", "pid:x"] {
+            assert_eq!(parse_owner(wrong).unwrap_err().kind(), Kind::Invalid, "{wrong}");
+        }
+        let own = Pid::new(std::process::id().cast_signed()).unwrap();
+        assert_eq!(parent_of(own), Pid::new(std::os::unix::process::parent_id().cast_signed()));
+    }
 
     #[test]
     fn names_are_picked() {
