@@ -150,6 +150,8 @@ fn a_condition_stops_one_rank_and_the_others_are_shown_as_running() {
             "ranks",
             "@stopped bt",
             "@(at solve) print n",
+            "@0 interrupt",
+            "ranks",
             "interrupt",
             "ranks",
         ];
@@ -159,6 +161,11 @@ fn a_condition_stops_one_rank_and_the_others_are_shown_as_running() {
             &done,
             &["[0-1] running", "[2] stopped: solve at rounds.c:", "[2] $1 = 11", "(interrupted)"],
         );
+        // A set other than the current one is interrupted alone.
+        let stopped_alone =
+            |line: &&String| line.starts_with("[0] stopped: ") && line.ends_with("(interrupted)");
+        assert_eq!(done.stdout.iter().filter(stopped_alone).count(), 2, "{done:?}");
+        assert!(done.stdout.iter().any(|line| line == "[1] running"), "{done:?}");
         assert!(!done.stdout.iter().any(|line| line.starts_with("[0-1] stopped: solve")), "{done:?}");
     });
 }
@@ -286,6 +293,32 @@ fn ranks_go_on_when_the_tool_or_the_daemon_is_killed() {
             run.kill();
             eventually(SOON, "no daemon is left", || daemon(world).is_none());
         }
+        kill(world, &app);
+    });
+}
+
+#[test]
+fn ranks_of_a_node_whose_daemon_is_killed_in_the_middle_of_a_step_are_named_and_go_on() {
+    require!(tool("gdb"));
+    in_a_world(LIMIT, |world| {
+        let (app, ranks) = launched(world, &[], &["-n", "4", "-N", "2"]);
+        let mut run = world.gantry(["--json", "gdb", "--patience", "100", &app]);
+        run.write(b"tbreak solve\ncontinue\nnext 1000000\n");
+        let stopped = [run.next_line(SOON), run.next_line(SOON)].concat();
+        assert!(stopped.contains("breakpoint 1, solve"), "{stopped}");
+        proc::send(daemon(world).expect("a daemon"), Signal::SIGKILL);
+        eventually(SOON, "one daemon and its gdbs are left", || {
+            ranks.iter().filter(|pid| proc::tracer(**pid).is_some()).count() == 2
+        });
+        let said = run.next_line(SOON);
+        assert!(said.contains("no answer from") || said.contains("gantry's daemon on"), "{said}");
+        proc::send(run.pid(), Signal::SIGINT);
+        let answer: Value = serde_json::from_str(&run.next_line(SOON)).expect("JSON");
+        assert_eq!(answer["running"], "", "{answer}");
+        assert!(answer.to_string().contains("it goes on, and gantry's daemon on"), "{answer}");
+        run.write(b"quit\n");
+        run.exited(SOON);
+        eventually(SOON, "all go on", || go_on(&ranks));
         kill(world, &app);
     });
 }

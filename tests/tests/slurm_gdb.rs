@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use gantry_tests::slurm::on_cluster;
-use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, becomes_true, programs, require, tool};
+use gantry_tests::testbed::{Config, program as running};
+use gantry_tests::{Finished, becomes_true, proc, programs, require, tool};
+use nix::sys::signal::Signal;
+use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -66,5 +68,49 @@ fn ranks_on_eight_nodes_stop_in_main_from_held_and_answer_in_a_few_lines_and_the
         }
         let compared = of("compare 0 1-63 limit")[0].to_string();
         assert!(compared.contains("11") && compared.contains("\"2\""), "{compared}");
+    });
+}
+
+/// How long it may take until the end of a node without a word is noticed.
+const SILENCE: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_node_that_is_lost_in_the_middle_of_a_step_is_named_and_the_other_ranks_go_on() {
+    require!(tool("srun"));
+    require!(tool("gdb"));
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let program = programs::get("rounds").to_str().expect("a path").to_owned();
+        let mut srun = cluster.run("srun", ["--no-kill", "-N2", "-n4", &program, "600"], &[]);
+        let all_run = becomes_true(LONG, || srun.stdout().len() >= 4);
+        assert!(all_run, "{:?} {:?}", srun.stdout().to_vec(), srun.stderr().to_vec());
+        let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
+        let mut gdb = cluster.gantry(["--json", "gdb", "--patience", "600", &job]);
+        for command in ["tbreak solve", "continue"] {
+            gdb.write(format!("{command}\n").as_bytes());
+            let answer: Value = serde_json::from_str(&gdb.next_line(LONG)).expect("JSON");
+            assert_eq!(answer["running"], "", "{answer}");
+        }
+        // A million lines of source: no rank comes to the end of that.
+        gdb.write(b"next 1000000\n");
+        let ranks = cluster.find(&format!("{program} 600"));
+        let in_step = || ranks.iter().any(|(_, rank)| proc::state(rank.pid) == Some('S'));
+        assert!(becomes_true(LONG, in_step), "{ranks:?}");
+        cluster.bed.node(2).power_off().expect("off");
+        let lost = gdb.next_line(SILENCE);
+        assert!(lost.contains("no answer from n002: its node was lost"), "{lost}");
+        proc::send(running(gdb.pid()).expect("the tool"), Signal::SIGINT);
+        let answer: Value = serde_json::from_str(&gdb.next_line(LONG)).expect("JSON");
+        let text = answer.to_string();
+        assert_eq!(answer["running"], "", "{text}");
+        assert!(text.contains("its node n002 is lost") && text.contains("Program received signal"), "{text}");
+        gdb.write(b"ranks\nquit\n");
+        let ranks = gdb.next_line(LONG);
+        assert!(ranks.contains("ended: its node n002 is lost") && ranks.contains("stopped: "), "{ranks}");
+        gdb.exited(LONG);
+        let before = srun.stdout().len();
+        assert!(becomes_true(LONG, || srun.stdout().len() >= before + 4), "{:?}", srun.stdout().to_vec());
+        cluster.bed.node(2).power_on().expect("on");
+        cluster.said("scancel", [job.as_str()]);
+        srun.exited(LONG);
     });
 }

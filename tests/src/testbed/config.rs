@@ -17,6 +17,8 @@ pub const USER: &str = "tester";
 pub const UID: u32 = 20001;
 /// The user of the database in which a PBS server keeps its state.
 pub(crate) const POSTGRES_UID: u32 = 304;
+/// The user of an instance of Flux that runs jobs of every user.
+pub(crate) const FLUX_UID: u32 = 305;
 /// The ordinary user's home. It is in `/run`, which is private to each host, so it hides nothing of this machine.
 pub const HOME: &str = "/run/home/tester";
 

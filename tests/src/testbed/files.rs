@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::config::{Config, HOME, LOGIN, POSTGRES_UID, Proctrack, UID, USER, address};
+use super::config::{Config, FLUX_UID, HOME, LOGIN, POSTGRES_UID, Proctrack, UID, USER, address};
 use super::{flux, pbs};
 
 /// User ids of the daemons. The bed has its own `/etc/passwd`, so they need not be this machine's.
 pub(crate) const MUNGE_UID: u32 = 301;
 pub(crate) const SLURM_UID: u32 = 302;
 const SSHD_UID: u32 = 303;
-pub(crate) const FLUX_UID: u32 = 305;
 
 /// Where slurmctld listens.
 pub(crate) const SLURMCTLD_PORT: u16 = 6817;

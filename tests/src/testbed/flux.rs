@@ -12,8 +12,7 @@ use std::time::Duration;
 use gantry_types::host_set::{fold_hosts, parse_host_list};
 
 use super::command::{Result, complete, err};
-use super::config::{Config, HOME, LOGIN, PATH, UID, USER};
-use super::files::FLUX_UID;
+use super::config::{Config, FLUX_UID, HOME, LOGIN, PATH, UID, USER};
 use crate::proc;
 
 /// Where an installation is looked for when `FLUX_PREFIX` does not say.

@@ -140,8 +140,8 @@ impl Job {
             (kind, "") => Some(format!("an exception of type {kind}")),
             (kind, note) => Some(format!("an exception of type {kind}: {note}")),
         };
-        let how = how.map(|how| format!(", with {how}")).unwrap_or_default();
-        format!("job {} has ended{how}", JobId(self.id))
+        let id = JobId(self.id);
+        how.map_or_else(|| format!("job {id} has ended"), |how| format!("job {id} has ended, with {how}"))
     }
 
     /// The address of the instance, if the job is one.

@@ -1,22 +1,30 @@
 //! Orders to the daemons that run the gdbs, and their answers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_gdb::answer::{Answer, Program, Words};
+use gantry_frontend::event::{RankInfo, StateName};
+use gantry_gdb::answer::{Answer, Program, State, Words};
 use gantry_gdb::order::{Order, What};
 use gantry_gdb::tags;
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
 use super::debug_files::DebugFiles;
+use super::look::Hand;
+use super::stay::describe;
 use crate::exit::Fault;
 use crate::stack::daemons::{Daemons, Missing};
 
 /// The connection to the daemons.
 pub(super) struct Gdbs {
     daemons: Daemons,
+    hand: Hand,
     number: u64,
     timeout: Duration,
+    ranks: RankSet,
+    /// Ranks that cannot answer any more, and why.
+    over: Vec<(Answer, RankSet)>,
     /// The nodes that have not answered, as reported to the user.
     missing: Missing,
     debug_files: DebugFiles,
@@ -33,12 +41,14 @@ pub(super) struct Said {
 }
 
 impl Gdbs {
-    pub(super) fn new(daemons: Daemons, timeout: Duration) -> Self {
+    /// The daemons beside `ranks`, the ranks of the app that `hand` acts on.
+    pub(super) fn new(daemons: Daemons, hand: Hand, ranks: RankSet, timeout: Duration) -> Self {
         let (debug_files, asked) = (DebugFiles::default(), RankSet::new());
-        Self { daemons, number: 0, timeout, missing: Missing::new(), debug_files, asked }
+        let missing = Missing::new();
+        Self { daemons, hand, number: 0, timeout, ranks, over: Vec::new(), missing, debug_files, asked }
     }
 
-    /// Sends an order and collects the answers of all daemons.
+    /// Sends an order and collects the answers of all daemons. Ranks that cannot answer any more count as ended.
     pub(super) async fn order(&mut self, what: What, patience: Duration) -> Result<Said, Fault> {
         let mut news = match &what {
             What::Tell { ranks, .. } | What::Ask { ranks, .. } => self.send_symbols(ranks).await?,
@@ -46,12 +56,39 @@ impl Gdbs {
         };
         self.tell(what, patience).await?;
         let timeout = self.timeout + patience;
-        let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
+        let (mut answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
+        // A daemon tells of all its ranks.
+        let told = answers.iter().chain(&self.over);
+        let silent = told.fold(self.ranks.clone(), |left, (_, ranks)| left.difference(ranks));
+        if !silent.is_empty() {
+            let explained = self.explain(&silent, !missing.is_empty()).await?;
+            if missing.is_empty() && self.missing.is_empty() {
+                news.extend(explained.iter().map(|(text, ranks)| format!("ranks {ranks}: {text}")));
+            }
+            let over = |(text, ranks)| (Answer { state: State::Ended(text), reply: None }, ranks);
+            self.over.extend(explained.into_iter().map(over));
+        }
+        answers.extend(self.over.iter().cloned());
         if missing != self.missing {
             news.extend(missing.iter().map(|(host, why)| format!("no answer from {host}: {why}")));
             self.missing = missing;
         }
         Ok(Said { answers, news })
+    }
+
+    /// Why these ranks do not answer: they have ended, their node is lost, or their daemon has ended. A daemon that is
+    /// late may answer later.
+    async fn explain(&self, silent: &RankSet, is_late: bool) -> Result<Vec<(String, RankSet)>, Fault> {
+        let info = self.hand.info().await?;
+        let is_over = |rank: &&RankInfo| {
+            let has_ended = matches!(rank.state, StateName::Lost | StateName::Exited);
+            silent.contains(rank.rank) && (has_ended || !is_late)
+        };
+        let mut explained: BTreeMap<String, RankSet> = BTreeMap::new();
+        for rank in info.ranks.iter().filter(is_over) {
+            explained.entry(describe_end(rank)).or_default().insert(rank.rank);
+        }
+        Ok(explained.into_iter().collect())
     }
 
     /// The raw output of a rank's gdb, starting at byte `from`. `None`: the rank has no gdb.
@@ -89,5 +126,14 @@ impl Gdbs {
         let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         let order = Order { number: self.number, patience_ms, what };
         self.daemons.tell(tags::ORDER, &order.encode(), self.timeout).await
+    }
+}
+
+/// How a rank has ended for its debugger.
+fn describe_end(rank: &RankInfo) -> String {
+    match rank.state {
+        StateName::Lost => format!("its node {} is lost", rank.host),
+        StateName::Exited => describe(&rank.ending),
+        _ => format!("it goes on, and gantry's daemon on {} has ended", rank.host),
     }
 }

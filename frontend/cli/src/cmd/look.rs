@@ -264,7 +264,7 @@ impl Owner {
 /// The possible meanings of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
-    /// The id of an app, or its beginning: it has a letter, and none of the signs of jobs and hosts.
+    /// The id of an app, or its beginning: it has a letter, and none of the signs of jobs and hosts. Or `pid:N`.
     App,
     /// A number as long as an id: an app if one matches, else a process or a job.
     Either,
@@ -277,6 +277,7 @@ impl Naming {
         let is_plain = !target.is_empty() && target.bytes().all(|letter| letter.is_ascii_alphanumeric());
         let is_number = target.bytes().all(|letter| letter.is_ascii_digit());
         match (is_plain, is_number) {
+            _ if target.starts_with("pid:") => Self::App,
             (true, false) => Self::App,
             (true, true) if target.parse::<AppId>().is_ok() => Self::Either,
             _ => Self::Job,
@@ -291,7 +292,7 @@ mod tests {
     #[test]
     fn an_app_is_told_from_a_job() {
         let check = |target, expected| assert_eq!(Naming::of(target), expected, "{target}");
-        for app in ["7k2m9qxa", "3kx9", "K"] {
+        for app in ["7k2m9qxa", "3kx9", "K", "pid:12"] {
             check(app, Naming::App);
         }
         check("23456789", Naming::Either);

@@ -530,7 +530,8 @@ fn is_success(status: &Ending) -> bool {
     status.code == Some(0)
 }
 
-fn describe(status: &Ending) -> String {
+/// How a process ended, in words.
+pub(super) fn describe(status: &Ending) -> String {
     match (status.code, status.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by {signal}"),

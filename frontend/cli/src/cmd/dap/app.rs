@@ -75,7 +75,7 @@ pub(super) async fn begin(
     let ranks: RankSet = info.ranks.iter().map(|rank| rank.rank).collect();
     let gdb = common.gdb.unwrap_or_else(|| "gdb".to_owned());
     let daemons = owner.start_daemons(DAEMON, gdb.into(), timeout).await?;
-    let mut gdbs = Gdbs::new(daemons, timeout);
+    let mut gdbs = Gdbs::new(daemons, hand.clone(), ranks.clone(), timeout);
     let said = gdbs.order(What::Wait { ranks: RankSet::new() }, Duration::ZERO).await?;
     let answers = said.answers;
     said.news.into_iter().for_each(|note| news.send(Input::Note(note)).unwrap_or_default());

@@ -69,8 +69,8 @@ pub(super) struct Debugger {
 impl Debugger {
     pub(super) fn new(hand: Hand, daemons: Daemons, ranks: RankSet, args: &Gdb, json: bool) -> Self {
         Self {
+            gdbs: Gdbs::new(daemons, hand.clone(), ranks.clone(), args.timeout),
             hand,
-            gdbs: Gdbs::new(daemons, args.timeout),
             session: Session::new(ranks),
             patience: args.patience,
             json,
