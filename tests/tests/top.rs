@@ -202,17 +202,17 @@ fn signals_end_it_and_the_terminal_comes_back() {
 fn gdb_has_the_terminal_until_it_ends() {
     require!(tool("gdb"));
     in_a_world(LIMIT, |world| {
-        let (app, ranks) = launched(world, &[], 1);
+        let (app, ranks) = launched(world, &[], 2);
         let mut top = at_terminal(world, &[&app]);
-        top.wait_text("1 rank in 1 class", SOON);
+        top.wait_text("2 ranks in 2 classes", SOON);
         top.type_text("d");
-        eventually(SOON, "gdb has the rank", || proc::tracer(ranks[0]).is_some());
-        top.wait_text("(gdb)", SOON);
+        top.wait_text("[0] (gdb)", SOON);
         top.type_text("print 41 + 1\n");
-        top.wait_text("= 42", SOON);
+        top.wait_text("[0] $1 = 42", SOON);
+        eventually(SOON, "gdb has the rank", || proc::tracer(ranks[0]).is_some());
         // Ctrl-C goes to gdb.
         top.type_text("\x03");
-        top.type_text("detach\nquit\n");
+        top.type_text("quit\n");
         eventually(SOON, "the screen is there again", || {
             let bytes = String::from_utf8_lossy(&top.bytes()).into_owned();
             bytes.matches("\x1b[?1049h").count() == 2

@@ -122,11 +122,6 @@ impl Figures {
         }
     }
 
-    /// A rank by its number.
-    pub(crate) fn rank(&self, rank: Rank) -> Option<&RankFigures> {
-        self.ranks.get(*self.places.get(&rank)?)
-    }
-
     /// How many ranks are in each state.
     pub(crate) fn doing(&self) -> BTreeMap<Doing, u64> {
         let mut all = BTreeMap::new();
@@ -213,7 +208,7 @@ pub(super) mod tests {
         let all: RankSet = "0-4294967295".parse().unwrap();
         figures.take(&[(Load::nothing(Doing::Ended), all), load("R - 1 1", "0")], &[]);
         assert_eq!(describe_doing(&figures.doing()), "6 ended");
-        assert_eq!(figures.rank(Rank(5)).unwrap().pid, Some(4005));
+        assert_eq!(figures.ranks[figures.places[&Rank(5)]].pid, Some(4005));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) const HELP: [(&str, &str); 17] = [
     ("o", "sort by the next column"),
     ("i", "sort the other way round"),
     ("r", "read the call paths anew"),
-    ("d", "open gdb on the rank, or on the line's first one; elsewhere, show the command"),
+    ("d", "open 'gantry gdb' on the marked ranks, else on those at the cursor"),
     ("w", "write the tree as a page for a browser"),
     ("Esc", "show all ranks again, close this"),
     ("?", "this help"),
@@ -96,10 +96,13 @@ impl Model {
             'G' => return self.send(Signal::CONT, self.shown()),
             's' => self.ask_signal(self.chosen()),
             'S' => self.ask_signal(self.shown()),
-            'd' => match self.rank_to_debug() {
-                Some(rank) => return Some(Action::Debug(rank)),
-                None => self.say("choose a rank in the table, or a line of the tree"),
-            },
+            'd' => {
+                let ranks = self.chosen();
+                if !ranks.is_empty() {
+                    return Some(Action::Debug(ranks));
+                }
+                self.say("choose ranks in the table, or a line of the tree");
+            }
             'w' if self.found.is_some() => self.ask(Asks::Html, "stacks.html"),
             'w' => self.say("the call paths are not there yet"),
             '/' => {
@@ -345,26 +348,22 @@ mod tests {
         model.take_key(Key::End);
         model.take_figures(|figures| figures.take(&[load("R 1 100 1", "3")], &[]));
         assert_eq!((model.cursor.at, model.rank_at_cursor().unwrap().rank.0), (0, 3));
-        assert_eq!(typed(&mut model, "d"), Some(Action::Debug(gantry_types::id::Rank(3))));
+        assert_eq!(typed(&mut model, "d"), Some(Action::Debug("3".parse().unwrap())));
     }
 
     #[test]
-    fn gdb_is_opened_on_the_rank_of_the_row_or_on_the_first_one_of_the_line_of_the_tree() {
-        let debug = |rank| Some(Action::Debug(gantry_types::id::Rank(rank)));
+    fn gdb_is_opened_on_what_other_keys_act_on() {
+        let debug = |ranks: &str| Some(Action::Debug(ranks.parse().unwrap()));
         let mut model = model();
         typed(&mut model, "jj");
-        assert_eq!(typed(&mut model, "d"), debug(2));
+        assert_eq!(typed(&mut model, "d"), debug("2"));
         // The lines are `main`, the odd rank, the others.
         model.take_key(Key::Tab);
-        assert_eq!(typed(&mut model, "d"), debug(0));
-        assert_eq!(typed(&mut model, "jd"), debug(3));
-        assert_eq!(typed(&mut model, "jd"), debug(0));
-        // The table shows nodes: the line of the tree still has ranks, a node has none.
-        typed(&mut model, "nk");
-        assert_eq!(typed(&mut model, "d"), debug(3));
-        model.take_key(Key::Tab);
-        assert_eq!(typed(&mut model, "d"), None);
-        assert_eq!(model.message, "choose a rank in the table, or a line of the tree");
+        assert_eq!(typed(&mut model, "d"), debug("0-7"));
+        assert_eq!(typed(&mut model, "jd"), debug("3"));
+        assert_eq!(typed(&mut model, "jd"), debug("0-2,4-7"));
+        // Marked ranks come before the cursor.
+        assert_eq!(typed(&mut model, "k jd"), debug("3"));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::path::PathBuf;
 
-use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 
@@ -128,8 +127,8 @@ pub(crate) enum Action {
     /// Reads the call paths again.
     Look,
     Signal(Signal, RankSet),
-    /// Opens a debugger for a rank.
-    Debug(Rank),
+    /// Opens the debugger of these ranks.
+    Debug(RankSet),
     WriteHtml(PathBuf),
 }
 
@@ -212,14 +211,6 @@ impl Model {
     /// The rank at the cursor, in the table of ranks.
     pub(crate) fn rank_at_cursor(&self) -> Option<&RankFigures> {
         self.chosen_row().filter(|_| self.table == Table::Ranks).map(|row| &self.figures.ranks[row])
-    }
-
-    /// The rank that a debugger is opened on: the one at the cursor of the table, or the first of the line of the tree.
-    pub(crate) fn rank_to_debug(&self) -> Option<Rank> {
-        match self.focus {
-            Focus::Table => self.rank_at_cursor().map(|rank| rank.rank),
-            Focus::Tree => self.at_cursor().first(),
-        }
     }
 
     fn node_at_cursor(&self) -> Option<&NodeFigures> {

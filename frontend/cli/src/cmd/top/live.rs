@@ -8,7 +8,6 @@ use std::time::Duration;
 use gantry_frontend::info::{AppInfo, AppState};
 use gantry_stack::orders::Orders;
 use gantry_types::error::{Failure, Kind};
-use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use gantry_wlm::Host;
@@ -304,8 +303,8 @@ impl Live {
             }
             Some(Action::Signal(signal, ranks)) => self.send(signal, ranks),
             Some(Action::WriteHtml(path)) => self.write_html(&path),
-            Some(Action::Debug(rank)) => {
-                if let Some(Interrupt::End(number)) = self.debug(rank, interrupts).await? {
+            Some(Action::Debug(ranks)) => {
+                if let Some(Interrupt::End(number)) = self.debug(&ranks, interrupts).await? {
                     return Ok(Some(exit::of_signal(number)));
                 }
             }
@@ -330,30 +329,25 @@ impl Live {
         model.say(&said);
     }
 
-    /// Gives the terminal to gdb, if the rank is on this machine. Some: an interrupt that ends the command.
-    async fn debug(&mut self, rank: Rank, interrupts: &mut Interrupts) -> Result<Option<Interrupt>, Fault> {
-        let found = lock(&self.model).figures.rank(rank).map(|figures| (figures.pid, figures.node));
-        let Some((Some(pid), node)) = found else {
-            lock(&self.model).say("the process of this rank is not known");
-            return Ok(None);
-        };
-        let host = lock(&self.model).figures.nodes[node].host.to_string();
-        let info = self.hand.info().await?;
-        let gdb = Machine.find_in_path("gdb");
-        let is_here = info.wlm == "localhost" || host == Machine.hostname();
-        let (Some(gdb), true) = (gdb, is_here) else {
-            lock(&self.model).say(&format!("on {host}: gdb -p {pid}"));
-            return Ok(None);
-        };
+    /// Gives the terminal to the debugger of these ranks. Some: an interrupt that ends the command.
+    async fn debug(
+        &mut self,
+        ranks: &RankSet,
+        interrupts: &mut Interrupts,
+    ) -> Result<Option<Interrupt>, Fault> {
+        let app = self.hand.info().await?.app.to_string();
+        let own = Machine.read_link(Path::new("/proc/self/exe"));
+        let own = own.map_err(|error| Fault::io("cannot find gantry", &error))?;
         self.keyboard.pause();
         self.canvas.pause();
-        let ended = child::run_at_terminal(&gdb, &["-p", &pid.to_string()], interrupts).await;
+        let ended =
+            child::run_at_terminal(&own, &["gdb", "--ranks", &ranks.to_string(), &app], interrupts).await;
         self.canvas.resume().map_err(|error| Fault::io("cannot use the terminal", &error))?;
         self.keyboard.resume();
         match ended {
             Ok(interrupt) => Ok(interrupt),
             Err(error) => {
-                lock(&self.model).say(&format!("cannot run {}: {error}", gdb.display()));
+                lock(&self.model).say(&format!("cannot run {}: {error}", own.display()));
                 Ok(None)
             }
         }
