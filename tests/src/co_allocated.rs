@@ -1,9 +1,12 @@
 //! Co-allocated jobs whose parts run under several workload managers, and what must hold for each set of managers.
 
+use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use crate::slurm::Cluster;
-use crate::{Run, SOON, becomes_true, binaries};
+use crate::{Run, SOON, becomes_true, binaries, proc};
 
 /// A part whose programs call the barrier.
 #[must_use]
@@ -24,6 +27,15 @@ pub fn begin(cluster: &Cluster, parts: &[String]) -> Run {
 #[track_caller]
 fn run(cluster: &Cluster, parts: &[String], timeout: Duration) -> String {
     cluster.gantry(["coalloc", &format!("+{}", parts.concat())]).wait(timeout).stderr.join("\n")
+}
+
+/// The same job, with what the ranks of each MPI part print in a file of this folder: `out0`, `out1`, ...
+#[must_use]
+pub fn into_files(job: &str, folder: &Path) -> String {
+    let mut pieces = job.split("(jobType=mpi)");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    let file = |number: usize| format!("(jobType=mpi)(stdout=\"{}/out{number}\")", folder.display());
+    pieces.enumerate().fold(first, |job, (number, piece)| format!("{job}{}{piece}", file(number)))
 }
 
 /// Four workload managers: Slurm, ssh, this machine, and the one that a suite is about.
@@ -111,6 +123,35 @@ impl FourManagers {
         assert_eq!((done.code(), right.count()), (0, 18), "{done:?}");
         let of_first = "rank 1 of 6, program 0: stencil right";
         assert!(done.stdout.iter().any(|line| line == of_first), "{done:?}");
+    }
+
+    /// A rank of this manager's part that is killed ends the MPI world. The other parts are told which part it was.
+    ///
+    /// # Panics
+    /// If anything else happens.
+    #[track_caller]
+    pub fn a_killed_rank_ends_the_mpi_world(&self, cluster: &Cluster, program: &str) {
+        let folder = cluster.world.work_dir();
+        let job = into_files(&self.job_of_mpi(program, "ring 1 wait"), &folder);
+        let mut run = cluster.gantry(["coalloc", &job]);
+        // After MPI_Init: a rank that is killed within it leaves UCX's file in /dev/shm.
+        let all_wait = becomes_true(self.starts.max(2 * SOON), || {
+            let files = (0..4).map(|part| folder.join(format!("out{part}")));
+            let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
+            texts.map(|text| text.matches(" waits\n").count()).sum::<usize>() == 6
+        });
+        assert!(all_wait, "{:?} {:?}", run.stdout().to_vec(), run.stderr().to_vec());
+        let ranks = cluster.find("mpi_work ring 1 wait").into_iter().map(|(_, process)| process.pid);
+        let is_first = |pid: &i32| proc::variable(*pid, "PMI_RANK").as_deref() == Some("0");
+        proc::send(ranks.into_iter().find(is_first).expect("rank 0"), Signal::SIGKILL);
+        let done = run.wait(2 * SOON);
+        assert_eq!(done.code(), 137, "{done:?}");
+        for other in ["slurm on slurm", "ssh on ssh", "here on localhost"] {
+            let line = done.stderr.iter().find(|line| line.contains(&format!("{other}: done: ")));
+            let of_this = format!("subjob {}: rank ", self.name);
+            assert!(line.is_some_and(|line| line.contains(&of_this)), "{other}: {done:?}");
+        }
+        self.nothing_runs(cluster, "mpi_work ring 1 wait");
     }
 
     /// A part that fails before the barrier ends the job if the part is strict, and itself alone if it is not.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use gantry_tests::co_allocated::into_files;
 use gantry_tests::launchers::{MPICH_4, MPICH_5, OPEN_MPI_4};
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
@@ -25,14 +26,6 @@ fn three(program: &str, arguments: &str) -> String {
         part("here", "localhost", program, arguments, ""),
     ];
     format!("+{}", parts.concat())
-}
-
-/// The same job with what the ranks of each part print in a file of this folder.
-fn into_files(job: &str, folder: &Path) -> String {
-    let mut pieces = job.split("(jobType=mpi)");
-    let first = pieces.next().unwrap_or_default().to_owned();
-    let file = |number: usize| format!("(jobType=mpi)(stdout=\"{}/out{number}\")", folder.display());
-    pieces.enumerate().fold(first, |job, (number, piece)| format!("{job}{}{piece}", file(number)))
 }
 
 /// What they have printed there.

@@ -36,6 +36,13 @@ fn four_managers_are_one_mpi_world_that_ends_as_one() {
     });
 }
 
+#[test]
+fn a_killed_rank_on_pbs_ends_the_mpi_world_of_four_managers() {
+    let mpich = require!(MPICH_4.install());
+    let work = require!(mpich.program("mpi_work"));
+    on_slurm_and_pbs(move |cluster| MANAGERS.a_killed_rank_ends_the_mpi_world(cluster, &work));
+}
+
 /// Programs that know nothing of all this, as the document's lowering makes it: the second of its specifications.
 #[test]
 fn a_lowered_specification_of_the_document_runs_with_real_programs_on_two_batch_systems() {

@@ -46,6 +46,13 @@ fn four_managers_are_one_mpi_world() {
     on_slurm_and_flux(move |cluster| MANAGERS.are_one_mpi_world(cluster, &work));
 }
 
+#[test]
+fn a_killed_rank_on_flux_ends_the_mpi_world_of_four_managers() {
+    let mpich = require!(MPICH_4.install());
+    let work = require!(mpich.program("mpi_work"));
+    on_slurm_and_flux(move |cluster| MANAGERS.a_killed_rank_ends_the_mpi_world(cluster, &work));
+}
+
 /// The answer of the process manager.
 #[track_caller]
 fn ask(cluster: &Cluster, message: &str) -> String {
