@@ -61,7 +61,7 @@ impl Gdbs {
         let told = answers.iter().chain(&self.over);
         let silent = told.fold(self.ranks.clone(), |left, (_, ranks)| left.difference(ranks));
         if !silent.is_empty() {
-            let explained = self.explain(&silent, !missing.is_empty()).await?;
+            let explained = self.explain(&silent, !missing.is_empty()).await;
             if missing.is_empty() && self.missing.is_empty() {
                 news.extend(explained.iter().map(|(text, ranks)| format!("ranks {ranks}: {text}")));
             }
@@ -78,8 +78,9 @@ impl Gdbs {
 
     /// Why these ranks do not answer: they have ended, their node is lost, or their daemon has ended. A daemon that is
     /// late may answer later.
-    async fn explain(&self, silent: &RankSet, is_late: bool) -> Result<Vec<(String, RankSet)>, Fault> {
-        let info = self.hand.info().await?;
+    async fn explain(&self, silent: &RankSet, is_late: bool) -> Vec<(String, RankSet)> {
+        // When the app is gone, the next order fails with the reason.
+        let Ok(info) = self.hand.info().await else { return Vec::new() };
         let is_over = |rank: &&RankInfo| {
             let has_ended = matches!(rank.state, StateName::Lost | StateName::Exited);
             silent.contains(rank.rank) && (has_ended || !is_late)
@@ -88,7 +89,7 @@ impl Gdbs {
         for rank in info.ranks.iter().filter(is_over) {
             explained.entry(describe_end(rank)).or_default().insert(rank.rank);
         }
-        Ok(explained.into_iter().collect())
+        explained.into_iter().collect()
     }
 
     /// The raw output of a rank's gdb, starting at byte `from`. `None`: the rank has no gdb.
