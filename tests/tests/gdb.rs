@@ -133,7 +133,7 @@ fn held_ranks_of_two_nodes_stop_in_main_and_answer_as_one() {
         // Rank 2 alone is called with another number.
         assert_said(&done, &["solve (n=[10;11]) at ", "[0] 10 | [2] 11", "2 pairs are the same"]);
         assert_said(&done, &["exited normally]", "[0-3] ended: exit code 0"]);
-        assert!(done.stderr.iter().any(|line| line.contains("all ranks have ended")), "{done:?}");
+        assert!(done.stderr.iter().any(|line| line.contains("no rank can be asked any more")), "{done:?}");
         // One temporary breakpoint for all four, in one line.
         assert_said(&done, &["[0-3] Temporary breakpoint 2 at [0x"]);
     });
@@ -315,7 +315,7 @@ fn ranks_of_a_node_whose_daemon_is_killed_in_the_middle_of_a_step_are_named_and_
         proc::send(run.pid(), Signal::SIGINT);
         let answer: Value = serde_json::from_str(&run.next_line(SOON)).expect("JSON");
         assert_eq!(answer["running"], "", "{answer}");
-        assert!(answer.to_string().contains("it goes on, and gantry's daemon on"), "{answer}");
+        assert!(answer.to_string().contains("running, and gantry's daemon on"), "{answer}");
         run.write(b"quit\n");
         run.exited(SOON);
         eventually(SOON, "all go on", || go_on(&ranks));
@@ -333,10 +333,15 @@ fn held_ranks_stay_held_when_the_daemon_is_killed() {
         eventually(SOON, "both have a gdb", || ranks.iter().all(|pid| proc::tracer(*pid).is_some()));
         proc::send(daemon(world).expect("a daemon"), Signal::SIGKILL);
         eventually(SOON, "no gdb is left", || gdbs(world).is_empty());
+        // Commands after that are refused, and let nobody go.
+        run.write(b"print 1\nprint 2\nquit\n");
+        run.exited(SOON);
+        let refused = run.stderr().iter().any(|line| line.contains("no rank can be asked any more"));
+        assert!(refused, "{:?}", run.stderr());
         for pid in &ranks {
             assert_eq!(proc::why_not_held(*pid), None);
         }
-        run.kill();
+        assert_eq!(app_of(world, &app)["state"], "held");
         kill(world, &app);
     });
 }

@@ -65,8 +65,8 @@ impl Round {
             }
             match (&answer.reply, &answer.state) {
                 (Some(reply), _) => self.replies.push((reply.clone(), ranks.clone())),
-                // The rank has ended and cannot reply.
-                (None, State::Ended(how)) => {
+                // The rank or its daemon has ended, and cannot reply.
+                (None, State::Ended(how) | State::Away(how)) => {
                     let reply = Reply { said: how.clone(), ..Reply::default() };
                     self.replies.push((reply, ranks.clone()));
                 }

@@ -94,7 +94,7 @@ impl Session {
         let running = self.sets.of_states(|state| match state {
             State::Running | State::Ended(_) => true,
             State::Stopped(stop) => !stop.why.is_empty(),
-            State::Held | State::Free | State::Coming => false,
+            State::Held | State::Free | State::Coming | State::Away(_) => false,
         });
         self.gone_on = self.gone_on.union(&running);
     }
@@ -110,10 +110,10 @@ impl Session {
         !self.were_held.is_empty() && self.were_held.difference(&self.gone_on).is_empty()
     }
 
-    /// Whether all ranks have ended.
+    /// Whether no rank can be asked any more.
     #[must_use]
     pub fn all_have_ended(&self) -> bool {
-        self.sets.of_states(|state| matches!(state, State::Ended(_))) == self.sets.all
+        self.sets.of_states(|state| matches!(state, State::Ended(_) | State::Away(_))) == self.sets.all
     }
 
     /// The states of some ranks, the odd ones first.
@@ -141,6 +141,7 @@ fn describe(state: &State) -> String {
         State::Running => "running".to_owned(),
         State::Stopped(stop) => format!("stopped: {stop}"),
         State::Ended(how) => format!("ended: {how}"),
+        State::Away(why) => why.clone(),
     }
 }
 
@@ -204,6 +205,10 @@ mod tests {
         now(&mut session, &[(State::Held, "0-1")]);
         now(&mut session, &[(State::Running, "0"), (State::Held, "1")]);
         assert!(!session.all_have_gone_on());
+        // A held rank whose daemon has ended is still held.
+        let mut without_daemon = session.clone();
+        now(&mut without_daemon, &[(State::Away("no daemon".to_owned()), "0-1")]);
+        assert!(!without_daemon.all_have_gone_on() && without_daemon.all_have_ended());
         now(&mut session, &[(State::Stopped(Stop::default()), "0-1")]);
         assert!(!session.all_have_gone_on());
         now(

@@ -34,6 +34,8 @@ pub enum State {
     Stopped(Stop),
     /// It has ended, with this description.
     Ended(String),
+    /// It is as it was, and cannot be asked any more, for this reason. Only the tool says so: the daemon has ended.
+    Away(String),
 }
 
 /// Where a rank is stopped, and why.

@@ -48,7 +48,7 @@ impl Gdbs {
         Self { daemons, hand, number: 0, timeout, ranks, over: Vec::new(), missing, debug_files, asked }
     }
 
-    /// Sends an order and collects the answers of all daemons. Ranks that cannot answer any more count as ended.
+    /// Sends an order and collects the answers of all daemons. Ranks that cannot answer any more have a state that says why.
     pub(super) async fn order(&mut self, what: What, patience: Duration) -> Result<Said, Fault> {
         let mut news = match &what {
             What::Tell { ranks, .. } | What::Ask { ranks, .. } => self.send_symbols(ranks).await?,
@@ -63,9 +63,12 @@ impl Gdbs {
         if !silent.is_empty() {
             let explained = self.explain(&silent, !missing.is_empty()).await;
             if missing.is_empty() && self.missing.is_empty() {
-                news.extend(explained.iter().map(|(text, ranks)| format!("ranks {ranks}: {text}")));
+                news.extend(explained.iter().filter_map(|(state, ranks)| match state {
+                    State::Ended(why) | State::Away(why) => Some(format!("ranks {ranks}: {why}")),
+                    _ => None,
+                }));
             }
-            let over = |(text, ranks)| (Answer { state: State::Ended(text), reply: None }, ranks);
+            let over = |(state, ranks)| (Answer { state, reply: None }, ranks);
             self.over.extend(explained.into_iter().map(over));
         }
         answers.extend(self.over.iter().cloned());
@@ -78,14 +81,14 @@ impl Gdbs {
 
     /// Why these ranks do not answer: they have ended, their node is lost, or their daemon has ended. A daemon that is
     /// late may answer later.
-    async fn explain(&self, silent: &RankSet, is_late: bool) -> Vec<(String, RankSet)> {
+    async fn explain(&self, silent: &RankSet, is_late: bool) -> Vec<(State, RankSet)> {
         // When the app is gone, the next order fails with the reason.
         let Ok(info) = self.hand.info().await else { return Vec::new() };
         let is_over = |rank: &&RankInfo| {
             let has_ended = matches!(rank.state, StateName::Lost | StateName::Exited);
             silent.contains(rank.rank) && (has_ended || !is_late)
         };
-        let mut explained: BTreeMap<String, RankSet> = BTreeMap::new();
+        let mut explained: BTreeMap<State, RankSet> = BTreeMap::new();
         for rank in info.ranks.iter().filter(is_over) {
             explained.entry(describe_end(rank)).or_default().insert(rank.rank);
         }
@@ -130,11 +133,11 @@ impl Gdbs {
     }
 }
 
-/// How a rank has ended for its debugger.
-fn describe_end(rank: &RankInfo) -> String {
+/// Why a rank cannot be asked any more.
+fn describe_end(rank: &RankInfo) -> State {
     match rank.state {
-        StateName::Lost => format!("its node {} is lost", rank.host),
-        StateName::Exited => describe(&rank.ending),
-        _ => format!("it goes on, and gantry's daemon on {} has ended", rank.host),
+        StateName::Lost => State::Ended(format!("its node {} is lost", rank.host)),
+        StateName::Exited => State::Ended(describe(&rank.ending)),
+        state => State::Away(format!("{}, and gantry's daemon on {} has ended", state.as_str(), rank.host)),
     }
 }

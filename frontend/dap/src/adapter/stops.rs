@@ -54,7 +54,7 @@ pub(crate) fn notice(state: &mut State) {
 }
 
 fn notice_ended(state: &mut State) {
-    let ended = state.of_states(|it| matches!(it, RankState::Ended(_)));
+    let ended = state.of_states(|it| matches!(it, RankState::Ended(_) | RankState::Away(_)));
     let newly = ended.difference(&state.ended);
     if newly.is_empty() {
         return;

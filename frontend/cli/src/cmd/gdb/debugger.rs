@@ -138,7 +138,7 @@ impl Debugger {
         );
         match self.session.all_have_ended() {
             // The daemons end with their ranks.
-            true if asks_nodes => return Ok(Done::Refused("all ranks have ended".to_owned())),
+            true if asks_nodes => return Ok(Done::Refused("no rank can be asked any more".to_owned())),
             true => {}
             // Names of sets refer to the state at this moment.
             false => self.look().await?,

@@ -49,6 +49,7 @@ fn any_answer() -> impl Strategy<Value = (RankState, String)> {
         stop("f", "breakpoint-hit", 1),
         stop("g", "", 0),
         RankState::Ended("exit code 0".to_owned()),
+        RankState::Away("its daemon has ended".to_owned()),
     ]);
     let said = prop::sample::select(vec![
         "",
