@@ -232,7 +232,8 @@ fn a_held_app_is_released_by_the_key_that_lets_go() {
         let mut top = at_terminal(world, &[&app]);
         top.wait_text("2 held", SOON);
         top.type_text("G");
-        eventually(SOON, "they run", || ranks.iter().all(|pid| !is_stopped(*pid)));
+        let all_run = becomes_true(SOON, || ranks.iter().all(|pid| !is_stopped(*pid)));
+        assert!(all_run, "{}", top.text());
         top.wait_text("2 sleeping", SOON);
         top.type_text("q");
         assert_eq!(top.wait(SOON).code(), Some(0));

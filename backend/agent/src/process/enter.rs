@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::batch::Batch;
 use super::error::StartError;
 use super::hold::StartFailure;
+use super::pauses::Pauses;
 use super::procfs::Width;
 use super::refusal::{PtraceFacts, why_ptrace_refused};
 use super::trace::{self, HeldProof, HoldFailure};
@@ -19,37 +20,6 @@ use super::{procfs, sys};
 
 /// Time limit for a process with a pending SIGSTOP to stop.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
-
-/// The pauses while a process gets its turn on a processor. Each is twice the one before.
-///
-/// `yield_now` is no pause: Linux may choose this thread again at once, which then keeps the processor from the process.
-struct Pauses {
-    next: Duration,
-    until: Instant,
-}
-
-impl Pauses {
-    const FIRST: Duration = Duration::from_micros(20);
-    const LONGEST: Duration = Duration::from_millis(1);
-
-    fn new() -> Self {
-        Self { next: Self::FIRST, until: Instant::now() + STOPS_WITHIN }
-    }
-
-    /// Makes the next pause. False: the time is over.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the kernel reports the stop to the parent and the tracer alone"
-    )]
-    fn pause(&mut self) -> bool {
-        let has_time = Instant::now() < self.until;
-        if has_time {
-            std::thread::sleep(self.next);
-            self.next = (2 * self.next).min(Self::LONGEST);
-        }
-        has_time
-    }
-}
 
 /// Seizes all of `pids`, which wait in our shim. Call it on the thread that will hold them.
 ///
@@ -109,7 +79,7 @@ fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure
 /// It is on its way from the kernel to its first instruction, with SIGSTOP pending. It needs only its turn on a
 /// processor.
 pub(super) fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::until(Instant::now() + STOPS_WITHIN);
     loop {
         match trace::look_held(pid, place) {
             Err(HoldFailure::NotStopped { .. }) if pauses.pause() => {}
@@ -149,7 +119,7 @@ pub(crate) fn look_for_hold(pid: i32) -> Option<HeldProof> {
 /// # Errors
 /// As [`prove_held`].
 pub(crate) fn prove_stopping(pid: i32) -> Result<HeldProof, StartError> {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::until(Instant::now() + STOPS_WITHIN);
     loop {
         match prove_held(pid) {
             Err(StartError::NotAtEntry { .. }) if pauses.pause() => {}

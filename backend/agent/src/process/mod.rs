@@ -13,6 +13,7 @@ pub(crate) mod batch;
 pub(crate) mod cores;
 pub(crate) mod diagnose;
 mod enter;
+mod pauses;
 pub(crate) mod follow;
 pub(crate) mod error;
 pub(crate) mod hold;

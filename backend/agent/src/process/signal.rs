@@ -2,10 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::pauses::Pauses;
 use super::{Pinned, procfs, sys};
 
 /// What [`release`] did.
@@ -28,14 +29,28 @@ pub(crate) struct HeldRank {
     pub(crate) own: bool,
 }
 
-/// Releases held ranks, except those that are traced. Returns the result for each, in their order.
+/// How long to wait for the tracers of ranks. A reader of stacks lets go within milliseconds; a debugger stays.
+const TRACED: Duration = Duration::from_millis(300);
+
+/// Releases held ranks, except those that a debugger traces. Returns the result for each, in their order.
+///
+/// Blocks for [`TRACED`] at most, and only while ranks are traced.
 ///
 /// A debugger that attaches in the same instant sees the SIGCONT like any other signal of its tracee.
 ///
 /// All ranks are checked before the first goes on. Released ranks compete with this thread for the processor, so
 /// checks beside them would take many times as long.
 pub(crate) fn release(ranks: &[HeldRank]) -> Vec<io::Result<Released>> {
-    let ready: Vec<_> = ranks.iter().map(|rank| prepare_release(*rank)).collect();
+    let mut ready: Vec<_> = ranks.iter().map(|rank| prepare_release(*rank)).collect();
+    let is_traced = |ready: &io::Result<Ready>| matches!(ready, Ok(Ready::Not(Released::LeftToDebugger(_))));
+    if ready.iter().any(is_traced) {
+        let mut pauses = Pauses::until(Instant::now() + TRACED);
+        while ready.iter().any(is_traced) && pauses.pause() {
+            for (ready, rank) in ready.iter_mut().zip(ranks).filter(|(ready, _)| is_traced(ready)) {
+                *ready = prepare_release(*rank);
+            }
+        }
+    }
     let go = |ready| match ready {
         Ready::Held(target) => {
             Ok(if target.send(libc::SIGCONT)? { Released::Continued } else { Released::Gone })

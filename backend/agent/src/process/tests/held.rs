@@ -127,6 +127,26 @@ fn a_debugger_can_attach_to_a_held_rank_and_then_decides_over_it() {
 }
 
 #[test]
+fn a_held_rank_that_is_being_read_is_released_when_its_reader_has_let_go() {
+    let _turn = turn();
+    let rank = hold_one(shell("exit 7"));
+    let pid = rank.process.pid;
+    let (seized, is_seized) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        sys::trace_seize(pid).unwrap();
+        sys::wait(pid, libc::__WALL).unwrap();
+        seized.send(()).unwrap();
+        // Something holds the reader up.
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+        sys::trace_detach(pid).unwrap();
+    });
+    is_seized.recv().unwrap();
+    assert_eq!(release_and_wait(&rank), ExitStatus::Code(7));
+    reader.join().unwrap();
+    assert_no_child();
+}
+
+#[test]
 fn gdb_attaches_to_a_held_rank_and_leaves_it_held() {
     let _turn = turn();
     let rank = hold_one(shell("exit 6"));
