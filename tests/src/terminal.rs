@@ -1,14 +1,16 @@
 //! A user's terminal: a pseudo-terminal with the program at one end, and a keyboard and a screen at the other.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::pty::{Winsize, openpty};
+use nix::fcntl::{OFlag, open};
+use nix::pty::{Winsize, grantpt, posix_openpt, ptsname_r, unlockpt};
+use nix::sys::stat::Mode;
 
 use crate::proc::Pidfd;
 use crate::sys;
@@ -47,25 +49,36 @@ impl Shared {
     }
 }
 
+/// Opens both ends of a new terminal. Processes that other tests start meanwhile get neither: they would hold it open.
+fn open_pair() -> io::Result<(File, File)> {
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let master = posix_openpt(flags)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let slave = File::from(open(ptsname_r(&master)?.as_str(), flags, Mode::empty())?);
+    Ok((File::from(OwnedFd::from(master)), slave))
+}
+
 impl Terminal {
     /// See [`World::terminal`](crate::World::terminal). `paused`: the program's output is not read until
     /// [`Terminal::resume`].
     #[track_caller]
     pub(crate) fn spawn(mut command: Command, columns: u16, rows: u16, paused: bool) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let pty = openpty(Some(&size), None).expect("a pseudo-terminal");
-        let copy = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));
+        let (master, slave) = open_pair().expect("a pseudo-terminal");
+        sys::set_window_size(master.as_fd(), &size).expect("a terminal with a size");
+        let copy = || Stdio::from(slave.try_clone().expect("a descriptor"));
         command.stdin(copy()).stdout(copy()).stderr(copy());
         sys::lead_session(&mut command);
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         // The program now has the only descriptors of the other end: when it ends, reading ends.
-        drop((command, pty.slave));
+        drop((command, slave));
         let process =
             Pidfd::open(i32::try_from(child.id()).expect("a pid")).expect("a pidfd of our own child");
         let vt = Vt::new(columns.into(), rows.into());
         let state = State { vt, bytes: Vec::new(), paused, ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let keyboard = File::from(pty.master);
+        let keyboard = master;
         let screen = keyboard.try_clone().expect("a descriptor");
         let read_by = Arc::clone(&shared);
         thread::spawn(move || read(screen, &read_by));

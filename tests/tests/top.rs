@@ -210,8 +210,11 @@ fn gdb_has_the_terminal_until_it_ends() {
         top.type_text("print 41 + 1\n");
         top.wait_text("[0] $1 = 42", SOON);
         eventually(SOON, "gdb has the rank", || proc::tracer(ranks[0]).is_some());
-        // Ctrl-C goes to gdb.
+        // Ctrl-C goes to gdb. What is typed before the next prompt is lost.
+        let prompts = |text: &str| text.matches("[0] (gdb)").count();
+        let before = prompts(&top.wait_for("a prompt", SOON, |text| text.trim_end().ends_with("(gdb)")));
         top.type_text("\x03");
+        top.wait_for("another prompt", SOON, |text| prompts(text) > before);
         top.type_text("quit\n");
         eventually(SOON, "the screen is there again", || {
             let bytes = String::from_utf8_lossy(&top.bytes()).into_owned();
