@@ -320,9 +320,9 @@ Examples:
   gantry release
       When there is only one app.
   gantry release pid:$!
-      The app of the command that the shell has started last.")]
+      The app of the gantry command that the shell started last.")]
 pub(crate) struct Release {
-    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234. May be left out when there is only one.
+    /// The app: its id, or enough of the beginning; or 'pid:1234' with the process id of its gantry command. May be left out when there is only one.
     pub(crate) app: Option<String>,
     #[command(flatten)]
     pub(crate) patience: Patience,
@@ -336,7 +336,7 @@ Examples:
   gantry wait
       When there is only one app.")]
 pub(crate) struct Wait {
-    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234. May be left out when there is only one.
+    /// The app: its id, or enough of the beginning; or 'pid:1234' with the process id of its gantry command. May be left out when there is only one.
     pub(crate) app: Option<String>,
 }
 
@@ -352,7 +352,7 @@ Examples:
   gantry daemon 3kx9 --background -- ./my-tool
       Goes on without this command, until it ends or the app does.")]
 pub(crate) struct Daemon {
-    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234.
+    /// The app: its id, or enough of the beginning; or 'pid:1234' with the process id of its gantry command.
     pub(crate) app: String,
     #[command(flatten)]
     pub(crate) files: Files,

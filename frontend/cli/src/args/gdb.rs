@@ -33,7 +33,7 @@ Examples:
   gantry gdb --json --batch -x look.gdb 1234
       The commands of a file; each answer is an object on a line of its own.")]
 pub(crate) struct Gdb {
-    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' for that of command 1234. Without it, what
+    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' with the process id of its gantry command. Without it, what
     /// follows '--' is launched.
     #[arg(required_unless_present = "rest")]
     pub(crate) target: Option<String>,

@@ -45,7 +45,7 @@ Examples:
       Show what would be killed.
   gantry kill --yes submitter=lusk")]
 pub(crate) struct Kill {
-    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234; or a query.
+    /// The app: its id, or enough of the beginning; or 'pid:1234' with the process id of its gantry command; or a query.
     #[arg(required = true, value_name = "APP|QUERY")]
     pub(crate) target: Vec<String>,
     /// The signal, by name or number.
@@ -68,7 +68,7 @@ Examples:
 pub(crate) struct SendSignal {
     /// The signal, by name or number.
     pub(crate) signal: Signal,
-    /// The app: its id, or enough of the beginning; 'pid:1234' for the app of command 1234; or a query.
+    /// The app: its id, or enough of the beginning; or 'pid:1234' with the process id of its gantry command; or a query.
     #[arg(required = true, value_name = "APP|QUERY")]
     pub(crate) target: Vec<String>,
     #[command(flatten)]

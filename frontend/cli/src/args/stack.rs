@@ -35,7 +35,7 @@ Examples:
   gantry stack --launch --after 5 -- -n 4 ./app
       Launch a program and look at it after five seconds.")]
 pub(crate) struct Stack {
-    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' for that of command 1234.
+    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' with the process id of its gantry command.
     #[arg(required_unless_present = "launch", conflicts_with = "launch")]
     pub(crate) target: Option<String>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ Examples:
   gantry why --watch=20m --run 'mail -s hung me@site' --signal ABRT 1234
       Send what 'why' says by mail, then have all ranks write core files.")]
 pub(crate) struct Why {
-    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' for that of command 1234.
+    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' with the process id of its gantry command.
     pub(crate) target: String,
     #[command(flatten)]
     pub(crate) look: Look,
@@ -122,7 +122,7 @@ Examples:
   gantry top --json 4711
       The same as one object.")]
 pub(crate) struct Top {
-    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' for that of command 1234.
+    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app: its id, or 'pid:1234' with the process id of its gantry command.
     pub(crate) target: String,
     #[command(flatten)]
     pub(crate) look: Look,
