@@ -110,7 +110,7 @@ fn what_cannot_be_attached_to_is_refused_in_fluxs_words() {
             assert_eq!(error["kind"], kind, "{error}");
             assert!(error.to_string().contains(words), "{error}");
         };
-        check(&ended, "gone", "has ended, with exit code 0");
+        check(&ended, "gone", "has ended: exit code 0");
         cluster.said("flux", ["run", "-n2", "./nowhere"]);
         check(&last_job(cluster), "gone", "./nowhere: No such file or directory");
         cluster.said("flux", ["run", "-N1000", "true"]);

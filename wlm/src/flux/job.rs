@@ -3,6 +3,7 @@
 
 use gantry_types::host_set::parse_host_list;
 use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 use serde::Deserialize;
 
 use super::reference::JobId;
@@ -131,17 +132,17 @@ impl Job {
         })
     }
 
-    /// How it ended, in Flux's words: its exception, or the exit code of its processes.
+    /// How it ended: Flux's exception, or the exit status of its processes.
     #[must_use]
     pub fn describe_end(&self) -> String {
         let (kind, note) = (&self.exception_type, self.exception_note.trim());
         let how = match (kind.as_str(), note) {
-            ("", _) => self.waitstatus.map(describe_status),
-            (kind, "") => Some(format!("an exception of type {kind}")),
-            (kind, note) => Some(format!("an exception of type {kind}: {note}")),
+            ("", _) => self.waitstatus.map(|status| ExitStatus::from_wait_status(status).to_string()),
+            (kind, "") => Some(format!("exception of type {kind}")),
+            (kind, note) => Some(format!("exception of type {kind}: {note}")),
         };
         let id = JobId(self.id);
-        how.map_or_else(|| format!("job {id} has ended"), |how| format!("job {id} has ended, with {how}"))
+        how.map_or_else(|| format!("job {id} has ended"), |how| format!("job {id} has ended: {how}"))
     }
 
     /// The address of the instance, if the job is one.
@@ -156,14 +157,6 @@ impl Job {
     pub(super) fn hosts(&self) -> Result<Vec<String>> {
         parse_host_list(&self.nodelist)
             .map_err(|error| Error::invalid(format!("Flux printed the nodes '{}': {error}", self.nodelist)))
-    }
-}
-
-/// A wait status in words.
-fn describe_status(status: i32) -> String {
-    match nix::sys::wait::WaitStatus::from_raw(nix::unistd::Pid::from_raw(1), status) {
-        Ok(nix::sys::wait::WaitStatus::Signaled(_, signal, _)) => signal.to_string(),
-        _ => format!("exit code {}", (status >> 8) & 0xff),
     }
 }
 
@@ -283,13 +276,13 @@ mod tests {
             assert_eq!(parse_jobs(&line).unwrap()[0].describe_end(), format!("job f7 has ended{expected}"));
         };
         check("", "");
-        check(r#", "waitstatus": 0"#, ", with exit code 0");
-        check(r#", "waitstatus": 256"#, ", with exit code 1");
-        check(r#", "waitstatus": 9"#, ", with SIGKILL");
+        check(r#", "waitstatus": 0"#, ": exit code 0");
+        check(r#", "waitstatus": 256"#, ": exit code 1");
+        check(r#", "waitstatus": 9"#, ": killed by SIGKILL");
         let cancelled = r#", "exception_type": "cancel", "exception_note": "", "waitstatus": 36608"#;
-        check(cancelled, ", with an exception of type cancel");
+        check(cancelled, ": exception of type cancel");
         let none = r#", "exception_type": "alloc", "exception_note": "unsatisfiable request""#;
-        check(none, ", with an exception of type alloc: unsatisfiable request");
+        check(none, ": exception of type alloc: unsatisfiable request");
     }
 
     #[test]
