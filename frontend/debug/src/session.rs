@@ -110,10 +110,15 @@ impl Session {
         !self.were_held.is_empty() && self.were_held.difference(&self.gone_on).is_empty()
     }
 
-    /// Whether no rank can be asked any more.
+    /// Why no rank can be asked any more. `None`: some can.
     #[must_use]
-    pub fn all_have_ended(&self) -> bool {
-        self.sets.of_states(|state| matches!(state, State::Ended(_) | State::Away(_))) == self.sets.all
+    pub fn end(&self) -> Option<&'static str> {
+        let is_all = |ranks: RankSet| ranks == self.sets.all;
+        if is_all(self.sets.of_states(|state| matches!(state, State::Ended(_)))) {
+            return Some("all ranks have ended");
+        }
+        let over = self.sets.of_states(|state| matches!(state, State::Ended(_) | State::Away(_)));
+        is_all(over).then_some("no rank can be asked any more: gantry's daemons have ended")
     }
 
     /// The states of some ranks, the odd ones first.
@@ -208,15 +213,15 @@ mod tests {
         // A held rank whose daemon has ended is still held.
         let mut without_daemon = session.clone();
         now(&mut without_daemon, &[(State::Away("no daemon".to_owned()), "0-1")]);
-        assert!(!without_daemon.all_have_gone_on() && without_daemon.all_have_ended());
+        assert!(!without_daemon.all_have_gone_on() && without_daemon.end().is_some());
         now(&mut session, &[(State::Stopped(Stop::default()), "0-1")]);
         assert!(!session.all_have_gone_on());
         now(
             &mut session,
             &[(State::Stopped(Stop { why: "breakpoint-hit".to_owned(), ..Stop::default() }), "1")],
         );
-        assert!(session.all_have_gone_on() && !session.all_have_ended());
+        assert!(session.all_have_gone_on() && session.end().is_none());
         now(&mut session, &[(State::Ended(String::new()), "0-1")]);
-        assert!(session.all_have_ended());
+        assert_eq!(session.end(), Some("all ranks have ended"));
     }
 }

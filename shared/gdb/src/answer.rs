@@ -34,7 +34,7 @@ pub enum State {
     Stopped(Stop),
     /// It has ended, with this description.
     Ended(String),
-    /// It is as it was, and cannot be asked any more, for this reason. Only the tool says so: the daemon has ended.
+    /// Its daemon has ended, so it cannot be asked any more. The text says how it goes on. Only the tool sets this.
     Away(String),
 }
 

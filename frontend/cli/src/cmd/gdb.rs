@@ -185,7 +185,7 @@ impl Talking<'_> {
                         ended?;
                         // The daemons still run for a moment. Only they know how the ranks have ended.
                         drop(self.debugger.look().await);
-                        self.debugger.complain("no rank can be asked any more; quit leaves")?;
+                        self.debugger.complain("all ranks have ended; quit leaves")?;
                     }
                     interrupt = self.interrupts.next() => if let Interrupt::End(number) = interrupt {
                         return Ok(exit::of_signal(number));

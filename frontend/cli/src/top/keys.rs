@@ -101,7 +101,7 @@ impl Model {
                 if !ranks.is_empty() {
                     return Some(Action::Debug(ranks));
                 }
-                self.say("choose ranks in the table, or a line of the tree");
+                self.say("no rank is chosen");
             }
             'w' if self.found.is_some() => self.ask(Asks::Html, "stacks.html"),
             'w' => self.say("the call paths are not there yet"),

@@ -137,7 +137,7 @@ fn a_held_rank_that_is_being_read_is_released_when_its_reader_has_let_go() {
         sys::wait(pid, libc::__WALL).unwrap();
         seized.send(()).unwrap();
         // Something holds the reader up.
-        std::thread::park_timeout(std::time::Duration::from_millis(50));
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
         sys::trace_detach(pid).unwrap();
     });
     is_seized.recv().unwrap();

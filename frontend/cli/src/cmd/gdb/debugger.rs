@@ -136,12 +136,12 @@ impl Debugger {
             line.input,
             Input::Help | Input::Focus(_) | Input::Group(_) | Input::Ranks | Input::Quit | Input::Script(_)
         );
-        match self.session.all_have_ended() {
+        match self.session.end() {
             // The daemons end with their ranks.
-            true if asks_nodes => return Ok(Done::Refused("no rank can be asked any more".to_owned())),
-            true => {}
+            Some(why) if asks_nodes => return Ok(Done::Refused(why.to_owned())),
+            Some(_) => {}
             // Names of sets refer to the state at this moment.
-            false => self.look().await?,
+            None => self.look().await?,
         }
         let meant = match self.session.meant(line.set.as_deref()) {
             Ok(meant) => meant,
