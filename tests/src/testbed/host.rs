@@ -184,9 +184,11 @@ fn mount_empty(path: &Path, mode: &str) -> Result<()> {
 fn start_daemons(config: &Config, name: &str) -> Result<()> {
     make_dir("/run/lock", 0o1777, 0)?;
     let is_of_flux = config.flux_nodes().iter().any(|node| node == name);
-    let is_slurms = !config.slurm_nodes().is_empty() && (name == LOGIN || !is_of_flux);
-    let is_signed = config.flux.as_deref().is_some_and(flux::is_for_all) && (is_of_flux || name == LOGIN);
-    if is_signed || is_slurms {
+    let is_login = name == LOGIN;
+    let slurm_nodes = config.slurm_nodes();
+    let is_of_slurm = slurm_nodes.iter().any(|node| node == name) || (is_login && !slurm_nodes.is_empty());
+    let signs_for_flux = config.flux.as_deref().is_some_and(flux::is_for_all) && (is_of_flux || is_login);
+    if is_of_slurm || signs_for_flux {
         start_munged(config)?;
     }
     if let Some(installation) = config.flux.as_ref().filter(|_| is_of_flux || name == LOGIN) {

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Config, NEEDS, Result, Testbed, cgroup, files};
+use super::{Config, NEEDS, Result, Testbed, cgroup, files, flux};
 use crate::{binaries, tool};
 
 static TURN: Mutex<Turn> = Mutex::new(Turn { bed: None, users: 0, alone: false });
@@ -51,9 +51,11 @@ pub fn usable(config: &Config) -> Result<()> {
     if std::path::Path::new(files::HOST_KEYS).exists() {
         return Err("this is a host of a testbed, and a testbed makes none inside it".to_owned());
     }
-    // If PBS manages all nodes, Slurm's packages are not needed.
+    // Without nodes of Slurm its packages are not needed. An instance of Flux for all users needs munge too.
+    let has_slurm = !config.slurm_nodes().is_empty();
+    let needs_munge = has_slurm || config.flux.as_deref().is_some_and(flux::is_for_all);
     let not_needed =
-        |package: &str| config.slurm_nodes().is_empty() && matches!(package, "slurm-wlm" | "munge");
+        |package: &str| (package == "slurm-wlm" && !has_slurm) || (package == "munge" && !needs_munge);
     for (command, package) in NEEDS.into_iter().filter(|(_, package)| !not_needed(package)) {
         if command != "sshd" {
             tool(command).map_err(|_| format!("{command} (Debian package {package}) is not installed"))?;
