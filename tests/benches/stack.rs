@@ -7,7 +7,8 @@
 //! ```
 //!
 //! They run on all nodes at the same time, four at a time on each. All nodes share this machine's cores, so only the
-//! ratios are meaningful. It needs root, pdsh and elfutils, and prints a Markdown table of medians. The job is unchanged afterwards.
+//! ratios are meaningful. It needs root, pdsh and elfutils, and prints a Markdown table of medians. The job is
+//! unchanged afterwards.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::path::PathBuf;

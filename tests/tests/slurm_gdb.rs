@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gantry_tests::slurm::on_cluster;
-use gantry_tests::testbed::{Config, program as running};
-use gantry_tests::{Finished, becomes_true, proc, programs, require, tool};
+use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::testbed::{self, Config};
+use gantry_tests::{Finished, Run, becomes_true, proc, programs, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -18,6 +18,16 @@ fn assert_said(done: &Finished, parts: &[&str]) {
     }
 }
 
+/// Starts `rounds` by srun. Returns when all four ranks have printed, with the id of the job.
+#[track_caller]
+fn begin(cluster: &Cluster, args: &[&str]) -> (Run, String) {
+    let mut srun = cluster.run("srun", args, &[]);
+    let all_run = becomes_true(LONG, || srun.stdout().len() >= 4);
+    assert!(all_run, "{:?} {:?}", srun.stdout().to_vec(), srun.stderr().to_vec());
+    let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]);
+    (srun, job.trim().to_owned())
+}
+
 #[test]
 fn a_step_is_debugged_from_held_and_while_it_runs_and_then_goes_on() {
     require!(tool("srun"));
@@ -28,10 +38,7 @@ fn a_step_is_debugged_from_held_and_while_it_runs_and_then_goes_on() {
         let launch = ["-ex", "compare 0 1-3 limit", "--", "-N2", "-n4", &program, "100"];
         let done = cluster.gantry([&words[..], &launch].concat()).wait(LONG);
         assert_said(&done, &["solve (n=[10;11]) at ", "[0-3] $1 = [0;3]", "[0] 10 | [2] 11"]);
-        let mut srun = cluster.run("srun", ["-N2", "-n4", &program, "200"], &[]);
-        let all_run = becomes_true(LONG, || srun.stdout().len() >= 4);
-        assert!(all_run, "{:?} {:?}", srun.stdout().to_vec(), srun.stderr().to_vec());
-        let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
+        let (mut srun, job) = begin(cluster, &["-N2", "-n4", &program, "200"]);
         let done = cluster.gantry([&words[..], &[&job]].concat()).wait(LONG);
         assert_said(&done, &["solve (n=[10;11]) at ", "[0-3] $1 = [0;3]"]);
         let before = srun.stdout().len();
@@ -80,10 +87,7 @@ fn a_node_that_is_lost_in_the_middle_of_a_step_is_named_and_the_other_ranks_go_o
     require!(tool("gdb"));
     on_cluster(Config::with_nodes(2), |cluster| {
         let program = programs::get("rounds").to_str().expect("a path").to_owned();
-        let mut srun = cluster.run("srun", ["--no-kill", "-N2", "-n4", &program, "600"], &[]);
-        let all_run = becomes_true(LONG, || srun.stdout().len() >= 4);
-        assert!(all_run, "{:?} {:?}", srun.stdout().to_vec(), srun.stderr().to_vec());
-        let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
+        let (mut srun, job) = begin(cluster, &["--no-kill", "-N2", "-n4", &program, "600"]);
         let mut gdb = cluster.gantry(["--json", "gdb", "--patience", "600", &job]);
         for command in ["tbreak solve", "continue"] {
             gdb.write(format!("{command}\n").as_bytes());
@@ -101,7 +105,7 @@ fn a_node_that_is_lost_in_the_middle_of_a_step_is_named_and_the_other_ranks_go_o
             lost.contains("no answer from n002: its node was lost") || lost.contains("its node n002 is lost"),
             "{lost}"
         );
-        proc::send(running(gdb.pid()).expect("the tool"), Signal::SIGINT);
+        proc::send(testbed::program(gdb.pid()).expect("the tool"), Signal::SIGINT);
         let answer: Value = serde_json::from_str(&gdb.next_line(LONG)).expect("JSON");
         let text = answer.to_string();
         assert_eq!(answer["running"], "", "{text}");
