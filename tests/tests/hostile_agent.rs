@@ -426,6 +426,11 @@ fn endless_items_that_are_refused_do_not_pile_up() {
 }
 
 #[test]
+fn endless_puts_for_a_fence_do_not_pile_up() {
+    floods("flood-asked-fence");
+}
+
+#[test]
 fn half_a_frame_stops_its_own_node_only() {
     within(LIMIT, || {
         let mut scene = Scene::launched("stall-half-a-frame", Shape::Flat, 1);

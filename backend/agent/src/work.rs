@@ -214,7 +214,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let storage = Storage::new(ticket.app, joined.node, ticket.stage_base.clone());
     let app = ticket.app;
     let mut agent = Agent {
-        rendezvous: Desk::default(),
+        rendezvous: Desk::new(joined.node),
         ticket,
         node: joined.node,
         nodes: joined.nodes,

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use gantry_shared::rendezvous::{Gathering, MAX_NAMED, Refused};
 use gantry_shared::wire::flow::{FlowId, Word};
 use gantry_shared::wire::message::{Order, To};
-use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, RendezvousNotice, RendezvousOrder};
+use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, RendezvousNotice, RendezvousOrder, Want};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, Rank};
 use gantry_types::placement::Placement;
@@ -89,8 +89,12 @@ impl Service {
             },
             RendezvousNotice::Get(key) => {
                 if let Err(why) = self.wait_for(node, &key) {
-                    let order = RendezvousOrder::Got { key, outcome: Err(why) };
-                    self.tell(node, order);
+                    self.refuse(node, key, why);
+                }
+            }
+            RendezvousNotice::Fence { number, puts } => {
+                for (node, put) in puts {
+                    self.enter_fence(node, number, put.0);
                 }
             }
             RendezvousNotice::Status(of) => {
@@ -135,10 +139,14 @@ impl Service {
 
     /// Whether this notice is the first of an MPI world of this app alone, on several nodes.
     pub(crate) fn begins_mpi_world(&self, notice: &RendezvousNotice) -> bool {
-        let (RendezvousNotice::Put { of, .. } | RendezvousNotice::Get(Key { of, .. })) = notice else {
-            return false;
+        let is_fence = match notice {
+            RendezvousNotice::Put { of, .. } | RendezvousNotice::Get(Key { of, .. }) => {
+                matches!(of.resource, Resource::Fence(_))
+            }
+            RendezvousNotice::Fence { .. } => true,
+            RendezvousNotice::Status(_) => false,
         };
-        if !matches!(of.resource, Resource::Fence(_)) {
+        if !is_fence {
             return false;
         }
         let rooms = lock(&self.rooms);
@@ -219,6 +227,25 @@ impl Service {
         all
     }
 
+    /// A node has entered a fence: it registers what its ranks have put, and waits for what all have put.
+    fn enter_fence(&self, node: NodeId, number: u32, put: Vec<u8>) {
+        let of = Gate { resource: Resource::Fence(number), expected: None };
+        let key = Key { of: of.clone(), want: Want::All };
+        // It waits first: its put may complete the fence, which is forgotten then.
+        let entered =
+            self.wait_for(node, &key).and_then(|()| match self.put_of(&of, node.0, put.len() as u64)? {
+                true => Ok(()),
+                false => self.piece_of(&of, node.0, put).unwrap_or(Ok(())).map_err(to_refusal),
+            });
+        if let Err(why) = entered {
+            self.refuse(node, key, why);
+        }
+    }
+
+    fn refuse(&self, node: NodeId, key: Key, why: Refusal) {
+        self.tell(node, RendezvousOrder::Got { key, outcome: Err(why) });
+    }
+
     fn put(&self, node: NodeId, of: &Gate, rank: Rank, bytes: u64) -> Result<bool, Refusal> {
         if !self.is_on(rank, node) {
             let why = format!("register rank {rank}: it is not on that node");
@@ -228,11 +255,14 @@ impl Service {
             let (multijob, number) = self.find_controlled(&of.resource, rank)?;
             return multijob.put(number, bytes).map_err(to_refusal);
         }
+        self.put_of(of, member_of(of, rank, node), bytes)
+    }
+
+    /// Announces a member's item to a rendezvous of this app.
+    fn put_of(&self, of: &Gate, member: u32, bytes: u64) -> Result<bool, Refusal> {
         let mut rooms = lock(&self.rooms);
-        let held = rooms.bytes();
-        let room = MAX_TOTAL_BYTES.saturating_sub(held);
-        let place = rooms.enter(of, &self.placement)?;
-        let whole = place.put(member_of(of, rank, node), bytes, room).map_err(to_refusal);
+        let room = MAX_TOTAL_BYTES.saturating_sub(rooms.bytes());
+        let whole = rooms.enter(of, &self.placement)?.put(member, bytes, room).map_err(to_refusal);
         self.pass_complete(&mut rooms, of);
         whole
     }
@@ -243,8 +273,13 @@ impl Service {
             let (multijob, number) = self.find_controlled(&of.resource, rank).ok()?;
             return multijob.piece(number, bytes);
         }
+        self.piece_of(of, member_of(of, rank, node), bytes)
+    }
+
+    /// Takes the next bytes of a member's item for a rendezvous of this app.
+    fn piece_of(&self, of: &Gate, member: u32, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
         let mut rooms = lock(&self.rooms);
-        let outcome = rooms.enter(of, &self.placement).ok()?.piece(member_of(of, rank, node), bytes);
+        let outcome = rooms.enter(of, &self.placement).ok()?.piece(member, bytes);
         self.pass_complete(&mut rooms, of);
         outcome
     }

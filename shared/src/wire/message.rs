@@ -31,7 +31,7 @@ pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 pub use super::ticket::Ticket;
 
 /// The version of all messages on a link.
-pub const PROTOCOL_VERSION: u16 = 15;
+pub const PROTOCOL_VERSION: u16 = 16;
 
 /// The first frame on a link, from the side that dialled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@
 //! small data in orders, large data as bulk data.
 
 use gantry_types::error::Failure;
-use gantry_types::id::Rank;
+use gantry_types::id::{NodeId, Rank};
 use gantry_types::rendezvous::{Broken, Resource, Status};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub const ITEM_WINDOW_BYTES: u32 = 1024 * 1024;
 /// The most bytes of an item in one notice.
 pub const PIECE_BYTES: usize = 128 * 1024;
 
-/// Larger data goes down as bulk data.
+/// Larger data goes down as bulk data. Larger puts of a node go up as an item.
 pub const MAX_SMALL_BYTES: u64 = 64 * 1024;
 
 /// A process's request.
@@ -144,6 +144,15 @@ pub enum RendezvousNotice {
     /// A process waits for this. Answered once, by [`RendezvousOrder::Got`] or [`RendezvousOrder::Stream`], when the
     /// data is available.
     Get(Key),
+    /// These nodes have entered a fence of the ranks' MPI world, with at most [`MAX_SMALL_BYTES`] each. Each of them
+    /// registers and waits by this one notice, which is answered as [`RendezvousNotice::Get`]. Agents merge the notices
+    /// of their subtree.
+    Fence {
+        /// The fence's number.
+        number: u32,
+        /// The nodes, and what each one's ranks have put.
+        puts: Vec<(NodeId, Blob)>,
+    },
     /// A process asks for the status of a rendezvous, or of all for `None`. Answered by [`RendezvousOrder::Stands`].
     Status(Option<Gate>),
 }

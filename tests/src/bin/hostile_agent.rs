@@ -460,6 +460,10 @@ impl Agent {
             "flood-asked-put" => {
                 rendezvous(RendezvousNotice::Put { item: 1, of: named(Some(4)), rank: own, bytes: 1 << 20 })
             }
+            "flood-asked-fence" => {
+                let puts = vec![(self.node, Blob(vec![0; 1024]))];
+                rendezvous(RendezvousNotice::Fence { number: 0, puts })
+            }
             "flood-items" => Notice::Flow { flow: FlowId::Items, word: Word::data(vec![0; 128 * 1024]) },
             "flood-alive" => Notice::Alive,
             "flood-reasons" => {

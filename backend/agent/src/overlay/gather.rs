@@ -1,11 +1,12 @@
-//! Gathers the answers of a subtree, so that a parent gets few frames.
+//! Gathers what the nodes of a subtree send for one purpose, so that a parent gets few frames: answers to an order, and
+//! puts for a fence of the ranks' MPI world.
 //!
-//! A batch goes up when all nodes have answered, when it is large enough, or after a moment. Pure: the caller passes in
-//! answers and timer events, and gets back the batches to send.
+//! A batch goes up when all nodes are in it, when it is large enough, or after a moment. So agents need not know which
+//! nodes will never come. Pure: the caller passes in parts and timer events, and gets back the batches to send.
 
 use std::collections::BTreeMap;
 
-use gantry_shared::wire::message::{Answer, EncodedReply};
+use gantry_shared::wire::message::{Answer, Blob, EncodedReply};
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
@@ -15,142 +16,200 @@ use tokio::sync::OwnedSemaphorePermit;
 const BATCH_BYTES: usize = 64 * 1024;
 /// With how many others an answer is compared. If all differ, more comparisons would cost more than they save.
 const COMPARED: usize = 32;
-/// The limit on open requests. A cancelled request never completes, so the oldest one goes first.
-const REQUESTS: usize = 1024;
+/// The limit on open gatherings. A cancelled request never completes, so the oldest one goes first.
+const MAX_OPEN: usize = 1024;
 
 /// A node's answer to an order.
 pub(crate) type Reply = Result<Answer, Failure>;
 
-/// Answers that go up in one frame.
+/// The answers to orders.
+pub(super) type Answers = Gatherings<RequestId, (NodeSet, EncodedReply)>;
+
+/// What nodes put for fences, by the fence's number.
+pub(super) type Fences = Gatherings<u32, (NodeId, Blob)>;
+
+/// What one or more nodes send.
+pub(super) trait Part: Sized {
+    /// Number of bytes.
+    fn bytes(&self) -> usize;
+    /// Whether it is of this node.
+    fn is_of(&self, node: NodeId) -> bool;
+    /// Removes its nodes from `owed`.
+    fn strike(&self, owed: &mut NodeSet);
+    /// Adds it to `others`. Returns how many bytes they grow by.
+    fn join(self, others: &mut Vec<Self>) -> usize;
+}
+
+impl Part for (NodeSet, EncodedReply) {
+    fn bytes(&self) -> usize {
+        self.1.bytes()
+    }
+
+    fn is_of(&self, node: NodeId) -> bool {
+        self.0.contains(node)
+    }
+
+    fn strike(&self, owed: &mut NodeSet) {
+        *owed = owed.difference(&self.0);
+    }
+
+    /// Merges equal answers: ten thousand of them become one.
+    fn join(self, others: &mut Vec<Self>) -> usize {
+        let (nodes, reply) = self;
+        if let Some((from, _)) = others.iter_mut().rev().take(COMPARED).find(|(_, known)| *known == reply) {
+            *from = from.union(&nodes);
+            return 0;
+        }
+        let bytes = reply.bytes();
+        others.push((nodes, reply));
+        bytes
+    }
+}
+
+impl Part for (NodeId, Blob) {
+    fn bytes(&self) -> usize {
+        self.1.0.len()
+    }
+
+    fn is_of(&self, node: NodeId) -> bool {
+        self.0 == node
+    }
+
+    fn strike(&self, owed: &mut NodeSet) {
+        *owed = owed.difference(&NodeSet::from_range(self.0..=self.0));
+    }
+
+    fn join(self, others: &mut Vec<Self>) -> usize {
+        let bytes = self.bytes();
+        others.push(self);
+        bytes
+    }
+}
+
+/// Parts that go up in one frame.
 #[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) request: RequestId,
-    pub(super) answers: Vec<(NodeSet, EncodedReply)>,
+pub(super) struct Batch<K, P> {
+    pub(super) of: K,
+    pub(super) parts: Vec<P>,
     /// The link's writer releases it with the frame.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-/// Answers on their way up.
-#[derive(Debug, Default)]
-pub(super) struct Gatherings {
-    open: BTreeMap<RequestId, Gathering>,
+/// Parts on their way up.
+#[derive(Debug)]
+pub(super) struct Gatherings<K, P> {
+    open: BTreeMap<K, Gathering<P>>,
 }
 
-#[derive(Debug, Default)]
-struct Gathering {
+impl<K, P> Default for Gatherings<K, P> {
+    fn default() -> Self {
+        Self { open: BTreeMap::new() }
+    }
+}
+
+#[derive(Debug)]
+struct Gathering<P> {
     owed: NodeSet,
-    answers: Vec<(NodeSet, EncodedReply)>,
+    parts: Vec<P>,
     bytes: usize,
     room: Option<OwnedSemaphorePermit>,
 }
 
-impl Gathering {
-    /// Merges equal answers: ten thousand of them become one.
-    fn merge(&mut self, answers: Vec<(NodeSet, EncodedReply)>) {
-        for (nodes, reply) in answers {
-            self.owed = self.owed.difference(&nodes);
-            match self.answers.iter_mut().rev().take(COMPARED).find(|(_, known)| *known == reply) {
-                Some((from, _)) => *from = from.union(&nodes),
-                None => {
-                    self.bytes += reply.bytes();
-                    self.answers.push((nodes, reply));
-                }
-            }
-        }
-    }
-
-    fn take(&mut self, request: RequestId) -> Option<Batch> {
+impl<P: Part> Gathering<P> {
+    fn take<K>(&mut self, of: K) -> Option<Batch<K, P>> {
         self.bytes = 0;
-        let (answers, room) = (std::mem::take(&mut self.answers), self.room.take());
-        (!answers.is_empty()).then_some(Batch { request, answers, room })
+        let (parts, room) = (std::mem::take(&mut self.parts), self.room.take());
+        (!parts.is_empty()).then_some(Batch { of, parts, room })
     }
 }
 
-impl Gatherings {
-    /// An order went to these nodes, all of them in this subtree.
-    pub(super) fn expect(&mut self, request: RequestId, owed: NodeSet) {
+impl<K: Ord + Copy, P: Part> Gatherings<K, P> {
+    /// These nodes, all of them in this subtree, are to send a part.
+    pub(super) fn expect(&mut self, of: K, owed: NodeSet) {
         if owed.is_empty() {
             return;
         }
-        if self.open.len() >= REQUESTS
+        if self.open.len() >= MAX_OPEN
             && let Some((&oldest, _)) = self.open.first_key_value()
-            && self.open.get(&oldest).is_some_and(|gathering| gathering.answers.is_empty())
+            && self.open.get(&oldest).is_some_and(|gathering| gathering.parts.is_empty())
         {
             self.open.remove(&oldest);
         }
-        self.open.insert(request, Gathering { owed, ..Gathering::default() });
+        self.open.insert(of, Gathering { owed, parts: Vec::new(), bytes: 0, room: None });
     }
 
-    /// Adds answers.
+    /// Whether nodes still owe a part.
+    pub(super) fn expects(&self, of: K) -> bool {
+        self.open.contains_key(&of)
+    }
+
+    /// Adds parts.
     ///
-    /// Answers to a forgotten request go up at once: only the frontend knows whether its caller still waits.
+    /// Parts that nobody expects go up at once: only the frontend knows whether its caller still waits.
     pub(super) fn add(
         &mut self,
-        request: RequestId,
-        answers: Vec<(NodeSet, EncodedReply)>,
+        of: K,
+        parts: Vec<P>,
         room: Option<OwnedSemaphorePermit>,
-    ) -> Vec<Batch> {
-        let Some(gathering) = self.open.get_mut(&request) else {
-            return vec![Batch { request, answers, room }];
+    ) -> Vec<Batch<K, P>> {
+        let Some(gathering) = self.open.get_mut(&of) else {
+            return vec![Batch { of, parts, room }];
         };
         let mut ready = Vec::new();
-        let bytes: usize = answers.iter().map(|(_, reply)| reply.bytes()).sum();
-        if gathering.bytes + bytes > BATCH_BYTES {
-            ready.extend(gathering.take(request));
+        if gathering.bytes + parts.iter().map(P::bytes).sum::<usize>() > BATCH_BYTES {
+            ready.extend(gathering.take(of));
         }
-        gathering.merge(answers);
+        for part in parts {
+            part.strike(&mut gathering.owed);
+            gathering.bytes += part.join(&mut gathering.parts);
+        }
         match (&mut gathering.room, room) {
             (Some(all), Some(more)) => all.merge(more),
             (none, room) => *none = none.take().or(room),
         }
         if gathering.owed.is_empty() || gathering.bytes >= BATCH_BYTES {
-            ready.extend(gathering.take(request));
+            ready.extend(gathering.take(of));
         }
-        self.forget_complete(request);
+        if gathering.owed.is_empty() {
+            self.open.remove(&of);
+        }
         ready
     }
 
-    /// These nodes owe no answers any more. Returns the batches that this completes.
-    pub(super) fn lose(&mut self, nodes: &NodeSet) -> Vec<Batch> {
+    /// These nodes owe no parts any more. Returns the batches that this completes.
+    pub(super) fn lose(&mut self, nodes: &NodeSet) -> Vec<Batch<K, P>> {
         let mut ready = Vec::new();
-        self.open.retain(|request, gathering| {
+        self.open.retain(|of, gathering| {
             gathering.owed = gathering.owed.difference(nodes);
             if gathering.owed.is_empty() {
-                ready.extend(gathering.take(*request));
+                ready.extend(gathering.take(*of));
             }
             !gathering.owed.is_empty()
         });
         ready
     }
 
-    /// The requests that any of `nodes` still owe an answer to.
-    pub(super) fn find_owed(&self, nodes: &NodeSet) -> Vec<(RequestId, NodeSet)> {
-        let owed =
-            self.open.iter().map(|(request, gathering)| (*request, gathering.owed.intersection(nodes)));
+    /// To what any of `nodes` still owe a part.
+    pub(super) fn find_owed(&self, nodes: &NodeSet) -> Vec<(K, NodeSet)> {
+        let owed = self.open.iter().map(|(of, gathering)| (*of, gathering.owed.intersection(nodes)));
         owed.filter(|(_, owed)| !owed.is_empty()).collect()
     }
 
-    /// Takes the batches with an answer of this node. Its next message must not overtake them.
-    pub(super) fn take_of(&mut self, node: NodeId) -> Vec<Batch> {
-        let of_node = |gathering: &Gathering| gathering.answers.iter().any(|(from, _)| from.contains(node));
+    /// Takes the batches with a part of this node. Its next message must not overtake them.
+    pub(super) fn take_of(&mut self, node: NodeId) -> Vec<Batch<K, P>> {
+        let of_node = |gathering: &Gathering<P>| gathering.parts.iter().any(|part| part.is_of(node));
         let open = self.open.iter_mut().filter(|(_, gathering)| of_node(gathering));
-        open.filter_map(|(request, gathering)| gathering.take(*request)).collect()
+        open.filter_map(|(of, gathering)| gathering.take(*of)).collect()
     }
 
     /// Takes all batches.
-    pub(super) fn take_all(&mut self) -> Vec<Batch> {
-        self.open.iter_mut().filter_map(|(request, gathering)| gathering.take(*request)).collect()
+    pub(super) fn take_all(&mut self) -> Vec<Batch<K, P>> {
+        self.open.iter_mut().filter_map(|(of, gathering)| gathering.take(*of)).collect()
     }
 
-    /// Whether any gathered answer waits for more.
+    /// Whether any part waits for others.
     pub(super) fn is_waiting(&self) -> bool {
-        self.open.values().any(|gathering| !gathering.answers.is_empty())
-    }
-
-    fn forget_complete(&mut self, request: RequestId) {
-        if self.open.get(&request).is_some_and(|gathering| gathering.owed.is_empty()) {
-            self.open.remove(&request);
-        }
+        self.open.values().any(|gathering| !gathering.parts.is_empty())
     }
 }
 
@@ -178,21 +237,21 @@ mod tests {
         frame::decode(&frame::encode_body(&Blob(content)).unwrap()).unwrap()
     }
 
-    fn add(gatherings: &mut Gatherings, node: u32, bytes: usize) -> Vec<Vec<u32>> {
+    fn add(gatherings: &mut Answers, node: u32, bytes: usize) -> Vec<Vec<u32>> {
         // No two nodes give the same answer.
         shown(gatherings.add(REQUEST, vec![(only(node), reply(node, bytes))], None))
     }
 
-    fn shown(batches: Vec<Batch>) -> Vec<Vec<u32>> {
-        let nodes = |batch: Batch| {
-            batch.answers.iter().flat_map(|(nodes, _)| nodes.iter()).map(|node| node.0).collect()
+    fn shown(batches: Vec<Batch<RequestId, (NodeSet, EncodedReply)>>) -> Vec<Vec<u32>> {
+        let nodes = |batch: Batch<_, (NodeSet, EncodedReply)>| {
+            batch.parts.iter().flat_map(|(nodes, _)| nodes.iter()).map(|node| node.0).collect()
         };
         batches.into_iter().map(nodes).collect()
     }
 
     #[test]
     fn a_batch_is_ready_when_the_subtree_has_answered() {
-        let mut gatherings = Gatherings::default();
+        let mut gatherings = Answers::default();
         gatherings.expect(REQUEST, nodes("1,3,4"));
         assert!(add(&mut gatherings, 4, 10).is_empty());
         assert!(add(&mut gatherings, 1, 10).is_empty() && gatherings.is_waiting());
@@ -202,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_ready_when_it_is_large_and_never_larger_than_needed() {
-        let mut gatherings = Gatherings::default();
+        let mut gatherings = Answers::default();
         gatherings.expect(REQUEST, nodes("0-9"));
         assert!(add(&mut gatherings, 0, 10).is_empty());
         assert_eq!(add(&mut gatherings, 1, BATCH_BYTES), [[0], [1]]);
@@ -214,7 +273,7 @@ mod tests {
 
     #[test]
     fn equal_answers_come_up_as_one_and_cost_as_one() {
-        let mut gatherings = Gatherings::default();
+        let mut gatherings = Answers::default();
         gatherings.expect(REQUEST, nodes("0-9999"));
         let same = |nodes| vec![(nodes, reply(7, BATCH_BYTES / 100))];
         for node in 0..9999 {
@@ -222,12 +281,12 @@ mod tests {
             assert!(ready.is_empty(), "node {node}");
         }
         let batch = gatherings.add(REQUEST, same(only(9999)), None).pop().unwrap();
-        assert_eq!(batch.answers, same(nodes("0-9999")));
+        assert_eq!(batch.parts, same(nodes("0-9999")));
     }
 
     #[test]
     fn the_lost_are_not_waited_for() {
-        let mut gatherings = Gatherings::default();
+        let mut gatherings = Answers::default();
         gatherings.expect(REQUEST, nodes("1-3"));
         gatherings.expect(RequestId(8), nodes("2"));
         assert!(add(&mut gatherings, 1, 1).is_empty());
@@ -239,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_a_node_says_next_takes_its_answers_along() {
-        let mut gatherings = Gatherings::default();
+        let mut gatherings = Answers::default();
         gatherings.expect(REQUEST, nodes("0-9"));
         assert!(add(&mut gatherings, 5, 1).is_empty());
         assert!(gatherings.take_of(NodeId(4)).is_empty());
@@ -249,11 +308,11 @@ mod tests {
 
     #[test]
     fn requests_that_were_given_up_are_forgotten_in_the_end_and_late_answers_pass() {
-        let mut gatherings = Gatherings::default();
-        for request in 0..2 * REQUESTS as u64 {
+        let mut gatherings = Answers::default();
+        for request in 0..2 * MAX_OPEN as u64 {
             gatherings.expect(RequestId(request), nodes("1"));
         }
-        assert_eq!(gatherings.open.len(), REQUESTS);
+        assert_eq!(gatherings.open.len(), MAX_OPEN);
         assert_eq!(add(&mut gatherings, 1, 1), [[1]]);
     }
 }

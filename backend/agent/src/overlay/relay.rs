@@ -9,21 +9,23 @@ use std::time::Duration;
 use gantry_link::queue::LinkQueue;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, EncodedReply, Notice, Order, To, Up,
+    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, Notice, Order, To, Up,
 };
-use gantry_types::error::{Failure, Kind};
+use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::gather::{Batch, Gatherings, Reply};
+use super::gather::{Answers, Fences, Reply};
 use super::input::Input;
 use super::place::{self, Place};
 use crate::channel::{self, Effect, Hub, Later};
 
-/// How long answers wait for other answers to the same request.
+mod gathered;
+
+/// How long answers and puts wait for others of their kind.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 /// How long the agent waits for its children's goodbyes before its own.
 const CHILDREN_TIME: Duration = Duration::from_secs(10);
@@ -34,7 +36,7 @@ const GOODBYE_TIME: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(crate) struct SharedRelay {
     relay: Arc<Mutex<Relay>>,
-    /// Notified when an answer has to wait for others.
+    /// Notified when an answer or a put has to wait for others.
     gathering: Arc<Notify>,
 }
 
@@ -75,7 +77,7 @@ fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
     relay.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends gathered answers after [`GATHER_TIME`], as long as the relay exists.
+/// Sends what is gathered after [`GATHER_TIME`], as long as the relay exists.
 async fn flush_in_time(relay: Weak<Mutex<Relay>>, gathering: Arc<Notify>) {
     loop {
         gathering.notified().await;
@@ -120,7 +122,8 @@ pub(super) struct Relay {
     parent: Option<LinkQueue>,
     children: BTreeMap<NodeId, Child>,
     inputs: Option<mpsc::UnboundedSender<Input>>,
-    gatherings: Gatherings,
+    answers: Answers,
+    fences: Fences,
     gathering: Arc<Notify>,
     /// Nodes of this subtree that can no longer be reached.
     away: NodeSet,
@@ -173,7 +176,8 @@ impl Relay {
             parent: Some(parent),
             children: BTreeMap::new(),
             inputs: Some(inputs),
-            gatherings: Gatherings::default(),
+            answers: Answers::default(),
+            fences: Fences::default(),
             gathering,
             away: NodeSet::default(),
             left: NodeSet::default(),
@@ -224,7 +228,7 @@ impl Relay {
                 To::All => self.place.find_subtree(self.place.node),
                 To::Nodes(nodes) => nodes.intersection(&self.place.find_subtree(self.place.node)),
             };
-            self.gatherings.expect(request, asked.difference(&self.away));
+            self.answers.expect(request, asked.difference(&self.away));
             self.answer_for(request, &asked.intersection(&self.left));
         }
         let announced = order.announces().filter(|_| own).map(|(stream, consumer)| OwnPart::Announced {
@@ -377,14 +381,15 @@ impl Relay {
         // The agent ignores a child whose link it has cut.
         let Some(known) = self.children.get(&child) else { return Ok(()) };
         place::check_node(&known.subtree, node)?;
-        self.send_behind_answers(node, body, room);
+        self.send_in_order(node, body, room);
         Ok(())
     }
 
-    /// Sends a node's message behind its answers: the message must not overtake them.
-    fn send_behind_answers(&mut self, node: NodeId, body: Vec<u8>, room: Option<OwnedSemaphorePermit>) {
-        let before = self.gatherings.take_of(node);
-        self.send_batches(before);
+    /// Sends a node's message behind what is gathered of it: the message must not overtake that.
+    fn send_in_order(&mut self, node: NodeId, body: Vec<u8>, room: Option<OwnedSemaphorePermit>) {
+        let (answers, puts) = (self.answers.take_of(node), self.fences.take_of(node));
+        self.send_answers(answers);
+        self.send_puts(puts);
         self.send_up(body.into(), room);
     }
 
@@ -405,15 +410,20 @@ impl Relay {
         match up {
             Up::Answers { request, answers } => self.gather(request, answers, room),
             Up::Notice { node, notice } => {
-                if let Notice::NodesLost { nodes, .. } = &notice {
-                    self.forget(nodes);
+                match notice {
+                    Notice::NodesLost { nodes, .. } => self.forget(&nodes),
+                    Notice::Channel(notice) => {
+                        if self.channel(|hub| hub.rise(node, notice)).is_none() {
+                            return Ok(());
+                        }
+                    }
+                    Notice::Rendezvous(RendezvousNotice::Fence { number, puts }) => {
+                        self.gather_puts(number, puts, room);
+                        return Ok(());
+                    }
+                    _ => {}
                 }
-                if let Notice::Channel(notice) = notice
-                    && self.channel(|hub| hub.rise(node, notice)).is_none()
-                {
-                    return Ok(());
-                }
-                self.send_behind_answers(node, body, room);
+                self.send_in_order(node, body, room);
             }
         }
         Ok(())
@@ -434,7 +444,7 @@ impl Relay {
         // The child may wait for this goodbye as the proof that its own was read. Closing also ends its bulk data.
         ended.queue.close();
         if orderly {
-            for (request, owed) in self.gatherings.find_owed(&ended.subtree) {
+            for (request, owed) in self.answers.find_owed(&ended.subtree) {
                 self.answer_for(request, &owed);
             }
             let left = ended.subtree.difference(&self.away);
@@ -469,7 +479,8 @@ impl Relay {
                 child.tasks.cut();
             }
         }
-        self.gatherings = Gatherings::default();
+        self.answers = Answers::default();
+        self.fences = Fences::default();
         self.channels.forget_all();
         self.give(Input::Gone { orderly, reason });
         self.inputs = None;
@@ -497,17 +508,20 @@ impl Relay {
 
     /// Sends this agent's own notice.
     pub(super) fn notice(&mut self, notice: Notice) {
-        let node = self.place.node;
-        match frame::encode_body(&Up::Notice { node, notice }) {
-            Ok(body) => self.send_behind_answers(node, body, None),
-            Err(error) => tracing::warn!(%error, "a notice was not sent"),
+        match notice {
+            Notice::Rendezvous(RendezvousNotice::Fence { number, puts }) => {
+                self.gather_puts(number, puts, None);
+            }
+            notice => self.send_notice(notice, None),
         }
     }
 
-    /// Sends the gathered answers.
-    fn flush(&mut self) {
-        let batches = self.gatherings.take_all();
-        self.send_batches(batches);
+    fn send_notice(&mut self, notice: Notice, room: Option<OwnedSemaphorePermit>) {
+        let node = self.place.node;
+        match frame::encode_body(&Up::Notice { node, notice }) {
+            Ok(body) => self.send_in_order(node, body, room),
+            Err(error) => tracing::warn!(%error, "a notice was not sent"),
+        }
     }
 
     fn say_goodbye(&mut self) {
@@ -517,48 +531,12 @@ impl Relay {
         }
     }
 
-    /// Answers on behalf of nodes that have left.
-    fn answer_for(&mut self, request: RequestId, nodes: &NodeSet) {
-        if !nodes.is_empty() {
-            let gone = Err(Failure::new(Kind::Gone, "its agent has left"));
-            self.gather_reply(request, nodes.clone(), &gone);
-        }
-    }
-
-    fn gather_reply(&mut self, request: RequestId, nodes: NodeSet, reply: &Reply) {
-        match EncodedReply::of(reply) {
-            Ok(reply) => self.gather(request, vec![(nodes, reply)], None),
-            Err(error) => tracing::warn!(%error, "an answer was not sent"),
-        }
-    }
-
     fn forget(&mut self, nodes: &NodeSet) {
         self.away = self.away.union(nodes);
-        let ready = self.gatherings.lose(nodes);
-        self.send_batches(ready);
+        let (answers, puts) = (self.answers.lose(nodes), self.fences.lose(nodes));
+        self.send_answers(answers);
+        self.send_puts(puts);
         self.channel(|hub| hub.lose(nodes, false));
-    }
-
-    fn gather(
-        &mut self,
-        request: RequestId,
-        answers: Vec<(NodeSet, EncodedReply)>,
-        room: Option<OwnedSemaphorePermit>,
-    ) {
-        let ready = self.gatherings.add(request, answers, room);
-        self.send_batches(ready);
-        if self.gatherings.is_waiting() {
-            self.gathering.notify_one();
-        }
-    }
-
-    fn send_batches(&mut self, batches: Vec<Batch>) {
-        for Batch { request, answers, room } in batches {
-            match frame::encode_body(&Up::Answers { request, answers }) {
-                Ok(body) => self.send_up(body.into(), room),
-                Err(error) => tracing::warn!(%error, "answers were not sent"),
-            }
-        }
     }
 
     fn send_up(&self, body: Arc<[u8]>, room: Option<OwnedSemaphorePermit>) {

@@ -28,6 +28,7 @@ use super::join_error::JoinError;
 use super::{Input, Joined, join};
 
 mod bulk;
+mod fences;
 
 const SOON: Duration = Duration::from_secs(10);
 /// The number of orders that link nodes.

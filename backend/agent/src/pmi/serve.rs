@@ -10,10 +10,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::wire::mpi::MpiNote;
-use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Want};
+use gantry_shared::wire::rendezvous::{Gate, Key, MAX_SMALL_BYTES, Refusal, Want};
 use gantry_types::error::Kind;
 use gantry_types::id::Rank;
 use gantry_types::rendezvous::Resource;
@@ -21,6 +22,7 @@ use gantry_types::status::ExitStatus;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::foreign;
 use super::line::{Line, Rest};
@@ -324,10 +326,16 @@ impl House {
         done
     }
 
-    /// Exchanges the puts of all nodes, by a rendezvous of the nodes.
+    /// Exchanges the puts of all nodes, by a rendezvous of the nodes. Small puts register and wait by one notice, which
+    /// agents on the way merge.
     async fn fence(self: Rc<Self>, number: u32, by: Rank, puts: Vec<u8>) {
+        let (told, all) = oneshot::channel();
+        if puts.len() as u64 <= MAX_SMALL_BYTES {
+            (self.wish)(Wish::Ask(Request::Fence { number, puts, told }));
+            return self.leave_fence(all.await);
+        }
+        let (taken, registered) = oneshot::channel();
         let of = Gate { resource: Resource::Fence(number), expected: None };
-        let ((told, all), (taken, registered)) = (oneshot::channel(), oneshot::channel());
         // The get goes before the put: the put may complete the rendezvous, and the get must be known by then.
         let key = Key { of: of.clone(), want: Want::All };
         (self.wish)(Wish::Ask(Request::Get { key, told }));
@@ -339,8 +347,13 @@ impl House {
                 Err(leaving) => Err(leaving),
             }
         };
+        self.leave_fence(all.await);
+    }
+
+    /// The fence is complete, or has failed.
+    fn leave_fence(self: &Rc<Self>, outcome: Result<Result<Arc<Vec<u8>>, Refusal>, RecvError>) {
         // Without an answer the agent is leaving.
-        let Ok(outcome) = all.await else { return };
+        let Ok(outcome) = outcome else { return };
         self.act(|world| match outcome {
             Ok(data) => world.fenced(&data),
             Err(Refusal::Failed(failure)) if failure.kind() == Kind::Gone => world.fence_alone(),

@@ -12,7 +12,7 @@ use gantry_shared::wire::rendezvous::{
     Gate, Key, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Want,
 };
 use gantry_types::error::{Failure, Kind};
-use gantry_types::id::{Rank, RequestId};
+use gantry_types::id::{NodeId, Rank, RequestId};
 use gantry_types::rendezvous::{Resource, Status};
 use tokio::sync::{mpsc, oneshot};
 
@@ -43,6 +43,15 @@ pub(crate) enum Request {
         /// Which data.
         key: Key,
         /// Gets the bytes.
+        told: Told<Arc<Vec<u8>>>,
+    },
+    /// All ranks of this node have entered a fence. To register what they have put, and to get what all nodes have put.
+    Fence {
+        /// The fence's number.
+        number: u32,
+        /// What they have put. At most [`MAX_SMALL_BYTES`].
+        puts: Vec<u8>,
+        /// Gets what all nodes have put.
         told: Told<Arc<Vec<u8>>>,
     },
     /// The status of one rendezvous, or of all.
@@ -107,6 +116,7 @@ struct Coming {
 /// All rendezvous state of this node.
 #[derive(Debug)]
 pub(crate) struct Desk {
+    node: NodeId,
     items: Outflow,
     /// Number of items so far.
     count: u64,
@@ -124,9 +134,11 @@ pub(crate) struct Desk {
     alone: bool,
 }
 
-impl Default for Desk {
-    fn default() -> Self {
+impl Desk {
+    /// The rendezvous of this node.
+    pub(crate) fn new(node: NodeId) -> Self {
         Self {
+            node,
             items: Outflow::up(FlowId::Items),
             count: 0,
             outgoing: VecDeque::new(),
@@ -140,9 +152,7 @@ impl Default for Desk {
             alone: false,
         }
     }
-}
 
-impl Desk {
     /// Whether the frontend is gone.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
@@ -158,9 +168,15 @@ impl Desk {
         match request {
             Request::Put { told, .. } if self.alone => drop(told.send(Err(alone()))),
             Request::Get { told, .. } if self.alone => drop(told.send(Err(alone()))),
+            Request::Fence { told, .. } if self.alone => drop(told.send(Err(alone()))),
             Request::Status { told, .. } if self.alone => drop(told.send(Err(alone()))),
             Request::Put { of, rank, item, room, told } => self.put(of, rank, item, room, told),
             Request::Get { key, told } => self.get(key, told),
+            Request::Fence { number, puts, told } => {
+                let of = Gate { resource: Resource::Fence(number), expected: None };
+                self.gets.push((Key { of, want: Want::All }, told));
+                self.report(RendezvousNotice::Fence { number, puts: vec![(self.node, Blob(puts))] });
+            }
             Request::Status { of, told } => {
                 self.asks.push((of.clone(), told));
                 // The answer to an earlier question may be older than this one.

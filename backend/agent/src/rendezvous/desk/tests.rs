@@ -37,7 +37,7 @@ fn sent(desk: &mut Desk) -> usize {
 
 #[test]
 fn an_item_is_announced_at_once_and_follows_on_credit() {
-    let mut desk = Desk::default();
+    let mut desk = Desk::new(NodeId(3));
     let window = ITEM_WINDOW_BYTES as usize;
     let mut first = put(&mut desk, 0, window + 1000);
     let _second = put(&mut desk, 1, 10);
@@ -56,7 +56,7 @@ fn an_item_is_announced_at_once_and_follows_on_credit() {
 
 #[test]
 fn an_item_that_was_refused_is_sent_no_further() {
-    let mut desk = Desk::default();
+    let mut desk = Desk::new(NodeId(3));
     let mut answer = put(&mut desk, 0, 2 * ITEM_WINDOW_BYTES as usize);
     desk.take_notices();
     let mut twice = put(&mut desk, 0, 1);
@@ -71,7 +71,7 @@ fn an_item_that_was_refused_is_sent_no_further() {
 
 #[test]
 fn many_who_wait_for_the_same_are_one_question_and_late_ones_none() {
-    let mut desk = Desk::default();
+    let mut desk = Desk::new(NodeId(3));
     let mut waiting: Vec<_> = (0..3).map(|_| get(&mut desk, all())).collect();
     assert_eq!(desk.take_notices(), [Notice::Rendezvous(RendezvousNotice::Get(all()))]);
     assert!(waiting[0].try_recv().is_err());
@@ -94,7 +94,7 @@ fn many_who_wait_for_the_same_are_one_question_and_late_ones_none() {
 
 #[test]
 fn what_comes_as_bulk_data_is_whole_or_an_error() {
-    let mut desk = Desk::default();
+    let mut desk = Desk::new(NodeId(3));
     let check = |desk: &mut Desk, announced: u64, pieces: &[(&[u8], bool)], good: bool| {
         desk.kept.clear();
         let mut answer = get(desk, all());
@@ -121,7 +121,7 @@ fn what_comes_as_bulk_data_is_whole_or_an_error() {
 
 #[test]
 fn without_a_frontend_nobody_waits() {
-    let mut desk = Desk::default();
+    let mut desk = Desk::new(NodeId(3));
     let (mut first, mut second) = (put(&mut desk, 0, 5), get(&mut desk, all()));
     desk.frontend_gone();
     let gone = |refusal: Refusal| matches!(&refusal, Refusal::Failed(why) if why.kind() == Kind::Gone);

@@ -54,6 +54,7 @@ impl Fixture {
                 drop(told.send(Ok(())));
             }
             Request::Get { told, .. } => drop(told.send(Ok(Arc::new(last.lock().unwrap().clone())))),
+            Request::Fence { number, .. } => panic!("fence {number}: only the agent asks that"),
             Request::Status { told, .. } => drop(told.send(Ok(Vec::new()))),
             // The agent returns a link's bytes, four at a time. A link must end before the next one opens.
             Request::Open { rank, down, .. } => {
