@@ -413,7 +413,8 @@ impl Relay {
                 match notice {
                     Notice::NodesLost { nodes, .. } => self.forget(&nodes),
                     Notice::Channel(notice) => {
-                        if self.channel(|hub| hub.rise(node, notice)).is_none() {
+                        let goes_on = self.channel(|hub| hub.rise(node, notice)).is_some();
+                        if !goes_on {
                             return Ok(());
                         }
                     }
