@@ -46,6 +46,7 @@ pub mod pbs;
 mod places;
 pub mod proc;
 pub mod programs;
+pub mod pythons;
 pub mod rendezvous;
 mod run;
 pub mod schedule;

@@ -2,13 +2,12 @@
 //! Python functions between those of machine code.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
-#![expect(clippy::disallowed_methods, reason = "a test looks for tools of its own machine, and runs them")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gantry_tests::programs::sources;
+use gantry_tests::pythons::python;
 use gantry_tests::{World, eventually, proc, skip, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -37,25 +36,6 @@ versions! {
     python_3_12: 12;
     python_3_13: 13;
     python_3_14: 14;
-}
-
-/// The real interpreter of a version, behind all wrapper scripts.
-fn python(minor: u32) -> Option<PathBuf> {
-    let name = format!("python3.{minor}");
-    let pyenv = std::env::var_os("PYENV_ROOT")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
-    let versions =
-        pyenv.and_then(|root| std::fs::read_dir(root.join("versions")).ok()).into_iter().flatten().flatten();
-    let made = versions.map(|version| version.path().join("bin").join(&name));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed: Vec<PathBuf> = std::env::split_paths(&path).map(|folder| folder.join(&name)).collect();
-    made.chain(installed).filter(|file| file.is_file()).find_map(|file| {
-        let mut command = Command::new(&file);
-        command.args(["-c", "import sys; print(sys.executable)"]).stdin(Stdio::null());
-        let said = command.output().ok().filter(|done| done.status.success())?;
-        std::fs::canonicalize(String::from_utf8(said.stdout).ok()?.trim()).ok()
-    })
 }
 
 /// The number of the source line with this mark.
