@@ -1,7 +1,7 @@
 /*
  * mpi_steps SECONDS [wait]: computes and exchanges again and again: each turn is an MPI_Allreduce, mostly of nothing else, so that a rank is nearly always
  * in one. Ends with 0 after SECONDS, and says how many turns that were.
- * With "wait", rank 0 then waits for a message that never comes, and the others in a barrier, until they are killed.
+ * With "wait", each rank then prints "hangs". Rank 0 waits for a message that never comes, and the others in a barrier, until they are killed.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -36,6 +36,8 @@ int main(int argc, char **argv)
         turns++;
     }
     printf("turns: %d\n", turns);
+    if (argc > 2)
+        printf("hangs\n");
     fflush(stdout);
     if (argc > 2 && rank == 0)
         MPI_Recv(&message, 1, MPI_INT, size - 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -86,6 +86,14 @@ pub fn get_with<F: AsRef<OsStr> + Hash>(name: &str, made_name: &str, flags: &[F]
     compile(name, made_name, "cc", flags)
 }
 
+/// As [`get`], a library that a program loads by its path.
+///
+/// # Errors
+/// The compiler's words, as the reason of a skip.
+pub fn get_library(name: &str) -> Result<PathBuf, String> {
+    get_with(name, &format!("lib{name}.so"), &["-shared", "-fPIC"])
+}
+
 /// A program in any language, by its file below `tests/programs`, made by a compiler of that language.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! `gantry why --watch` with programs that hang and programs that do not. It must report only the former.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_tests::programs;
@@ -148,6 +148,69 @@ fn an_mpi_program_that_is_always_in_a_collective_moves_until_it_hangs() {
             "{done:?}"
         );
         run.exited(SOON);
+    });
+}
+
+/// The program `mpi_threads`, and the launcher for it.
+fn mpi_threads() -> Result<(PathBuf, PathBuf), String> {
+    let mpiexec = tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra"))?;
+    Ok((mpiexec, programs::get_source("mpi_threads.c", "mpicc.mpich", &["-O2", "-fomit-frame-pointer"])?))
+}
+
+/// Watches an MPI program that first makes progress and then hangs in the given line. Its first process prints "hangs"
+/// before that.
+fn hangs_after_progress(world: &World, mut run: Run, program: &Path, says_why: &str) {
+    eventually(SOON, "it has begun", || says(&mut run, "begun"));
+    let words = ["why", "--watch=1.5s", "--every", "0.2", &run.pid().to_string()];
+    let mut watch = world.gantry(words);
+    eventually(SOON, "it hangs", || says(&mut run, "hangs"));
+    assert!(!says(&mut watch, "nothing has moved"), "{:?}", watch.stdout());
+    eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
+    assert!(becomes_true(SOON, || says(&mut watch, says_why)), "{:?}", watch.stdout());
+    proc::send_those_left(ranks_of(world, program), Signal::SIGKILL);
+    let done = watch.wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+    run.exited(SOON);
+}
+
+#[test]
+fn a_thread_that_polls_for_messages_hides_no_hang() {
+    let (mpiexec, program) = require!(mpi_threads());
+    in_a_world(LIMIT, move |world| {
+        for mode in ["poll", "pause"] {
+            let run = world.start(&mpiexec, ["-n", "2", program.to_str().expect("a path"), mode, "6"]);
+            hangs_after_progress(world, run, &program, "waits in MPI_Recv called at mpi_threads.c:");
+        }
+    });
+}
+
+#[test]
+fn the_progress_thread_of_a_library_hides_no_hang() {
+    let program = require!(programs::get_mpi("mpi_steps", "mpicc.mpich"));
+    let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
+    in_a_world(LIMIT, move |world| {
+        let words = ["-genv", "MPIR_CVAR_ASYNC_PROGRESS", "1", "-n", "2"];
+        let program_words = [program.to_str().expect("a path"), "6", "wait"];
+        let run = world.start(&mpiexec, [&words[..], &program_words].concat());
+        hangs_after_progress(world, run, &program, "waits in MPI_Recv called at mpi_steps.c:");
+    });
+}
+
+#[test]
+fn a_thread_that_computes_is_progress_whatever_the_first_one_waits_for() {
+    let (mpiexec, program) = require!(mpi_threads());
+    in_a_world(LIMIT, move |world| {
+        for mode in ["compute", "join"] {
+            let mut run = world.start(&mpiexec, ["-n", "2", program.to_str().expect("a path"), mode, "8"]);
+            eventually(SOON, "it has begun", || says(&mut run, "begun"));
+            let done = watched(world, &run.pid().to_string(), "--watch=1.5s");
+            assert_eq!(
+                (done.code(), done.stdout.as_slice()),
+                (0, ["the job has ended".to_owned()].as_slice()),
+                "{mode} {done:?}"
+            );
+            assert_eq!(run.wait(SOON).code(), 0);
+        }
     });
 }
 

@@ -8,7 +8,8 @@
 //! | `maps`, `memory`, `image` | the mappings of a process, its memory, the files in it |
 //! | `unwind` | callers, by `.eh_frame` if a file has it, else by frame pointers; `calls`: else by return addresses after calls |
 //! | `python` | the functions of Python that a thread is in |
-//! | `steady` | which frames are unchanged |
+//! | `steady` | which frames are unchanged; `script`: whether their variables are elsewhere |
+//! | `polling` | whether a busy thread beside the first one only polls |
 //! | `usage` | resource use of a process and its machine; `motion`, `load`: the answers about it |
 //! | `refusal` | why a process may not be read |
 //!
@@ -21,10 +22,12 @@ mod load;
 mod maps;
 mod memory;
 mod motion;
+mod polling;
 mod python;
 pub mod reader;
 mod refusal;
 mod registers;
+mod script;
 mod steady;
 mod stop;
 mod sys;

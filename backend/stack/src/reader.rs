@@ -13,10 +13,12 @@ use gantry_stack::module::Module;
 use crate::image::Image;
 use crate::maps::{FileKey, Maps};
 use crate::memory::{Memory, StackCopy};
+use crate::polling::{self, Polling};
 use crate::python::{self, Calls, Interpreters, Names, Python};
 use crate::refusal;
-use crate::registers::Registers;
-use crate::steady::Steady;
+use crate::registers::{Registers, ThreadState};
+use crate::script::{Variables, is_interpreter};
+use crate::steady::{Same, Steady};
 use crate::stop::{NotStopped, Stopped, Stopper};
 use crate::unwind::{RawFrame, Unwinder};
 
@@ -30,6 +32,8 @@ pub struct Reader {
     images: HashMap<FileKey, Option<Arc<Image>>>,
     modules: BTreeSet<Module>,
     steady: Steady,
+    polling: Polling,
+    compares_scripts: bool,
     interpreters: Interpreters,
     names: Names,
     longest: Duration,
@@ -46,7 +50,7 @@ pub type Stack = Vec<Frame>;
 
 /// The copy of a stopped thread's state.
 struct Copied {
-    registers: Registers,
+    state: ThreadState,
     stack: StackCopy,
     calls: Calls,
     before: bool,
@@ -63,6 +67,8 @@ impl Reader {
             images: HashMap::new(),
             modules: BTreeSet::new(),
             steady: Steady::default(),
+            polling: Polling::default(),
+            compares_scripts: false,
             interpreters: Interpreters::new(),
             names: Names::default(),
             longest: Duration::ZERO,
@@ -81,7 +87,11 @@ impl Reader {
                 Some(_) if all_threads => {
                     threads.extend(threads_of(*pid).into_iter().map(|thread| (at, thread)))
                 }
-                Some(_) => threads.push((at, *pid)),
+                // Others are only sampled.
+                Some(_) => {
+                    let wanted = self.polling.wanted(*pid);
+                    threads.extend(std::iter::once(*pid).chain(wanted).map(|thread| (at, thread)));
+                }
                 None => stacks[at].push(vec![self.unseen(*pid)]),
             }
         }
@@ -90,30 +100,28 @@ impl Reader {
             for ((at, thread), copied) in some.iter().zip(self.copy(pids, &known, some)) {
                 let pid = pids[*at];
                 let Some(known) = &known[*at] else { continue };
-                let mut stack = match copied {
-                    Ok(copied) => self.find_callers(pid, *thread, copied, known),
-                    // Ignore a thread that has ended meanwhile.
-                    Err(Mark::Ended) if *thread != pid => continue,
-                    Err(mark) => {
-                        if *thread == pid {
-                            self.steady.forget(pid);
-                        }
-                        vec![Frame::Mark(mark)]
-                    }
-                };
-                if *thread != pid {
-                    stack.insert(0, Frame::Mark(Mark::Thread(thread_name(pid, *thread))));
-                }
-                stacks[*at].push(stack);
+                let is_wanted = all_threads || *thread == pid;
+                stacks[*at].extend(self.take(pid, *thread, copied, known, is_wanted));
             }
         }
         stacks
     }
 
-    /// How many frames of a process's first thread, outermost first, are unchanged in all samples since the last call.
-    /// None: its stack could not be read.
-    pub fn ask_steady(&mut self, pid: i32) -> Option<usize> {
+    /// What is the same in all samples of a process's first thread since the last call. None: its stack could not be
+    /// read. From the first call on, variables of scripts are compared.
+    pub(crate) fn ask_steady(&mut self, pid: i32) -> Option<Same> {
+        self.compares_scripts = true;
         self.steady.ask(pid)
+    }
+
+    /// Names the threads beside a process's first one that are sampled, too.
+    pub(crate) fn watch(&mut self, pid: i32, threads: &[i32]) {
+        self.polling.watch(pid, threads);
+    }
+
+    /// Whether such a thread has only polled since the last call.
+    pub(crate) fn ask_polls(&mut self, pid: i32, thread: i32) -> bool {
+        self.polling.ask(pid, thread)
     }
 
     /// The programs and libraries in all stacks so far.
@@ -149,35 +157,91 @@ impl Reader {
         Frame::Mark(Mark::Unreadable(why))
     }
 
-    fn find_callers(&mut self, pid: i32, thread: i32, copied: Copied, known: &Process) -> Stack {
-        let Process { maps, python } = known;
+    /// Takes a sample. None: its stack is not wanted, or the thread has ended.
+    fn take(
+        &mut self,
+        pid: i32,
+        thread: i32,
+        copied: Result<Copied, Mark>,
+        known: &Process,
+        is_wanted: bool,
+    ) -> Option<Stack> {
+        let is_first = thread == pid;
+        let mut stack = match copied {
+            Ok(Copied { state, stack, calls, before }) => {
+                let raw = self.find_callers(pid, state.registers, stack, known);
+                match is_first {
+                    true => {
+                        let variables = self.variables(&raw, known.python.as_ref(), &calls);
+                        self.steady.take(pid, raw.iter().map(RawFrame::state), variables);
+                    }
+                    false => self.polling.take(pid, thread, polling::state_of(&raw, state.system_call)),
+                }
+                is_wanted.then(|| self.name_all(&raw, known.python.as_ref(), &calls, before))?
+            }
+            Err(mark) => {
+                match is_first {
+                    true => {
+                        self.steady.forget(pid);
+                        self.polling.forget(pid);
+                    }
+                    false => self.polling.take(pid, thread, None),
+                }
+                // Ignore a thread that has ended meanwhile.
+                let is_wanted = is_first || (is_wanted && mark != Mark::Ended);
+                is_wanted.then(|| vec![Frame::Mark(mark)])?
+            }
+        };
+        if !is_first {
+            stack.insert(0, Frame::Mark(Mark::Thread(thread_name(pid, thread))));
+        }
+        Some(stack)
+    }
+
+    fn find_callers(
+        &mut self,
+        pid: i32,
+        registers: Registers,
+        stack: StackCopy,
+        known: &Process,
+    ) -> Vec<RawFrame> {
         // It may have loaded a library since.
-        let newer = match maps.is_code(copied.registers.instruction()) {
+        let newer = match known.maps.is_code(registers.instruction()) {
             true => None,
             false => Maps::of_process(pid).ok(),
         };
-        let maps = newer.as_ref().unwrap_or(maps);
-        let Copied { registers, stack, calls, before } = copied;
-        let memory = Memory { pid };
+        let maps = newer.as_ref().unwrap_or(&known.maps);
         let images = &mut self.images;
         let mut find = |key: &Arc<FileKey>, base: u64| {
             let known = images.get(key.as_ref()).cloned();
             known.unwrap_or_else(|| {
                 let file = (!key.is_vdso()).then(|| inside(pid, &key.path));
-                let image = Image::load(memory, base, file).map(Arc::new);
+                let image = Image::load(Memory { pid }, base, file).map(Arc::new);
                 images.insert(key.as_ref().clone(), image.clone());
                 image
             })
         };
-        let raw = Unwinder { maps, stack, images: &mut find }.frames(registers);
-        if thread == pid {
-            self.steady.take(pid, raw.iter().map(|frame| frame.state));
+        Unwinder { maps, stack, images: &mut find }.frames(registers)
+    }
+
+    /// The variables of the script that a thread is in. A thread that stands still has the same ones after its stop.
+    fn variables(&self, raw: &[RawFrame], python: Option<&Python>, calls: &Calls) -> Variables {
+        let is_interpreter =
+            |frame: &RawFrame| frame.file.as_ref().is_some_and(|(key, ..)| is_interpreter(&key.path));
+        match python.filter(|_| !calls.is_empty()) {
+            Some(python) if self.compares_scripts => Variables::Known(python::hash_variables(python, calls)),
+            None if !raw.iter().any(is_interpreter) => Variables::Absent,
+            Some(_) | None => Variables::Unknown,
         }
+    }
+
+    /// The stack for the wire.
+    fn name_all(&mut self, raw: &[RawFrame], python: Option<&Python>, calls: &Calls, before: bool) -> Stack {
         let mut frames: Stack = before.then_some(Frame::Mark(Mark::Stopped)).into_iter().collect();
         let modules = &mut self.modules;
         let mut name = |frame: &RawFrame| name(modules, frame);
         let innermost_first = match python {
-            Some(python) => python::weave(&raw, python, &calls, &mut self.names, name),
+            Some(python) => python::weave(raw, python, calls, &mut self.names, name),
             None => raw.iter().map(&mut name).collect(),
         };
         frames.extend(innermost_first.into_iter().rev());
@@ -226,22 +290,22 @@ fn copy_of(
     longest: &mut Duration,
 ) -> Result<Copied, Mark> {
     let started = Instant::now();
-    let (registers, number) = Registers::of_thread(thread).map_err(|error| match error.kind() {
+    let state = ThreadState::of_thread(thread).map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported => {
             Mark::Unreadable(format!("no stack of a {} process can be read", std::env::consts::ARCH))
         }
         // The thread was killed meanwhile.
         _ => Mark::Ended,
     })?;
-    let from = registers.stack();
+    let from = state.registers.stack();
     let end = known.and_then(|known| known.maps.find(from)).map_or(from, |region| region.end);
     let stack = StackCopy::take(Memory { pid }, from, end);
     let python = known.and_then(|known| known.python.as_ref());
-    let calls = python.map(|python| python.calls(number)).unwrap_or_default();
+    let calls = python.map(|python| python.calls(state.thread_pointer)).unwrap_or_default();
     let before = stopped.before;
     drop(stopped);
     *longest = started.elapsed().max(*longest);
-    Ok(Copied { registers, stack, calls, before })
+    Ok(Copied { state, stack, calls, before })
 }
 
 /// Converts a path of a process to one of this process.

@@ -21,6 +21,9 @@ const PLACES: [usize; COUNT] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 
 /// The index of the thread pointer: the address of the thread's own variables, by which the C library identifies it.
 const THREAD: usize = 21;
 
+/// The index of the number of the system call that the thread is in; -1: it is in none.
+const SYSTEM_CALL: usize = 15;
+
 /// The bytes of a 64-bit thread's registers.
 const SET_BYTES: usize = 27 * 8;
 
@@ -28,16 +31,31 @@ const SET_BYTES: usize = 27 * 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registers([Option<u64>; COUNT]);
 
-impl Registers {
-    /// The registers of a stopped thread, and its thread pointer.
-    pub(crate) fn of_thread(thread: i32) -> io::Result<(Self, u64)> {
+/// What the kernel knows of a stopped thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ThreadState {
+    pub(crate) registers: Registers,
+    pub(crate) thread_pointer: u64,
+    /// The number of the system call that it is in.
+    pub(crate) system_call: Option<u64>,
+}
+
+impl ThreadState {
+    /// Of a stopped thread.
+    pub(crate) fn of_thread(thread: i32) -> io::Result<Self> {
         let (set, bytes) = sys::registers(thread)?;
         match cfg!(target_arch = "x86_64") && bytes == SET_BYTES {
-            true => Ok((Self(PLACES.map(|place| set.get(place).copied())), set[THREAD])),
+            true => Ok(Self {
+                registers: Registers(PLACES.map(|place| set.get(place).copied())),
+                thread_pointer: set[THREAD],
+                system_call: Some(set[SYSTEM_CALL]).filter(|number| number.cast_signed() >= 0),
+            }),
             false => Err(io::ErrorKind::Unsupported.into()),
         }
     }
+}
 
+impl Registers {
     /// A register by its number.
     pub(crate) fn get(&self, number: u16) -> Option<u64> {
         self.0.get(usize::from(number)).copied().flatten()

@@ -6,12 +6,24 @@
 
 use std::collections::HashMap;
 
-/// The states of a thread's frames, outermost first. Each state includes those before it.
-#[derive(Debug, Default)]
+use crate::script::Variables;
+
+/// What has not changed in all samples of a thread since the last call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Same {
+    /// How many frames, outermost first.
+    pub(crate) frames: usize,
+    /// The variables of a script.
+    pub(crate) variables: bool,
+}
+
+/// The last sample of a thread.
+#[derive(Debug)]
 struct Chain {
+    /// The states of its frames, outermost first. Each state includes those before it.
     states: Vec<u64>,
-    /// How many frames were the same in all samples since the last call.
-    same: usize,
+    variables: Variables,
+    same: Same,
 }
 
 /// The first thread's frames of each process.
@@ -19,14 +31,26 @@ struct Chain {
 pub(crate) struct Steady(HashMap<i32, Chain>);
 
 impl Steady {
-    /// Takes a sample of a process: the state of each frame, innermost first.
-    pub(crate) fn take(&mut self, pid: i32, frames: impl DoubleEndedIterator<Item = u64>) {
+    /// Takes a sample of a process: the state of each frame, innermost first, and the variables of a script.
+    pub(crate) fn take(
+        &mut self,
+        pid: i32,
+        frames: impl DoubleEndedIterator<Item = u64>,
+        variables: Variables,
+    ) {
         let mut all = StateHash::default();
         let states: Vec<u64> = frames.rev().map(|state| all.add(state)).collect();
-        let chain = self.0.entry(pid).or_insert_with(|| Chain { same: states.len(), ..Chain::default() });
-        let same = chain.states.iter().zip(&states).take_while(|(before, now)| before == now).count();
-        chain.same = chain.same.min(if chain.states.is_empty() { states.len() } else { same });
-        chain.states = states;
+        let same = match self.0.get(&pid) {
+            Some(before) => Same {
+                frames: before.states.iter().zip(&states).take_while(|(before, now)| before == now).count(),
+                variables: variables.are_those(before.variables),
+            },
+            None => Same { frames: states.len(), variables: variables != Variables::Unknown },
+        };
+        let before = self.0.get(&pid).map_or(same, |before| before.same);
+        let same =
+            Same { frames: same.frames.min(before.frames), variables: same.variables && before.variables };
+        self.0.insert(pid, Chain { states, variables, same });
     }
 
     /// Drops a process whose stack could not be read.
@@ -34,10 +58,11 @@ impl Steady {
         self.0.remove(&pid);
     }
 
-    /// How many frames of a process, outermost first, are unchanged since the last call. None: there is no sample.
-    pub(crate) fn ask(&mut self, pid: i32) -> Option<usize> {
+    /// What of a process is unchanged since the last call. None: there is no sample.
+    pub(crate) fn ask(&mut self, pid: i32) -> Option<Same> {
         let chain = self.0.get_mut(&pid)?;
-        Some(std::mem::replace(&mut chain.same, chain.states.len()))
+        let all = Same { frames: chain.states.len(), variables: chain.variables != Variables::Unknown };
+        Some(std::mem::replace(&mut chain.same, all))
     }
 }
 
@@ -64,24 +89,48 @@ impl StateHash {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(steady: &mut Steady, frames: usize, variables: bool) {
+        assert_eq!(steady.ask(1), Some(Same { frames, variables }));
+    }
+
     #[test]
     fn frames_stand_until_one_of_their_callers_has_changed() {
         let mut steady = Steady::default();
         assert_eq!(steady.ask(1), None);
         // Innermost first.
-        steady.take(1, [30, 20, 10].into_iter());
-        assert_eq!(steady.ask(1), Some(3));
-        steady.take(1, [31, 20, 10].into_iter());
-        steady.take(1, [30, 20, 10].into_iter());
-        assert_eq!(steady.ask(1), Some(2));
+        steady.take(1, [30, 20, 10].into_iter(), Variables::Absent);
+        check(&mut steady, 3, true);
+        steady.take(1, [31, 20, 10].into_iter(), Variables::Absent);
+        steady.take(1, [30, 20, 10].into_iter(), Variables::Absent);
+        check(&mut steady, 2, true);
         // One different sample in between counts, even if the last equals the first.
-        steady.take(1, [30, 20, 11].into_iter());
-        steady.take(1, [30, 20, 10].into_iter());
-        assert_eq!(steady.ask(1), Some(0));
+        steady.take(1, [30, 20, 11].into_iter(), Variables::Absent);
+        steady.take(1, [30, 20, 10].into_iter(), Variables::Absent);
+        check(&mut steady, 0, true);
         // A new callee changes none of its callers.
-        steady.take(1, [40, 30, 20, 10].into_iter());
-        assert_eq!(steady.ask(1), Some(3));
+        steady.take(1, [40, 30, 20, 10].into_iter(), Variables::Absent);
+        check(&mut steady, 3, true);
         steady.forget(1);
         assert_eq!(steady.ask(1), None);
+    }
+
+    #[test]
+    fn variables_of_a_script_stand_when_all_samples_have_the_same() {
+        use Variables::{Known, Unknown};
+        let mut steady = Steady::default();
+        let take = |steady: &mut Steady, all: &[Variables]| {
+            all.iter().for_each(|variables| steady.take(1, [10].into_iter(), *variables));
+        };
+        take(&mut steady, &[Unknown]);
+        check(&mut steady, 1, false);
+        take(&mut steady, &[Known(7), Known(7)]);
+        check(&mut steady, 1, false);
+        take(&mut steady, &[Known(7), Known(7)]);
+        check(&mut steady, 1, true);
+        take(&mut steady, &[Known(8), Known(7)]);
+        check(&mut steady, 1, false);
+        take(&mut steady, &[Known(7), Unknown]);
+        check(&mut steady, 1, false);
     }
 }

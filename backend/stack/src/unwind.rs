@@ -39,8 +39,17 @@ pub(crate) struct RawFrame {
     pub(crate) stack: u64,
     /// The file and its load address.
     pub(crate) file: Option<(Arc<FileKey>, Option<Arc<Image>>, u64)>,
+    /// A hash of its registers and variables.
+    pub(crate) variables: u64,
+}
+
+impl RawFrame {
     /// A hash of its instruction, registers and variables.
-    pub(crate) state: u64,
+    pub(crate) fn state(&self) -> u64 {
+        let mut state = StateHash::default();
+        state.add(self.instruction);
+        state.add(self.variables)
+    }
 }
 
 /// Finds the image of a file that is mapped at an address.
@@ -97,8 +106,8 @@ impl Unwinder<'_> {
                     (next, false)
                 }
             };
-            let state = self.state(&registers, next.as_ref());
-            frames.push(RawFrame { instruction, stack: registers.stack(), file, state });
+            let variables = self.variables(&registers, next.as_ref());
+            frames.push(RawFrame { instruction, stack: registers.stack(), file, variables });
             match next {
                 // Stacks grow down, so a caller's is above, except when a signal handler has its own stack.
                 Some(next) if next.stack() > registers.stack() || is_signal || is_first => registers = next,
@@ -112,10 +121,10 @@ impl Unwinder<'_> {
         frames
     }
 
-    /// The state of a frame: the memory from its stack pointer to its caller's.
-    fn state(&self, registers: &Registers, caller: Option<&Registers>) -> u64 {
+    /// The variables of a frame: its registers, and the memory from its stack pointer to its caller's.
+    fn variables(&self, registers: &Registers, caller: Option<&Registers>) -> u64 {
         let mut state = StateHash::default();
-        let mut all = state.add(registers.instruction());
+        let mut all = 0;
         for number in KEPT {
             all = state.add(registers.get(number).unwrap_or_default());
         }

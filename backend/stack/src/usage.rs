@@ -35,6 +35,15 @@ impl Usage {
         Self::parse(&read(&format!("/proc/{pid}/task/{pid}/stat"))?)
     }
 
+    /// Of each thread beside the first one, by its number.
+    pub(crate) fn of_other_threads(pid: i32) -> impl Iterator<Item = (i32, Self)> {
+        let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        threads.filter(move |thread| *thread != pid).filter_map(move |thread: i32| {
+            Some((thread, Self::parse(&read(&format!("/proc/{pid}/task/{thread}/stat"))?)?))
+        })
+    }
+
     fn parse(stat: &str) -> Option<Self> {
         // A name may contain anything, even parentheses.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_ascii_whitespace().collect();

@@ -10,9 +10,11 @@ pub struct Motion {
     /// How many frames of its first thread, the outermost first, have stood in all samples as before: at the same instruction, with the same variables. None:
     /// its stack cannot be read.
     pub steady: Option<u32>,
+    /// Variables of its script have changed, or could not be read.
+    pub has_other_variables: bool,
     /// Its first thread has used a processor.
     pub is_busy: bool,
-    /// Its other threads have.
+    /// Its other threads have, for more than polling.
     pub is_busy_elsewhere: bool,
     /// It has read or written something.
     pub has_read_or_written: bool,
@@ -20,8 +22,13 @@ pub struct Motion {
 
 impl Motion {
     /// Of a rank of which nothing was known before: it may have done everything.
-    pub const UNKNOWN: Self =
-        Self { steady: Some(0), is_busy: true, is_busy_elsewhere: true, has_read_or_written: true };
+    pub const UNKNOWN: Self = Self {
+        steady: Some(0),
+        has_other_variables: true,
+        is_busy: true,
+        is_busy_elsewhere: true,
+        has_read_or_written: true,
+    };
 
     /// Reads such a text.
     #[must_use]
@@ -29,7 +36,13 @@ impl Motion {
         let (steady, flags) = text.split_once(' ')?;
         let steady = if steady == "-" { None } else { Some(steady.parse().ok()?) };
         let is = |flag| flags.contains(flag);
-        Some(Self { steady, is_busy: is('c'), is_busy_elsewhere: is('t'), has_read_or_written: is('i') })
+        Some(Self {
+            steady,
+            has_other_variables: is('v'),
+            is_busy: is('c'),
+            is_busy_elsewhere: is('t'),
+            has_read_or_written: is('i'),
+        })
     }
 }
 
@@ -39,7 +52,12 @@ impl fmt::Display for Motion {
             Some(steady) => write!(f, "{steady} ")?,
             None => f.write_str("- ")?,
         }
-        let flags = [(self.is_busy, "c"), (self.is_busy_elsewhere, "t"), (self.has_read_or_written, "i")];
+        let flags = [
+            (self.has_other_variables, "v"),
+            (self.is_busy, "c"),
+            (self.is_busy_elsewhere, "t"),
+            (self.has_read_or_written, "i"),
+        ];
         flags.iter().filter(|(is, _)| *is).try_for_each(|(_, flag)| f.write_str(flag))
     }
 }
@@ -55,6 +73,7 @@ mod tests {
             Motion::default(),
             Motion { steady: Some(7), is_busy: true, ..Motion::default() },
             Motion { steady: Some(12), is_busy_elsewhere: true, ..Motion::default() },
+            Motion { has_other_variables: true, ..Motion::default() },
             Motion { has_read_or_written: true, ..Motion::default() },
         ] {
             assert_eq!(Motion::parse(&motion.to_string()), Some(motion), "{motion}");

@@ -47,6 +47,8 @@ pub(crate) enum Item {
 /// A frame without its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawCall {
+    /// Its address.
+    pub(super) frame: u64,
     /// Its code object.
     pub(super) code: u64,
     /// The offset from the first instruction; or the address of the instruction, and the number of the code's copy.
@@ -143,7 +145,7 @@ impl Python {
             Entry::Flag(at) => (number(at, 1)? != 0, false),
             Entry::Owner(at, of_c) => (false, number(at, 1)? >= u64::from(of_c)),
         };
-        let call = RawCall { code: number(layout.code, 8)? & !MARKS, at, copy };
+        let call = RawCall { frame: address, code: number(layout.code, 8)? & !MARKS, at, copy };
         Some(Frame { call, caller: number(layout.caller, 8)? & !MARKS, is_entry, owner_is_c })
     }
 

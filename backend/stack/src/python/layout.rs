@@ -52,6 +52,22 @@ pub(super) struct Frame {
     pub(super) entry: Entry,
     /// The number of the code's copy, in free-threaded builds.
     pub(super) copy: u64,
+    /// The first slot of a variable.
+    pub(super) variables: u64,
+    pub(super) count: Count,
+    /// Dictionaries of variables without a slot.
+    pub(super) globals: u64,
+    pub(super) locals: u64,
+}
+
+/// Where the number of a frame's slots is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Count {
+    /// In the frame, at this offset.
+    Frame(u64),
+    /// In its code object: the largest depth of the stack, which is before the first line, and the number of variables
+    /// after it.
+    Code,
 }
 
 /// How a frame stores its place in the code.
@@ -111,38 +127,44 @@ pub(super) struct Text {
     pub(super) other: u64,
 }
 
+/// The layout of 3.9.
+const OF_3_9: Layout = Layout {
+    interpreters: 32,
+    next_interpreter: 0,
+    threads: 8,
+    next_thread: 8,
+    thread_id: 176,
+    top: Top::Direct(24),
+    frame: Frame {
+        caller: 24,
+        code: 32,
+        at: 104,
+        place: Place::Index(1),
+        entry: Entry::Each,
+        copy: 0,
+        variables: 360,
+        count: Count::Frame(16),
+        globals: 48,
+        locals: 56,
+    },
+    code: Code {
+        file: 104,
+        name: 112,
+        lines: 120,
+        first_line: 40,
+        first: 0,
+        copies: 0,
+        table: LineTable::Increments,
+    },
+    text: Text { length: 16, state: 32, kind_bit: 2, ascii: 48, other: 72 },
+    type_of: 8,
+    bytes_length: 16,
+    bytes_first: 32,
+};
+
 impl Layout {
     /// The layout of a version that does not describe itself.
     pub(super) fn of_version(minor: u32) -> Option<Self> {
-        let objects = Self {
-            interpreters: 32,
-            next_interpreter: 0,
-            threads: 8,
-            next_thread: 8,
-            thread_id: 176,
-            top: Top::Direct(24),
-            frame: Frame {
-                caller: 24,
-                code: 32,
-                at: 104,
-                place: Place::Index(1),
-                entry: Entry::Each,
-                copy: 0,
-            },
-            code: Code {
-                file: 104,
-                name: 112,
-                lines: 120,
-                first_line: 40,
-                first: 0,
-                copies: 0,
-                table: LineTable::Increments,
-            },
-            text: Text { length: 16, state: 32, kind_bit: 2, ascii: 48, other: 72 },
-            type_of: 8,
-            bytes_length: 16,
-            bytes_first: 32,
-        };
         let inlined = Self {
             interpreters: 40,
             threads: 16,
@@ -155,6 +177,10 @@ impl Layout {
                 place: Place::Address,
                 entry: Entry::Flag(68),
                 copy: 0,
+                variables: 72,
+                count: Count::Code,
+                globals: 8,
+                locals: 24,
             },
             code: Code {
                 file: 112,
@@ -165,21 +191,28 @@ impl Layout {
                 copies: 0,
                 table: LineTable::Locations,
             },
-            ..objects
+            ..OF_3_9
         };
         match minor {
-            9 => Some(objects),
+            9 => Some(OF_3_9),
             10 => Some(Self {
-                frame: Frame { at: 96, place: Place::Index(2), ..objects.frame },
-                code: Code { table: LineTable::Ranges, ..objects.code },
-                ..objects
+                frame: Frame { at: 96, place: Place::Index(2), variables: 352, ..OF_3_9.frame },
+                code: Code { table: LineTable::Ranges, ..OF_3_9.code },
+                ..OF_3_9
             }),
             11 => Some(inlined),
             12 => Some(Self {
                 threads: 72,
                 thread_id: 136,
                 top: Top::Record(56, 0),
-                frame: Frame { caller: 8, code: 0, entry: Entry::Owner(70, 3), ..inlined.frame },
+                frame: Frame {
+                    caller: 8,
+                    code: 0,
+                    entry: Entry::Owner(70, 3),
+                    globals: 24,
+                    locals: 40,
+                    ..inlined.frame
+                },
                 code: Code { first_line: 68, first: 192, ..inlined.code },
                 text: Text { ascii: 40, other: 56, ..inlined.text },
                 ..inlined
@@ -233,6 +266,11 @@ impl Layout {
                 place: Place::Address,
                 entry: Entry::Owner(value(frame, 5)?, 3),
                 copy: if minor > 13 { value(frame, 7)? } else { 0 },
+                variables: value(frame, 4)?,
+                count: Count::Code,
+                // Not in the description. Source: `_PyInterpreterFrame` in pycore_frame.h.
+                globals: 24,
+                locals: 40,
             },
             code: Code {
                 file: value(code, 1)?,

@@ -3,6 +3,7 @@
 //! - `symbols`: the interpreter's addresses in a file; `layout`: the layout of its objects.
 //! - `frames`: the frames of a thread, copied while it stands still.
 //! - `names`: function, file and line of each, read afterwards; `lines`: tables of lines.
+//! - `variables`: what tells whether they have moved.
 //! - `weave`: inserts the Python frames after the machine frame that runs them.
 //!
 //! This is not built on an existing library: such a library would bring its own unwinder and process reader to every
@@ -13,6 +14,7 @@ mod layout;
 mod lines;
 mod names;
 mod symbols;
+mod variables;
 mod weave;
 
 use std::collections::HashMap;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 pub(crate) use frames::{Calls, Python};
 pub(crate) use names::Names;
 pub(crate) use symbols::Interpreter;
+pub(crate) use variables::hash_variables;
 pub(crate) use weave::weave;
 
 use crate::maps::{FileKey, Maps};

@@ -4,8 +4,8 @@
 //! waits has not moved if the same callers have called the waiting function with the same variables. A loop around
 //! that function changes a counter or another variable, so it counts as moving.
 //! A message library may poll while it waits, and use a processor. All other waiting functions are idle: a rank that
-//! used a processor, read or wrote has returned from them. Variables of a script are not compared. So a rank in
-//! Python code counts as still only if it is idle.
+//! used a processor, read or wrote has returned from them. A script has variables of its own. Where they have changed,
+//! or cannot be read, a rank counts as still only if it is idle.
 
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::motion::Motion;
@@ -102,7 +102,6 @@ impl Stillness {
 impl Place {
     fn of(path: &[Frame], resolver: &Resolver) -> Self {
         let mut frames = 0;
-        let is_script = path.iter().any(|frame| matches!(frame, Frame::Script(_)));
         for frame in path {
             match frame {
                 Frame::Mark(Mark::Held | Mark::Stopped) => return Self::Stopped,
@@ -113,7 +112,7 @@ impl Place {
             }
             if let Some(step) = steps_of(frame, resolver).into_iter().find(|step| step.waits) {
                 let name = super::waiting::waiting_name(&step.name).unwrap_or_default();
-                let may_turn = !is_script && TURNING.iter().any(|family| name.starts_with(family));
+                let may_turn = TURNING.iter().any(|family| name.starts_with(family));
                 return Self::Waits { callers: frames, may_turn, for_files: name.starts_with(FILES) };
             }
             frames += 1;
@@ -124,11 +123,13 @@ impl Place {
     fn is_still(self, motion: Motion) -> bool {
         let stood = |frames| motion.steady.is_some_and(|steady| steady >= frames);
         let idle = !motion.is_busy && !motion.is_busy_elsewhere && !motion.has_read_or_written;
+        let may_work = motion.is_busy_elsewhere || motion.has_other_variables;
         match self {
             Self::Stopped | Self::Ended => true,
             Self::Unreadable => idle,
             Self::Waits { callers, may_turn: true, for_files } => {
-                stood(callers) && !motion.is_busy_elsewhere && !(for_files && motion.has_read_or_written)
+                let reads_or_writes = for_files && motion.has_read_or_written;
+                stood(callers) && (idle || !(may_work || reads_or_writes))
             }
             Self::Waits { callers, may_turn: false, .. } => stood(callers) && idle,
             Self::Elsewhere { frames } => stood(frames) && idle,
@@ -197,14 +198,19 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_with_functions_of_a_script_stands_still_only_when_it_does_nothing() {
+    fn a_rank_whose_script_has_other_variables_stands_still_only_when_it_does_nothing() {
         let call = gantry_stack::frame::Call { function: Some("train".to_owned()), ..Default::default() };
         let script = Frame::Script(call);
-        for wait in ["ab+3", "ab+4"] {
-            let path = format!("ab+1 {script} {wait}");
-            check(&path, "1 ", true);
-            check(&path, "2 c", false);
-            check(&path, "0 ", false);
+        let path = |wait| format!("ab+1 {script} {wait}");
+        let (allreduce, poll) = (path("ab+3"), path("ab+4"));
+        check(&allreduce, "1 c", true);
+        check(&allreduce, "1 vc", false);
+        check(&allreduce, "0 c", false);
+        check(&poll, "1 c", false);
+        for wait in [allreduce, poll] {
+            check(&wait, "1 ", true);
+            check(&wait, "1 v", true);
+            check(&wait, "0 v", false);
         }
     }
 

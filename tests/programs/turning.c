@@ -1,0 +1,17 @@
+/*
+ * A library with a function that turns while it waits, as functions of MPI do. For tools that know such functions by
+ * their names.
+ */
+#include <time.h>
+
+/* Waits for so many milliseconds; without any, for ever. */
+__attribute__((visibility("default"))) void MPIX_Turn(int milliseconds)
+{
+    struct timespec begin, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while (milliseconds == 0 ||
+           (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < milliseconds);
+}
