@@ -5,13 +5,15 @@
 //! cargo bench -p gantry-tests --bench watch -- 20     # so many
 //! ```
 //!
-//! There are five kinds of programs, each in a fifth of the runs:
+//! There are seven kinds of programs, each in a seventh of the runs:
 //!
 //! - MPI ranks that are nearly always in an MPI_Allreduce
 //! - ranks that repeatedly sleep for a second
 //! - ranks that write and read a little between breaks
 //! - ranks that compute
 //! - a Python program that computes with short breaks
+//! - MPI ranks that wait for a thread of their own that computes
+//! - a Python program that is nearly always in a function that uses the processor while it waits
 //!
 //! Each is checked five times a second. An alarm comes after one and a half seconds without progress. Four runs are
 //! active at a time.
@@ -38,7 +40,9 @@ struct Programs {
     steps: PathBuf,
     /// The launcher and its program.
     mpi: Result<(PathBuf, PathBuf), String>,
+    threads: Result<(PathBuf, PathBuf), String>,
     python: Result<PathBuf, String>,
+    turning: Result<PathBuf, String>,
 }
 
 fn main() -> ExitCode {
@@ -61,7 +65,8 @@ fn main() -> ExitCode {
             });
         }
     });
-    for why in [programs.mpi.err(), programs.python.err()].into_iter().flatten() {
+    let missing = [programs.mpi.err(), programs.threads.err(), programs.python.err(), programs.turning.err()];
+    for why in missing.into_iter().flatten() {
         println!("without some programs: {why}");
     }
     let alarms = alarms.into_inner();
@@ -89,21 +94,36 @@ fn has_alarm(run: usize, programs: &Programs) -> bool {
 impl Programs {
     fn find() -> Self {
         let mpi = tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra"));
-        let mpi = mpi.and_then(|mpiexec| Ok((mpiexec, programs::get_mpi("mpi_steps", "mpicc.mpich")?)));
+        let made = |name| {
+            let mpiexec = mpi.clone()?;
+            Ok((mpiexec, programs::get_mpi(name, "mpicc.mpich")?))
+        };
+        let (mpi, threads) = (made("mpi_steps"), made("mpi_threads"));
         let python = std::fs::canonicalize("/usr/bin/python3").map_err(|error| format!("python3: {error}"));
-        Self { steps: programs::get("steps"), mpi, python }
+        let turning = programs::get_library("turning");
+        Self { steps: programs::get("steps"), mpi, threads, python, turning }
     }
 
     fn start(&self, run: usize, world: &World) -> Run {
         let seconds = SECONDS.to_string();
-        match (run % 5, &self.mpi, &self.python) {
-            (0, Ok((mpiexec, program)), _) => world.start(mpiexec, ["-n", "3", text(program), &seconds]),
-            (1, _, Ok(python)) => {
-                world.start(python, [text(&programs::sources().join("steps.py")), seconds.as_str()])
+        let script = |name: &str| text(&programs::sources().join(name)).to_owned();
+        match (run % 7, self) {
+            (0, Self { mpi: Ok((mpiexec, program)), .. }) => {
+                world.start(mpiexec, ["-n", "3", text(program), &seconds])
             }
-            (2, ..) => world.start(&self.steps, ["files", &(SECONDS * 10).to_string()]),
+            (1, Self { python: Ok(python), .. }) => world.start(python, [script("steps.py"), seconds]),
+            (2, _) => world.start(&self.steps, ["files", &(SECONDS * 10).to_string()]),
             // Some eight seconds on a machine of today.
-            (3, ..) => world.start(&self.steps, ["work", &(SECONDS * 40).to_string()]),
+            (3, _) => world.start(&self.steps, ["work", &(SECONDS * 40).to_string()]),
+            (4, Self { threads: Ok((mpiexec, program)), .. }) => {
+                world.start(mpiexec, ["-n", "2", text(program), "compute", &seconds])
+            }
+            (5, Self { python: Ok(python), turning: Ok(library), .. }) => {
+                // Sixteen loops, and no hang at the end.
+                let words =
+                    [script("turns.py"), text(library).to_owned(), "0.5".to_owned(), "end".to_owned()];
+                world.start(python, words)
+            }
             _ => world.start(&self.steps, ["sleep", &seconds]),
         }
     }
