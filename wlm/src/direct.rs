@@ -109,6 +109,11 @@ pub(crate) fn count_values(name: &str) -> Option<usize> {
     }
 }
 
+/// Whether it is a common option, so that it cannot be meant as a program.
+fn is_option(word: &OsStr) -> bool {
+    count_values(split(&word.to_string_lossy()).0).is_some()
+}
+
 /// Parses the arguments. `own` takes an option of the WLM, or returns that it is not one.
 ///
 /// # Errors
@@ -133,7 +138,16 @@ pub(crate) fn parse_args(
             if text == "--" {
                 let named = rest.next().cloned();
                 let missing = || Error::invalid_with("no program after '--'", &hint);
-                program.part.program = named.ok_or_else(missing)?;
+                let named = named.ok_or_else(missing)?;
+                if is_option(&named) {
+                    let message =
+                        format!("option '{}' stands behind '--', where the program begins", named.display());
+                    return Err(Error::invalid_with(
+                        message,
+                        "write '--' before all options of the ranks, or after all: -- --mpi pmix -n 4 PROGRAM",
+                    ));
+                }
+                program.part.program = named;
                 break true;
             }
             if !text.starts_with('-') || text == "-" {
@@ -428,6 +442,7 @@ mod tests {
         check("", "no program to launch");
         check("-n 4", "no program to launch");
         check("-n 4 --", "no program after '--'");
+        check("--mpi pmix -- -n 4 app", "option '-n' stands behind '--', where the program begins");
         check("-n", "option '-n' needs a number of ranks");
         check("-n 0 a", "'-n 0': not a number from 1 to 1000000");
         check("-n x a", "'-n x': not a number from 1 to 1000000");
