@@ -280,6 +280,24 @@ fn programs_without_mpi_run_beside_a_pmix_server() {
     });
 }
 
+/// A rank of Open MPI that waits uses a processor, unless it is told to give it up.
+#[test]
+fn more_ranks_than_processors_give_them_up_while_they_wait() {
+    in_a_world(LIMIT, move |world| {
+        let processors = std::thread::available_parallelism().expect("a number").get();
+        let check = |ranks: usize, more: &[&str], expected: &str| {
+            let count = ranks.to_string();
+            let script = ["sh", "-c", "echo ${OMPI_MCA_mpi_yield_when_idle-no}"];
+            let args = [&["--mpi", "pmix", "-n", &count], more, &script].concat();
+            let done = launch(world, &args);
+            assert_eq!((done.code(), lines_of(&done)), (0, vec![expected.to_owned(); ranks]), "{done:?}");
+        };
+        check(processors, &[], "no");
+        check(processors + 1, &[], "1");
+        check(processors + 1, &["-env", "OMPI_MCA_mpi_yield_when_idle", "0"], "0");
+    });
+}
+
 #[test]
 fn ranks_on_hosts_that_are_reached_by_ssh_are_one_world() {
     let programs = require!(both("mpi_world"));

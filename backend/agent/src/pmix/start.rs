@@ -1,12 +1,13 @@
 //! The agent's side of a PMIx server: starts its process, and keeps the directory of its files.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use gantry_shared::storage::choose_app_dir_name;
@@ -40,6 +41,10 @@ const SHARED_MEMORY: [&str; 3] = [
     "OMPI_MCA_btl_sm_backing_directory",
     "OMPI_MCA_osc_sm_backing_directory",
 ];
+
+/// Lets ranks of Open MPI give up the processor while they wait. Its own launchers cause the same where ranks are more
+/// than processors: a rank that waits would else take the turns of those that it waits for.
+const YIELD: &str = "OMPI_MCA_mpi_yield_when_idle";
 
 /// What a server is for.
 #[derive(Debug)]
@@ -85,13 +90,16 @@ impl Started {
     /// # Errors
     /// The library has given no variables for a rank.
     pub(crate) fn set_variables(&self, specs: &mut [ProcessSpec], ranks: &[Rank]) -> Result<(), Failure> {
-        let directory = self.directory.path().as_os_str();
+        let mut defaults = SHARED_MEMORY.map(|name| (name, self.directory.path().as_os_str())).to_vec();
+        if available_parallelism().is_ok_and(|processors| processors.get() < specs.len()) {
+            defaults.push((YIELD, OsStr::new("1")));
+        }
         for (spec, rank) in specs.iter_mut().zip(ranks) {
             // A value of the user's own stays.
-            for name in SHARED_MEMORY {
+            for (name, value) in &defaults {
                 let begin = [name.as_bytes(), b"="].concat();
                 if !spec.env.iter().any(|entry| entry.as_bytes().starts_with(&begin)) {
-                    spec.env.extend(CString::new([&begin, directory.as_bytes()].concat()));
+                    spec.env.extend(CString::new([&begin, value.as_bytes()].concat()));
                 }
             }
             let of_rank = self.variables.get(rank);
