@@ -11,6 +11,7 @@ use gantry_tests::slurm::{lines_of, text_of};
 use gantry_tests::ssh::on_hosts;
 use gantry_tests::testbed::Config;
 use gantry_tests::{Finished, SOON, World, eventually, in_a_world, proc, require};
+use gantry_types::rank_set::RankSet;
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -284,7 +285,10 @@ fn programs_without_mpi_run_beside_a_pmix_server() {
 #[test]
 fn more_ranks_than_processors_give_them_up_while_they_wait() {
     in_a_world(LIMIT, move |world| {
-        let processors = std::thread::available_parallelism().expect("a number").get();
+        let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+        let allowed =
+            status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");
+        let processors = allowed.trim().parse::<RankSet>().expect("a set").iter().count();
         let check = |ranks: usize, more: &[&str], expected: &str| {
             let count = ranks.to_string();
             let script = ["sh", "-c", "echo ${OMPI_MCA_mpi_yield_when_idle-no}"];

@@ -4,8 +4,6 @@
 //! A batch goes up when all nodes are in it, when it is large enough, or after a moment. So agents need not know which
 //! nodes will never come. Pure: the caller passes in parts and timer events, and gets back the batches to send.
 
-use std::collections::BTreeMap;
-
 use gantry_shared::wire::message::{Answer, Blob, EncodedReply};
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};
@@ -98,12 +96,13 @@ pub(super) struct Batch<K, P> {
 /// Parts on their way up.
 #[derive(Debug)]
 pub(super) struct Gatherings<K, P> {
-    open: BTreeMap<K, Gathering<P>>,
+    // Few are open at a time, and a map would make the agent larger.
+    open: Vec<(K, Gathering<P>)>,
 }
 
 impl<K, P> Default for Gatherings<K, P> {
     fn default() -> Self {
-        Self { open: BTreeMap::new() }
+        Self { open: Vec::new() }
     }
 }
 
@@ -123,24 +122,26 @@ impl<P: Part> Gathering<P> {
     }
 }
 
-impl<K: Ord + Copy, P: Part> Gatherings<K, P> {
+impl<K: PartialEq + Copy, P: Part> Gatherings<K, P> {
+    fn find(&self, of: K) -> Option<usize> {
+        self.open.iter().position(|(known, _)| *known == of)
+    }
+
     /// These nodes, all of them in this subtree, are to send a part.
     pub(super) fn expect(&mut self, of: K, owed: NodeSet) {
         if owed.is_empty() {
             return;
         }
-        if self.open.len() >= MAX_OPEN
-            && let Some((&oldest, _)) = self.open.first_key_value()
-            && self.open.get(&oldest).is_some_and(|gathering| gathering.parts.is_empty())
+        if self.open.len() >= MAX_OPEN && self.open.first().is_some_and(|(_, oldest)| oldest.parts.is_empty())
         {
-            self.open.remove(&oldest);
+            self.open.remove(0);
         }
-        self.open.insert(of, Gathering { owed, parts: Vec::new(), bytes: 0, room: None });
+        self.open.push((of, Gathering { owed, parts: Vec::new(), bytes: 0, room: None }));
     }
 
     /// Whether nodes still owe a part.
     pub(super) fn expects(&self, of: K) -> bool {
-        self.open.contains_key(&of)
+        self.find(of).is_some()
     }
 
     /// Adds parts.
@@ -152,7 +153,8 @@ impl<K: Ord + Copy, P: Part> Gatherings<K, P> {
         parts: Vec<P>,
         room: Option<OwnedSemaphorePermit>,
     ) -> Vec<Batch<K, P>> {
-        let Some(gathering) = self.open.get_mut(&of) else {
+        let at = self.find(of);
+        let Some((at, (_, gathering))) = at.and_then(|at| Some((at, self.open.get_mut(at)?))) else {
             return vec![Batch { of, parts, room }];
         };
         let mut ready = Vec::new();
@@ -171,7 +173,7 @@ impl<K: Ord + Copy, P: Part> Gatherings<K, P> {
             ready.extend(gathering.take(of));
         }
         if gathering.owed.is_empty() {
-            self.open.remove(&of);
+            self.open.remove(at);
         }
         ready
     }
@@ -179,7 +181,7 @@ impl<K: Ord + Copy, P: Part> Gatherings<K, P> {
     /// These nodes owe no parts any more. Returns the batches that this completes.
     pub(super) fn lose(&mut self, nodes: &NodeSet) -> Vec<Batch<K, P>> {
         let mut ready = Vec::new();
-        self.open.retain(|of, gathering| {
+        self.open.retain_mut(|(of, gathering)| {
             gathering.owed = gathering.owed.difference(nodes);
             if gathering.owed.is_empty() {
                 ready.extend(gathering.take(*of));
@@ -209,7 +211,7 @@ impl<K: Ord + Copy, P: Part> Gatherings<K, P> {
 
     /// Whether any part waits for others.
     pub(super) fn is_waiting(&self) -> bool {
-        self.open.values().any(|gathering| !gathering.parts.is_empty())
+        self.open.iter().any(|(_, gathering)| !gathering.parts.is_empty())
     }
 }
 

@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use gantry_shared::storage::choose_app_dir_name;
@@ -22,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::facts::name_apart;
 use super::message::{FromServer, Setup, ToServer, build_message, take_message};
 use crate::failure;
+use crate::process::cores;
 use crate::process::hold::Hold;
 use crate::process::spawn::ProcessSpec;
 use crate::process::thread::RanksThread;
@@ -91,7 +91,7 @@ impl Started {
     /// The library has given no variables for a rank.
     pub(crate) fn set_variables(&self, specs: &mut [ProcessSpec], ranks: &[Rank]) -> Result<(), Failure> {
         let mut defaults = SHARED_MEMORY.map(|name| (name, self.directory.path().as_os_str())).to_vec();
-        if available_parallelism().is_ok_and(|processors| processors.get() < specs.len()) {
+        if cores::count().is_some_and(|processors| processors < specs.len()) {
             defaults.push((YIELD, OsStr::new("1")));
         }
         for (spec, rank) in specs.iter_mut().zip(ranks) {

@@ -14,6 +14,12 @@ use nix::unistd::Pid;
 /// This thread.
 const HERE: Pid = Pid::from_raw(0);
 
+/// The number of processors that this process may use. None: the kernel has more than a `CpuSet` holds.
+pub(crate) fn count() -> Option<usize> {
+    let allowed = sched_getaffinity(HERE).ok()?;
+    Some((0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).count())
+}
+
 /// Chooses a core for each of `count` ranks, among those that this process may use. A core is all its hardware threads.
 ///
 /// # Errors
