@@ -13,7 +13,7 @@
 //! - ranks that compute
 //! - a Python program that computes with short breaks
 //! - MPI ranks that wait for a thread of their own that computes
-//! - a Python program that is nearly always in a function that uses the processor while it waits
+//! - a Python program that is nearly always in a function that spins while it waits
 //!
 //! Each is checked five times a second. An alarm comes after one and a half seconds without progress. Four runs are
 //! active at a time.
@@ -42,7 +42,7 @@ struct Programs {
     mpi: Result<(PathBuf, PathBuf), String>,
     threads: Result<(PathBuf, PathBuf), String>,
     python: Result<PathBuf, String>,
-    turning: Result<PathBuf, String>,
+    spinning: Result<PathBuf, String>,
 }
 
 fn main() -> ExitCode {
@@ -65,7 +65,8 @@ fn main() -> ExitCode {
             });
         }
     });
-    let missing = [programs.mpi.err(), programs.threads.err(), programs.python.err(), programs.turning.err()];
+    let missing =
+        [programs.mpi.err(), programs.threads.err(), programs.python.err(), programs.spinning.err()];
     for why in missing.into_iter().flatten() {
         println!("without some programs: {why}");
     }
@@ -100,8 +101,8 @@ impl Programs {
         };
         let (mpi, threads) = (made("mpi_steps"), made("mpi_threads"));
         let python = std::fs::canonicalize("/usr/bin/python3").map_err(|error| format!("python3: {error}"));
-        let turning = programs::get_library("turning");
-        Self { steps: programs::get("steps"), mpi, threads, python, turning }
+        let spinning = programs::get_library("spinning");
+        Self { steps: programs::get("steps"), mpi, threads, python, spinning }
     }
 
     fn start(&self, run: usize, world: &World) -> Run {
@@ -118,10 +119,10 @@ impl Programs {
             (4, Self { threads: Ok((mpiexec, program)), .. }) => {
                 world.start(mpiexec, ["-n", "2", text(program), "compute", &seconds])
             }
-            (5, Self { python: Ok(python), turning: Ok(library), .. }) => {
+            (5, Self { python: Ok(python), spinning: Ok(library), .. }) => {
                 // Sixteen loops, and no hang at the end.
                 let words =
-                    [script("turns.py"), text(library).to_owned(), "0.5".to_owned(), "end".to_owned()];
+                    [script("spins.py"), text(library).to_owned(), "0.5".to_owned(), "end".to_owned()];
                 world.start(python, words)
             }
             _ => world.start(&self.steps, ["sleep", &seconds]),

@@ -62,6 +62,7 @@ pub mod submit;
 mod sys;
 mod terminal;
 pub mod testbed;
+pub mod watched;
 mod within;
 pub mod wheels;
 mod world;

@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use gantry_frontend::{App, AppHandle, Config, Event, Frontend, LaunchRequest, OutputTo, measure};
-use gantry_tests::{binaries, eventually, proc, within};
+use gantry_tests::{binaries, eventually, proc, require, tool, within};
 use nix::sys::signal::Signal;
 
 const SECONDS: Duration = Duration::from_secs(20);
@@ -28,16 +28,7 @@ impl Nodes {
     }
 
     async fn launch_with(nodes: usize, radix: u32, bulk_radix: u32) -> Self {
-        let _built = binaries();
-        let stage = tempfile::tempdir().expect("a folder");
-        let config = Config {
-            wlm: Some("localhost".to_owned()),
-            radix,
-            bulk_radix,
-            stage_base: Some(stage.path().to_path_buf()),
-            control: false,
-            ..Config::default()
-        };
+        let (stage, config) = configure(radix, bulk_radix);
         let count = nodes.to_string();
         let request =
             LaunchRequest::new(["-N", &count, "-n", &count, "/bin/sleep", "1000"]).output(OutputTo::Null);
@@ -82,6 +73,20 @@ impl Nodes {
             everybody.iter().all(|pid| !proc::is_alive(*pid))
         });
     }
+}
+
+fn configure(radix: u32, bulk_radix: u32) -> (tempfile::TempDir, Config) {
+    let _built = binaries();
+    let stage = tempfile::tempdir().expect("a folder");
+    let config = Config {
+        wlm: Some("localhost".to_owned()),
+        radix,
+        bulk_radix,
+        stage_base: Some(stage.path().to_path_buf()),
+        control: false,
+        ..Config::default()
+    };
+    (stage, config)
 }
 
 /// This node and the nodes below it, in a tree of radix 2.
@@ -238,5 +243,36 @@ fn a_dropped_frontend_leaves_no_agent() {
         eventually(SECONDS, "the end of all agents, ranks and the guard", || {
             everybody.iter().all(|pid| !proc::is_alive(*pid))
         });
+    });
+}
+
+/// Ranks of an MPI world that are scripts. Their nodes put little, much, or nothing into a fence: agents merge what is
+/// small, and the rest goes up as an item.
+#[test]
+fn ranks_on_all_nodes_of_a_deep_tree_get_what_each_has_put_into_a_fence() {
+    require!(tool("bash"));
+    // Rank 1 puts 80 KiB, rank 0 nothing. A rank that misses something fails.
+    let script = "ask() { echo \"$1\" >&10; read -r answer <&10; }; \
+        ask 'cmd=init pmi_version=1 pmi_subversion=1'; \
+        value=$(head -c 1000 /dev/zero | tr '\\0' v); \
+        for round in 1 2; do \
+          case $PMI_RANK in 0) last=0 ;; 1) last=80 ;; *) last=1 ;; esac; \
+          for ((n = 1; n <= last; n++)); do ask \"cmd=put kvsname=x key=$round-$PMI_RANK-$n value=$value\"; done; \
+          ask cmd=barrier_in; \
+          for key in {1..63}-1 1-80; do \
+            ask \"cmd=get kvsname=x key=$round-$key\"; \
+            [ \"$answer\" = \"cmd=get_result rc=0 value=$value\" ] || exit 7; \
+          done; \
+        done; \
+        ask cmd=finalize";
+    run(async move {
+        let (_stage, config) = configure(2, 2);
+        let count = NODES.to_string();
+        let request = LaunchRequest::new(["-N", &count, "-n", &count, "bash", "-c", script]);
+        let frontend = Frontend::new(config);
+        let app = frontend.launch(request.output(OutputTo::Null), 3 * SECONDS).await.expect("an app");
+        let exit = tokio::time::timeout(3 * SECONDS, app.wait()).await.expect("in time").expect("an end");
+        assert_eq!(exit.code, 0, "{exit:?}");
+        app.close(SECONDS).await.expect("closed");
     });
 }

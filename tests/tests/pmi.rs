@@ -390,30 +390,6 @@ fn what_a_rank_may_not_put_is_refused_and_harms_nobody() {
     });
 }
 
-/// Nodes put little, much, or nothing into one fence. Agents merge what is small. The rest comes as an item.
-#[test]
-fn ranks_on_many_nodes_get_what_all_have_put_however_much_it_is() {
-    require!(tool("bash"));
-    in_a_world(LIMIT, |world| {
-        // Rank 1 puts 80 KiB.
-        let script = "ask() { echo \"$1\" >&10; read -r answer <&10; }; \
-            ask 'cmd=init pmi_version=1 pmi_subversion=1'; \
-            value=$(head -c 1000 /dev/zero | tr '\\0' v); \
-            for round in 1 2; do \
-              case $PMI_RANK in 0) last=0 ;; 1) last=80 ;; *) last=1 ;; esac; \
-              for ((n = 1; n <= last; n++)); do ask \"cmd=put kvsname=x key=$round-$PMI_RANK-$n value=$value\"; done; \
-              ask cmd=barrier_in; \
-              for ((of = 1; of < PMI_SIZE; of++)); do \
-                ask \"cmd=get kvsname=x key=$round-$of-1\"; [ \"$answer\" = \"cmd=get_result rc=0 value=$value\" ] || echo \"$of: $answer\"; \
-              done; \
-              ask \"cmd=get kvsname=x key=$round-1-80\"; [ ${#answer} -gt 1000 ] || echo \"the last one: $answer\"; \
-            done; \
-            ask cmd=finalize; echo done";
-        let done = launch(world, &["-N", "24", "-n", "24", "bash", "-c", script]);
-        assert_eq!((done.code(), text_of(&done)), (0, "done\n".repeat(24)), "{done:?}");
-    });
-}
-
 /// In the middle of a fence: on its own node, and on another one.
 #[test]
 fn a_rank_that_leaves_in_the_middle_of_a_fence_is_named() {

@@ -10,7 +10,7 @@ use gantry_tests::pbs::{Script, on_pbs};
 use gantry_tests::slurm::{lines_of, text_of};
 use gantry_tests::ssh::on_hosts;
 use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, SOON, World, eventually, in_a_world, proc, require};
+use gantry_tests::{Finished, SOON, World, eventually, in_a_world, proc, require, tool};
 use gantry_types::rank_set::RankSet;
 use nix::sys::signal::Signal;
 
@@ -267,6 +267,7 @@ fn scripts_that_load_open_mpi_are_one_world_if_the_user_asks_for_pmix() {
 
 #[test]
 fn programs_without_mpi_run_beside_a_pmix_server() {
+    require!(tool("mpirun.openmpi"));
     in_a_world(LIMIT, move |world| {
         let done = launch(
             world,
@@ -281,9 +282,10 @@ fn programs_without_mpi_run_beside_a_pmix_server() {
     });
 }
 
-/// A rank of Open MPI that waits uses a processor, unless it is told to give it up.
+/// A rank of Open MPI that waits uses a processor, unless it is told to yield.
 #[test]
-fn more_ranks_than_processors_give_them_up_while_they_wait() {
+fn more_ranks_than_processors_yield_while_they_wait() {
+    require!(tool("mpirun.openmpi"));
     in_a_world(LIMIT, move |world| {
         let status = std::fs::read_to_string("/proc/self/status").expect("a status");
         let allowed =

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_tests::programs;
-use gantry_tests::{Finished, Run, World, becomes_true, eventually, in_a_world, proc, require, tool};
+use gantry_tests::watched::{check_hang_after_progress, says};
+use gantry_tests::{Finished, World, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -30,13 +31,12 @@ fn kill(world: &World, app: &str) {
     assert_eq!(world.gantry(["kill", "--yes", app]).wait(SOON).code(), 0);
 }
 
-fn ranks_of(world: &World, program: &Path) -> Vec<i32> {
-    let is_it = |pid: &i32| proc::exe(*pid).as_deref() == Some(program);
-    world.processes().into_iter().filter(is_it).collect()
+fn runs(pid: i32, program: &Path) -> bool {
+    proc::exe(pid).as_deref() == Some(program)
 }
 
-fn says(run: &mut Run, part: &str) -> bool {
-    run.stdout().iter().any(|line| line.contains(part))
+fn ranks_of(world: &World, program: &Path) -> Vec<i32> {
+    world.processes().into_iter().filter(|pid| runs(*pid, program)).collect()
 }
 
 #[test]
@@ -127,27 +127,9 @@ fn an_mpi_program_that_is_always_in_a_collective_moves_until_it_hangs() {
     let program = require!(programs::get_mpi("mpi_steps", "mpicc.mpich"));
     let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
     in_a_world(LIMIT, move |world| {
-        let mut run = world.start(&mpiexec, ["-n", "3", program.to_str().expect("a path"), "6", "wait"]);
-        eventually(SOON, "it has begun", || says(&mut run, "begun"));
-        let words = ["why", "--watch=2s", "--every", "0.2", &run.pid().to_string()];
-        let mut watch = world.gantry(words);
-        // The program prints "turns" when it has done all of them.
-        eventually(SOON, "it hangs", || says(&mut run, "turns:"));
-        assert!(!says(&mut watch, "nothing has moved"), "{:?}", watch.stdout());
-        eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
-        assert!(
-            becomes_true(SOON, || says(&mut watch, "rank 0 waits in MPI_Recv called at mpi_steps.c:")),
-            "{:?}",
-            watch.stdout()
-        );
-        proc::send_those_left(ranks_of(world, &program), Signal::SIGKILL);
-        let done = watch.wait(SOON);
-        assert_eq!(
-            (done.code(), done.stdout.last().map(String::as_str)),
-            (0, Some("the job has ended")),
-            "{done:?}"
-        );
-        run.exited(SOON);
+        let run = world.start(&mpiexec, ["-n", "3", program.to_str().expect("a path"), "6", "wait"]);
+        let why = "rank 0 waits in MPI_Recv called at mpi_steps.c:";
+        check_hang_after_progress(world, run, |pid| runs(*pid, &program), why);
     });
 }
 
@@ -157,29 +139,18 @@ fn mpi_threads() -> Result<(PathBuf, PathBuf), String> {
     Ok((mpiexec, programs::get_source("mpi_threads.c", "mpicc.mpich", &["-O2", "-fomit-frame-pointer"])?))
 }
 
-/// Watches an MPI program that first makes progress and then hangs in the given line. Its first process prints "hangs"
-/// before that.
-fn hangs_after_progress(world: &World, mut run: Run, program: &Path, says_why: &str) {
-    eventually(SOON, "it has begun", || says(&mut run, "begun"));
-    let words = ["why", "--watch=1.5s", "--every", "0.2", &run.pid().to_string()];
-    let mut watch = world.gantry(words);
-    eventually(SOON, "it hangs", || says(&mut run, "hangs"));
-    assert!(!says(&mut watch, "nothing has moved"), "{:?}", watch.stdout());
-    eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
-    assert!(becomes_true(SOON, || says(&mut watch, says_why)), "{:?}", watch.stdout());
-    proc::send_those_left(ranks_of(world, program), Signal::SIGKILL);
-    let done = watch.wait(SOON);
-    assert_eq!(done.code(), 0, "{done:?}");
-    run.exited(SOON);
-}
-
 #[test]
 fn a_thread_that_polls_for_messages_hides_no_hang() {
     let (mpiexec, program) = require!(mpi_threads());
     in_a_world(LIMIT, move |world| {
         for mode in ["poll", "pause"] {
             let run = world.start(&mpiexec, ["-n", "2", program.to_str().expect("a path"), mode, "6"]);
-            hangs_after_progress(world, run, &program, "waits in MPI_Recv called at mpi_threads.c:");
+            check_hang_after_progress(
+                world,
+                run,
+                |pid| runs(*pid, &program),
+                "waits in MPI_Recv called at mpi_threads.c:",
+            );
         }
     });
 }
@@ -192,7 +163,12 @@ fn the_progress_thread_of_a_library_hides_no_hang() {
         let words = ["-genv", "MPIR_CVAR_ASYNC_PROGRESS", "1", "-n", "2"];
         let program_words = [program.to_str().expect("a path"), "6", "wait"];
         let run = world.start(&mpiexec, [&words[..], &program_words].concat());
-        hangs_after_progress(world, run, &program, "waits in MPI_Recv called at mpi_steps.c:");
+        check_hang_after_progress(
+            world,
+            run,
+            |pid| runs(*pid, &program),
+            "waits in MPI_Recv called at mpi_steps.c:",
+        );
     });
 }
 

@@ -1,15 +1,14 @@
-//! `gantry why --watch` with programs of Python whose library turns while it waits. It must not report a hang as long as
-//! one variable changes.
+//! `gantry why --watch` with Python programs whose library spins while it waits. It must not report a hang as long as one
+//! variable changes.
 
 use std::path::Path;
 use std::time::Duration;
 
 use gantry_tests::programs::{get_library, sources};
 use gantry_tests::pythons::python;
-use gantry_tests::{Run, World, becomes_true, eventually, in_a_world, proc, require, skip, tool};
-use nix::sys::signal::Signal;
+use gantry_tests::watched::check_hang_after_progress;
+use gantry_tests::{in_a_world, proc, require, skip, tool};
 
-const SOON: Duration = Duration::from_secs(120);
 const LIMIT: Duration = Duration::from_secs(240);
 
 macro_rules! versions {
@@ -17,13 +16,13 @@ macro_rules! versions {
         $(
             #[test]
             fn $name() {
-                let library = require!(get_library("turning"));
+                let library = require!(get_library("spinning"));
                 let Some(python) = python($minor) else { skip!("Python 3.{} is not here", $minor) };
                 in_a_world(LIMIT, move |world| {
-                    let script = sources().join("turns.py");
+                    let script = sources().join("spins.py");
                     let words = [script.to_str().expect("a path"), library.to_str().expect("a path"), "1.8"];
                     let run = world.start(&python, words);
-                    hangs_after_progress(world, run, &script, "waits in MPIX_Turn");
+                    check_hang_after_progress(world, run, |pid| runs(*pid, &script), "waits in MPIX_Spin");
                 });
             }
         )*
@@ -54,30 +53,17 @@ fn a_program_of_mpi4py_moves_until_it_hangs() {
             let before = ["--allow-run-as-root", "--oversubscribe", "-n", "2"];
             let program = [python.to_str().expect("a path"), script.to_str().expect("a path"), kind, "5"];
             let run = world.start(&mpirun, [&before[..], &program].concat());
-            hangs_after_progress(world, run, &script, "waits in MPI_Recv called at mpi_steps.py:");
+            check_hang_after_progress(
+                world,
+                run,
+                |pid| runs(*pid, &script),
+                "waits in MPI_Recv called at mpi_steps.py:",
+            );
         }
     });
 }
 
-fn says(run: &mut Run, part: &str) -> bool {
-    run.stdout().iter().any(|line| line.contains(part))
-}
-
-/// Watches a program that first makes progress and then hangs as the words say.
-fn hangs_after_progress(world: &World, mut run: Run, script: &Path, says_why: &str) {
-    eventually(SOON, "it has begun", || says(&mut run, "begun"));
-    let mut watch = world.gantry(["why", "--watch=1s", "--every", "0.2", &run.pid().to_string()]);
-    eventually(SOON, "it hangs", || says(&mut run, "hangs"));
-    assert!(!says(&mut watch, "nothing has moved"), "{:?} after {:?}", watch.stdout(), run.stdout());
-    eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
-    assert!(becomes_true(SOON, || says(&mut watch, says_why)), "{:?}", watch.stdout());
-    let is_rank = |pid: &i32| {
-        let words = proc::command_line(*pid);
-        words.contains(script.to_str().expect("a path")) && !words.contains("mpirun")
-    };
-    let ranks: Vec<i32> = world.processes().into_iter().filter(is_rank).collect();
-    proc::send_those_left(ranks, Signal::SIGKILL);
-    let done = watch.wait(SOON);
-    assert_eq!(done.code(), 0, "{done:?}");
-    run.exited(SOON);
+fn runs(pid: i32, script: &Path) -> bool {
+    let words = proc::command_line(pid);
+    words.contains(script.to_str().expect("a path")) && !words.contains("mpirun")
 }

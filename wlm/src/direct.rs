@@ -144,7 +144,7 @@ pub(crate) fn parse_args(
                         format!("option '{}' stands behind '--', where the program begins", named.display());
                     return Err(Error::invalid_with(
                         message,
-                        "write '--' before all options of the ranks, or after all: -- --mpi pmix -n 4 PROGRAM",
+                        "write '--' before all options of the ranks, or right before the program: -- --mpi pmix -n 4 PROGRAM",
                     ));
                 }
                 program.part.program = named;

@@ -16,7 +16,7 @@ const IDLE_PERCENT: u64 = 2;
 /// Fewer ticks than this are within the measuring error.
 const FEWEST_TICKS: u64 = 2;
 
-/// The most busy threads of a process that are sampled. With more of them, it works.
+/// The most busy threads of a process that are sampled. A process with more of them counts as working.
 const MOST_SAMPLED: usize = 256;
 
 /// The remembered state of each process.

@@ -1,9 +1,9 @@
 //! Whether a busy thread beside the first one only polls.
 //!
-//! A thread polls if all its samples are in a library for messages or in a runtime of OpenMP, or in a short wait of
-//! the kernel, and the functions that called it stand with the same variables. The innermost function of the program
-//! may call from several places: what it has to remember from one call to the next is in its variables. A thread
-//! without a function of the program is one that such a library has started.
+//! A thread polls if all its samples are in a communication library, in an OpenMP runtime or in a short wait of the
+//! kernel, and its callers have the same variables in all of them. The innermost function of the program may call from
+//! several places: its variables hold what it needs from one call to the next. A thread without a function of the
+//! program is one that such a library has started.
 //!
 //! All else counts as work: a thread in the program's own code, in another library, or in a script.
 
@@ -13,8 +13,8 @@ use crate::script::is_interpreter;
 use crate::steady::StateHash;
 use crate::unwind::RawFrame;
 
-/// Libraries for messages and runtimes of OpenMP, by the beginning of their files' names.
-const MESSAGES: [&str; 36] = [
+/// Communication libraries and OpenMP runtimes, by the beginning of their files' names.
+const COMMUNICATION: [&str; 36] = [
     "libcxi.",
     "libefa.",
     "libfabric.",
@@ -56,7 +56,7 @@ const MESSAGES: [&str; 36] = [
 /// The end of the names of libfabric's providers.
 const PROVIDER: &str = "-fi.so";
 
-/// Libraries that both programs and libraries for messages call.
+/// Libraries that both programs and communication libraries call.
 const SYSTEM: [&str; 8] =
     ["[vdso]", "ld-linux", "ld-musl", "libc.so", "libevent", "libnuma.", "libpthread.", "librt."];
 
@@ -67,7 +67,7 @@ const WAITS: [u64; 11] = [7, 23, 24, 35, 202, 230, 232, 270, 271, 281, 441];
 /// Whose code a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    Messages,
+    Communication,
     System,
     Program,
     /// Its variables are not in its frames.
@@ -78,8 +78,8 @@ impl Owner {
     fn of_file(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path);
         let is_one_of = |names: &[&str]| names.iter().any(|it| name.starts_with(it));
-        if is_one_of(&MESSAGES) || name.ends_with(PROVIDER) {
-            Self::Messages
+        if is_one_of(&COMMUNICATION) || name.ends_with(PROVIDER) {
+            Self::Communication
         } else if is_one_of(&SYSTEM) {
             Self::System
         } else if is_interpreter(path) {
@@ -117,11 +117,11 @@ fn find_caller(owners: &[Owner], waits: bool) -> Option<usize> {
     }
     let caller = owners.iter().position(|owner| *owner == Owner::Program);
     let inner = owners.get(..caller.unwrap_or(owners.len()))?;
-    let is_in_messages = inner.contains(&Owner::Messages);
+    let is_in_communication = inner.contains(&Owner::Communication);
     match caller {
-        Some(caller) => (is_in_messages || (waits && !inner.is_empty())).then_some(caller),
+        Some(caller) => (is_in_communication || (waits && !inner.is_empty())).then_some(caller),
         // The C library starts threads. Where another file is the outermost, callers may be missing.
-        None => (is_in_messages && owners.last() == Some(&Owner::System)).then_some(owners.len()),
+        None => (is_in_communication && owners.last() == Some(&Owner::System)).then_some(owners.len()),
     }
 }
 
@@ -205,11 +205,11 @@ mod tests {
     #[test]
     fn the_libraries_are_known_by_their_files() {
         let check = |path, expected| assert_eq!(Owner::of_file(path), expected, "{path}");
-        check("/usr/lib/x86_64-linux-gnu/libmpich.so.12.2.1", Owner::Messages);
-        check("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3/mca_btl_vader.so", Owner::Messages);
-        check("/opt/ucx/lib/ucx/libuct_ib.so.0", Owner::Messages);
-        check("/opt/ofi/lib/libfabric/libpsm3-fi.so", Owner::Messages);
-        check("/usr/lib/libgomp.so.1.0.0", Owner::Messages);
+        check("/usr/lib/x86_64-linux-gnu/libmpich.so.12.2.1", Owner::Communication);
+        check("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3/mca_btl_vader.so", Owner::Communication);
+        check("/opt/ucx/lib/ucx/libuct_ib.so.0", Owner::Communication);
+        check("/opt/ofi/lib/libfabric/libpsm3-fi.so", Owner::Communication);
+        check("/usr/lib/libgomp.so.1.0.0", Owner::Communication);
         check("/usr/lib/x86_64-linux-gnu/libc.so.6", Owner::System);
         check("/lib/ld-musl-x86_64.so.1", Owner::System);
         check("/usr/bin/python3.11", Owner::Script);
@@ -220,27 +220,27 @@ mod tests {
         // Its threads are busy while a GPU computes.
         check("/usr/lib/libnccl.so.2", Owner::Program);
         check("/home/me/heat", Owner::Program);
-        assert!(MESSAGES.is_sorted() && SYSTEM.is_sorted() && WAITS.is_sorted());
+        assert!(COMMUNICATION.is_sorted() && SYSTEM.is_sorted() && WAITS.is_sorted());
     }
 
     #[test]
-    fn a_thread_may_only_poll_in_a_library_for_messages_or_in_a_short_wait() {
-        use Owner::{Messages, Program, Script, System};
+    fn a_thread_may_only_poll_in_a_communication_library_or_in_a_short_wait() {
+        use Owner::{Communication, Program, Script, System};
         // Innermost first.
         let check = |owners: &[Owner], waits, expected| assert_eq!(find_caller(owners, waits), expected);
-        check(&[System, Messages, Messages, System], false, Some(4));
-        check(&[Messages, Program, System], false, Some(1));
-        check(&[System, Messages, Program, Program, System], false, Some(2));
+        check(&[System, Communication, Communication, System], false, Some(4));
+        check(&[Communication, Program, System], false, Some(1));
+        check(&[System, Communication, Program, Program, System], false, Some(2));
         check(&[System, Program, System], true, Some(1));
         // A team of OpenMP has the program's function between its own.
-        check(&[Messages, Program, Messages, System], false, Some(1));
-        check(&[Program, Messages, System], false, None);
+        check(&[Communication, Program, Communication, System], false, Some(1));
+        check(&[Program, Communication, System], false, None);
         check(&[Program, System], true, None);
         check(&[System, Program, System], false, None);
         // The callers may be missing.
-        check(&[System, Messages], false, None);
+        check(&[System, Communication], false, None);
         check(&[System, System], true, None);
-        check(&[Messages, Program, Script, System], false, None);
+        check(&[Communication, Program, Script, System], false, None);
         check(&[], true, None);
     }
 

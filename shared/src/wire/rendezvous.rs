@@ -11,6 +11,7 @@
 
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, Rank};
+use gantry_types::rank_set::NodeSet;
 use gantry_types::rendezvous::{Broken, Resource, Status};
 use serde::{Deserialize, Serialize};
 
@@ -190,4 +191,48 @@ pub enum RendezvousOrder {
         /// The answer.
         outcome: Result<Vec<Status>, Refusal>,
     },
+}
+
+/// Checks the puts of one [`RendezvousNotice::Fence`]. `below` are the nodes that its sender may speak for.
+///
+/// Agents check what they merge, so that the sender of an invalid notice is refused, and not those that passed it on.
+///
+/// # Errors
+/// What the sender did wrong.
+pub fn check_puts(puts: &[(NodeId, Blob)], below: &NodeSet) -> Result<(), String> {
+    let mut seen = NodeSet::default();
+    for (node, put) in puts {
+        let bytes = put.0.len();
+        if !below.contains(*node) {
+            return Err(format!("sent a put of node {node}, which is not below it"));
+        }
+        if !seen.insert(*node) {
+            return Err(format!("sent two puts of node {node} at once"));
+        }
+        if bytes as u64 > MAX_SMALL_BYTES {
+            return Err(format!("sent a put of {bytes} bytes: the limit is {MAX_SMALL_BYTES}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_has_one_small_put_of_each_node_that_its_sender_speaks_for() {
+        let below: NodeSet = "1-3".parse().unwrap();
+        let check = |puts: &[(u32, u64)], expected: Result<(), &str>| {
+            let put =
+                |(node, bytes): &(u32, u64)| (NodeId(*node), Blob(vec![0; usize::try_from(*bytes).unwrap()]));
+            let puts: Vec<_> = puts.iter().map(put).collect();
+            assert_eq!(check_puts(&puts, &below), expected.map_err(str::to_owned));
+        };
+        check(&[], Ok(()));
+        check(&[(3, 0), (1, MAX_SMALL_BYTES)], Ok(()));
+        check(&[(1, 0), (4, 0)], Err("sent a put of node 4, which is not below it"));
+        check(&[(2, 0), (1, 0), (2, 0)], Err("sent two puts of node 2 at once"));
+        check(&[(2, MAX_SMALL_BYTES + 1)], Err("sent a put of 65537 bytes: the limit is 65536"));
+    }
 }

@@ -309,6 +309,24 @@ mod tests {
     }
 
     #[test]
+    fn what_nodes_put_goes_up_in_one_batch_when_all_have_come_or_it_is_large() {
+        let mut fences = Fences::default();
+        let put = |node, bytes| vec![(NodeId(node), Blob(vec![0; bytes]))];
+        let shown = |batches: Vec<Batch<u32, (NodeId, Blob)>>| -> Vec<Vec<u32>> {
+            let nodes =
+                |batch: Batch<u32, (NodeId, Blob)>| batch.parts.iter().map(|(node, _)| node.0).collect();
+            batches.into_iter().map(nodes).collect()
+        };
+        assert!(!fences.expects(7));
+        fences.expect(7, nodes("0-3"));
+        assert!(fences.add(7, put(2, 10), None).is_empty() && fences.is_waiting());
+        assert!(fences.add(7, put(0, BATCH_BYTES - 11), None).is_empty());
+        assert_eq!(shown(fences.add(7, put(3, 2), None)), [[2, 0]]);
+        assert_eq!(shown(fences.add(7, put(1, 0), None)), [[3, 1]]);
+        assert!(!fences.expects(7) && !fences.is_waiting());
+    }
+
+    #[test]
     fn requests_that_were_given_up_are_forgotten_in_the_end_and_late_answers_pass() {
         let mut gatherings = Answers::default();
         for request in 0..2 * MAX_OPEN as u64 {

@@ -2,7 +2,7 @@
 
 use gantry_shared::wire::channel::ChannelNotice;
 use gantry_shared::wire::message::{Notice, Up};
-use gantry_shared::wire::rendezvous::RendezvousNotice;
+use gantry_shared::wire::rendezvous::{RendezvousNotice, check_puts};
 use gantry_shared::wire::tree::Tree;
 use gantry_types::id::NodeId;
 use gantry_types::rank_set::NodeSet;
@@ -46,8 +46,7 @@ impl Place {
                         check(&of.nodes(), &self.find_subtree(*node), "spoke for daemons of")
                     }
                     Notice::Rendezvous(RendezvousNotice::Fence { puts, .. }) => {
-                        let below = self.find_subtree(*node);
-                        puts.iter().try_for_each(|(node, _)| check_node(&below, *node))
+                        check_puts(puts, &self.find_subtree(*node))
                     }
                     _ => Ok(()),
                 }

@@ -42,8 +42,8 @@ const SHARED_MEMORY: [&str; 3] = [
     "OMPI_MCA_osc_sm_backing_directory",
 ];
 
-/// Lets ranks of Open MPI give up the processor while they wait. Its own launchers cause the same where ranks are more
-/// than processors: a rank that waits would else take the turns of those that it waits for.
+/// Makes ranks of Open MPI yield the processor while they wait. Open MPI's own launchers have the same effect where there
+/// are more ranks than processors. Otherwise a rank that waits uses the processor that the others need.
 const YIELD: &str = "OMPI_MCA_mpi_yield_when_idle";
 
 /// What a server is for.

@@ -1,11 +1,11 @@
-//! What the functions of Python that a thread is in remember.
+//! The variables of the Python functions that a thread is in, as a hash.
 //!
-//! This tells a loop around a call from one long call. A loop changes a variable, an iterator, or an object that is
+//! The hash tells a loop around a call from one long call. A loop changes a variable, an iterator, or an object that is
 //! near one of them. Objects are compared by address and content: a new number often has the place of an old one.
-//! Counts of references are left out, as other threads change them.
+//! Reference counts are left out, as other threads change them.
 //!
-//! All is read after the thread has continued. A thread that stands has still the same variables. One that moves may
-//! have any.
+//! The variables are read after the thread has continued. A thread that waits still has the same ones. One that moves
+//! may have any.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -138,12 +138,7 @@ impl Walk<'_> {
 
     fn finish(mut self) -> u64 {
         while let Some((object, steps)) = self.ahead.pop_front() {
-            if self.seen.len() > MOST_OBJECTS {
-                break;
-            }
-            if self.seen.insert(object) {
-                self.visit(object, steps);
-            }
+            self.visit(object, steps);
         }
         self.hash.add(0)
     }
@@ -154,7 +149,8 @@ impl Walk<'_> {
 
     /// Notes an object that is so many steps away.
     fn meet(&mut self, object: u64, steps: u8) {
-        if object.is_multiple_of(8) && steps <= MOST_STEPS && !self.seen.contains(&object) {
+        let has_room = steps <= MOST_STEPS && self.seen.len() < MOST_OBJECTS;
+        if has_room && object.is_multiple_of(8) && self.seen.insert(object) {
             self.ahead.push_back((object, steps));
         }
     }
@@ -221,7 +217,7 @@ impl Walk<'_> {
             Count::Frame(_) => {
                 let size = self.pages.word(keys.wrapping_add(8))?;
                 let width = [0xff, 0xffff, 0xffff_ffff].iter().position(|most| size <= *most).unwrap_or(3);
-                (40 + size.checked_shl(u32::try_from(width).ok()?)?, 3)
+                (size.checked_shl(u32::try_from(width).ok()?)?.wrapping_add(40), 3)
             }
             Count::Code => {
                 let sizes = self.pages.word(keys.wrapping_add(8))?.to_le_bytes();

@@ -3,7 +3,7 @@
 //! A rank that computes counts as moving, even in an endless loop: from outside the two look the same. A rank that
 //! waits has not moved if the same callers have called the waiting function with the same variables. A loop around
 //! that function changes a counter or another variable, so it counts as moving.
-//! A message library may poll while it waits, and use a processor. All other waiting functions are idle: a rank that
+//! A communication library may poll while it waits, and use a processor. All other waiting functions are idle: a rank that
 //! used a processor, read or wrote has returned from them. A script has variables of its own. Where they have changed,
 //! or cannot be read, a rank counts as still only if it is idle.
 
@@ -17,7 +17,7 @@ use super::classes::{ends, steps_of};
 use super::resolve::Resolver;
 
 /// Functions that may poll while they wait, by the beginning of their names.
-const TURNING: [&str; 9] = [
+const SPINNING: [&str; 9] = [
     "MPI_",
     "MPIX_",
     "shmem_",
@@ -52,7 +52,7 @@ enum Place {
     /// It waits in a function below this many frames.
     Waits {
         callers: u32,
-        may_turn: bool,
+        may_spin: bool,
         for_files: bool,
     },
     /// It is in a function of its own, below this many frames.
@@ -112,8 +112,8 @@ impl Place {
             }
             if let Some(step) = steps_of(frame, resolver).into_iter().find(|step| step.waits) {
                 let name = super::waiting::waiting_name(&step.name).unwrap_or_default();
-                let may_turn = TURNING.iter().any(|family| name.starts_with(family));
-                return Self::Waits { callers: frames, may_turn, for_files: name.starts_with(FILES) };
+                let may_spin = SPINNING.iter().any(|family| name.starts_with(family));
+                return Self::Waits { callers: frames, may_spin, for_files: name.starts_with(FILES) };
             }
             frames += 1;
         }
@@ -127,11 +127,11 @@ impl Place {
         match self {
             Self::Stopped | Self::Ended => true,
             Self::Unreadable => idle,
-            Self::Waits { callers, may_turn: true, for_files } => {
+            Self::Waits { callers, may_spin: true, for_files } => {
                 let reads_or_writes = for_files && motion.has_read_or_written;
                 stood(callers) && (idle || !(may_work || reads_or_writes))
             }
-            Self::Waits { callers, may_turn: false, .. } => stood(callers) && idle,
+            Self::Waits { callers, may_spin: false, .. } => stood(callers) && idle,
             Self::Elsewhere { frames } => stood(frames) && idle,
         }
     }

@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 
 use gantry_shared::wire::channel::MAX_MESSAGE_BYTES;
 use gantry_shared::wire::flow::{parse_message_label, parse_output_label};
-use gantry_shared::wire::message::{Answer, Blob, FlowId, Notice, Order, Source, Word};
+use gantry_shared::wire::message::{Answer, FlowId, Notice, Order, Source, Word};
 use gantry_shared::wire::mpi::MpiNote;
-use gantry_shared::wire::rendezvous::{MAX_SMALL_BYTES, RendezvousNotice};
+use gantry_shared::wire::rendezvous::{RendezvousNotice, check_puts};
 use gantry_shared::wire::tree::Tree;
 use gantry_types::id::{DaemonId, NodeId, Rank, SessionId};
 use gantry_types::output::DaemonOutput;
@@ -170,7 +170,9 @@ impl Admission {
                     RendezvousNotice::Put { rank, .. } => {
                         self.check_rank(node, *rank, "sent rendezvous data of")?;
                     }
-                    RendezvousNotice::Fence { puts, .. } => self.check_puts(node, puts)?,
+                    RendezvousNotice::Fence { puts, .. } => {
+                        check_puts(puts, &find_subtree(self.tree, node)).map_err(Violation::new)?;
+                    }
                     RendezvousNotice::Get(_) | RendezvousNotice::Status(_) => {}
                 }
                 Ok(Verdict::News)
@@ -264,24 +266,6 @@ impl Admission {
             None => "which does not exist".to_owned(),
         };
         Err(Violation::new(format!("{did} rank {rank}, {why}")))
-    }
-
-    /// Checks what nodes have put into a fence, as `node` sends it for itself and for nodes below it.
-    fn check_puts(&self, node: NodeId, puts: &[(NodeId, Blob)]) -> Result<(), Violation> {
-        let below = find_subtree(self.tree, node);
-        for (from, put) in puts {
-            if !below.contains(*from) {
-                let host = self.host(*from);
-                return Err(Violation::new(format!("sent a put of {host}, which is not below it")));
-            }
-            if put.0.len() as u64 > MAX_SMALL_BYTES {
-                let bytes = put.0.len();
-                return Err(Violation::new(format!(
-                    "sent a put of {bytes} bytes: the limit is {MAX_SMALL_BYTES}"
-                )));
-            }
-        }
-        Ok(())
     }
 
     fn check_daemon(&mut self, node: NodeId, id: DaemonId, did: &str) -> Result<&mut Daemon, Violation> {

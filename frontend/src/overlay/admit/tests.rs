@@ -9,7 +9,7 @@ use gantry_shared::wire::channel::{
 use gantry_shared::wire::flow::{message_label, output_label, output_of};
 use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Program, RankReport, StartDaemon, StartRanks};
 use gantry_shared::wire::mpi::{MpiEnd, MpiNote, MpiSubject};
-use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, MAX_SMALL_BYTES, RendezvousNotice};
+use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, RendezvousNotice};
 use gantry_shared::wire::window::cost_of;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
@@ -319,15 +319,14 @@ fn rendezvous_items_are_of_the_nodes_ranks_and_keep_to_its_window() {
 }
 
 #[test]
-fn a_node_enters_a_fence_for_itself_and_for_those_below_it_with_small_puts() {
+fn a_node_enters_a_fence_for_itself_and_for_those_below_it() {
     let mut root = Root::running();
-    let fence = |node, bytes| {
-        let puts = vec![(NodeId(node), Blob(vec![0; usize::try_from(bytes).unwrap()]))];
+    let fence = |node| {
+        let puts = vec![(NodeId(node), Blob(vec![0]))];
         Notice::Rendezvous(RendezvousNotice::Fence { number: 0, puts })
     };
-    root.believed(0, fence(0, MAX_SMALL_BYTES));
-    root.refused(0, fence(0, MAX_SMALL_BYTES + 1), "sent a put of 65537 bytes: the limit is 65536");
-    root.refused(1, fence(0, 1), "sent a put of n0, which is not below it");
+    root.believed(0, fence(0));
+    root.refused(1, fence(0), "sent a put of node 0, which is not below it");
 }
 
 #[test]

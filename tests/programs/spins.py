@@ -1,4 +1,4 @@
-# turns.py LIBRARY SECONDS [end]: is nearly always in a function of LIBRARY that turns while it waits. Calls it from loops
+# spins.py LIBRARY SECONDS [end]: is nearly always in a function of LIBRARY that spins while it waits. Calls it from loops
 # that change one thing each, for SECONDS each. Prints "begun" first. At the end prints "hangs" and waits for ever;
 # with "end" it ends.
 import collections
@@ -7,7 +7,7 @@ import itertools
 import sys
 import time
 
-turn = ctypes.CDLL(sys.argv[1]).MPIX_Turn
+spin = ctypes.CDLL(sys.argv[1]).MPIX_Spin
 SECONDS = float(sys.argv[2])
 count = 0
 
@@ -29,41 +29,41 @@ class Outer:
         self.inner = Plain()
 
     def step(self):
-        turn(5)
+        spin(5)
         self.inner.count += 1
 
 
 def whole(end):
     number = 0
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         number += 1
 
 
 def real(end):
     number = 1.0
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         number *= 1.001
 
 
 def iterator(end):
     for _ in range(10**9):
-        turn(5)
+        spin(5)
         if time.monotonic() > end:
             break
 
 
 def items_of_a_list(end):
     for _ in [None] * 10**6:
-        turn(5)
+        spin(5)
         if time.monotonic() > end:
             break
 
 
 def tools(end):
     for _ in zip(itertools.repeat(0), enumerate(itertools.repeat(0))):
-        turn(5)
+        spin(5)
         if time.monotonic() > end:
             break
 
@@ -76,20 +76,20 @@ def generator(end):
             number += 1
 
     for _ in numbers():
-        turn(5)
+        spin(5)
 
 
 def attribute(end):
     plain = Plain()
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         plain.count += 1
 
 
 def slot(end):
     slotted = Slotted()
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         slotted.count += 1
 
 
@@ -104,35 +104,35 @@ def attribute_by_name(end):
     for name in range(100):
         setattr(plain, "of_%d" % name, 0)
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         plain.of_77 += 1
 
 
 def item_of_a_list(end):
     items = [0, 1, 2]
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         items[1] += 1
 
 
 def item_of_a_dictionary(end):
     items = {"a": 0, 7: 1, (1, 2): 2}
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         items[7] += 1
 
 
 def growing(end):
     items = collections.deque(maxlen=1000)
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         items.append(None)
 
 
 def content(end):
     items = bytearray(100)
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         items[50] = (items[50] + 1) % 256
 
 
@@ -141,7 +141,7 @@ def cell(end):
 
     def step():
         nonlocal number
-        turn(5)
+        spin(5)
         number += 1
 
     while time.monotonic() < end:
@@ -151,7 +151,7 @@ def cell(end):
 def of_the_module(end):
     global count
     while time.monotonic() < end:
-        turn(5)
+        spin(5)
         count += 1
 
 
@@ -179,4 +179,4 @@ for loop in LOOPS:
     loop(time.monotonic() + SECONDS)
 if len(sys.argv) < 4:
     print("hangs", flush=True)
-    turn(0)
+    spin(0)

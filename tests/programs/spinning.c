@@ -1,11 +1,11 @@
 /*
- * A library with a function that turns while it waits, as functions of MPI do. For tools that know such functions by
- * their names.
+ * A library with a function that spins while it waits, as functions of MPI do. Its name is one that tools take for a
+ * function of MPI.
  */
 #include <time.h>
 
 /* Waits for so many milliseconds; without any, for ever. */
-__attribute__((visibility("default"))) void MPIX_Turn(int milliseconds)
+__attribute__((visibility("default"))) void MPIX_Spin(int milliseconds)
 {
     struct timespec begin, now;
 
