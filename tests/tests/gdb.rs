@@ -161,10 +161,11 @@ fn a_condition_stops_one_rank_and_the_others_are_shown_as_running() {
             &done,
             &["[0-1] running", "[2] stopped: solve at rounds.c:", "[2] $1 = 11", "(interrupted)"],
         );
-        // A set other than the current one is interrupted alone.
+        // A set other than the current one is interrupted alone. After the second interrupt, rank 0 may also have a line
+        // of its own: its stop may be elsewhere than that of rank 1.
         let stopped_alone =
             |line: &&String| line.starts_with("[0] stopped: ") && line.ends_with("(interrupted)");
-        assert_eq!(done.stdout.iter().filter(stopped_alone).count(), 2, "{done:?}");
+        assert!(done.stdout.iter().filter(stopped_alone).count() >= 2, "{done:?}");
         assert!(done.stdout.iter().any(|line| line == "[1] running"), "{done:?}");
         assert!(!done.stdout.iter().any(|line| line.starts_with("[0-1] stopped: solve")), "{done:?}");
     });
