@@ -34,7 +34,10 @@ pub(crate) trait Party {
     type Said: Serialize;
 
     /// Takes a received message.
-    fn hear(&mut self, heard: Self::Heard);
+    ///
+    /// # Errors
+    /// The other side violates the protocol. The dialogue ends.
+    fn hear(&mut self, heard: Self::Heard) -> Result<(), Error>;
 
     /// The next message that follows from received messages or calls.
     fn next_word(&mut self) -> Option<Self::Said>;
@@ -317,7 +320,7 @@ impl<P> AsFd for Dialogue<P> {
 fn take_in<P: Party>(inner: &mut Inner<P>, bytes: &[u8]) -> Result<(), Error> {
     inner.buffer.push(bytes).map_err(Error::protocol)?;
     while let Some(heard) = inner.buffer.next_message().map_err(Error::protocol)? {
-        inner.party.hear(heard);
+        inner.party.hear(heard)?;
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::wire::frame::FrameError;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::rendezvous::Broken;
 
@@ -84,8 +83,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn protocol(error: FrameError) -> Self {
-        Self::Protocol(Box::new(error))
+    pub(crate) fn protocol(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Protocol(error.into())
     }
 
     /// The kind by the caller's remedy, as for all errors of gantry.

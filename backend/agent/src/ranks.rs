@@ -237,13 +237,14 @@ impl Ranks {
         }
     }
 
-    /// Releases held ranks. Leaves a rank that a debugger traces to the debugger.
-    pub(crate) fn release(&mut self) -> Result<(), Failure> {
+    /// Releases held ranks, as [`signal::release`] does. False: none, because one of them is traced.
+    pub(crate) fn release(&mut self, unless_traced: bool) -> Result<bool, Failure> {
         let mut first_error = None;
         let mut held: Vec<_> =
             self.known.iter_mut().filter(|(_, known)| known.state == RankState::Held).collect();
         let ranks: Vec<_> = held.iter().map(|(_, known)| known.to_release()).collect();
-        for ((rank, known), released) in held.iter_mut().zip(signal::release(&ranks)) {
+        let Some(released) = signal::release(&ranks, unless_traced) else { return Ok(false) };
+        for ((rank, known), released) in held.iter_mut().zip(released) {
             match released {
                 Ok(how) => {
                     tracing::debug!(%rank, ?how, "released");
@@ -256,7 +257,7 @@ impl Ranks {
                 }
             }
         }
-        first_error.map_or(Ok(()), Err)
+        first_error.map_or(Ok(true), Err)
     }
 
     /// Signals `wanted`, or all. A rank that the agent has started gets it with its process group, others alone.

@@ -49,6 +49,12 @@ const LAST_OUTPUT: Duration = Duration::from_millis(200);
 /// How long ranks may take to start.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long an order to release held ranks waits for their tracers. A reader of stacks lets go within milliseconds; a
+/// debugger stays, and decides when its rank goes on.
+const TRACED: Duration = Duration::from_millis(300);
+/// The pause between two looks at the tracers.
+const TRACED_PAUSE: Duration = Duration::from_millis(2);
+
 /// How long daemons may end by themselves after the app has ended without a frontend.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -89,6 +95,8 @@ pub(crate) enum Event {
     Answered(Option<RequestId>, Result<Answer, Failure>),
     /// A timer of an ending is due.
     Due(Scope),
+    /// An order to release held ranks waits for their tracers, until this time.
+    ReleaseAgain(Option<RequestId>, tokio::time::Instant),
     /// A rank of a launcher has ended. When this socket closes, the launcher ends what it has started on this node.
     RankCollected(UnixStream),
     /// A process gets or puts rendezvous data.
@@ -183,6 +191,8 @@ pub(crate) struct Agent {
     starting: usize,
     /// Ranks that are followed to their programs. Dropping this cancels the follow.
     following: Option<Following>,
+    /// An order to release held ranks waits for their tracers.
+    releasing: bool,
     view: watch::Sender<View>,
 }
 
@@ -211,11 +221,8 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let mut asked_to_go = signal(SignalKind::terminate()).map_err(failed)?;
     let (events, mut happened) = mpsc::unbounded_channel();
     let view = build_view(&ticket, &joined);
-    let storage = Storage::new(ticket.app, joined.node, ticket.stage_base.clone());
-    let app = ticket.app;
     let mut agent = Agent {
         rendezvous: Desk::new(joined.node),
-        ticket,
         node: joined.node,
         nodes: joined.nodes,
         size: 0,
@@ -225,10 +232,10 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         claim: Claim::None,
         started_here: false,
         brought: false,
-        marker: Marker::new(app, std::process::id().cast_signed()).ok(),
+        marker: Marker::new(ticket.app, std::process::id().cast_signed()).ok(),
         ranks: Ranks::default(),
         daemons: Daemons::default(),
-        storage,
+        storage: Storage::new(ticket.app, joined.node, ticket.stage_base.clone()),
         outputs: Outputs::default(),
         stdin: BTreeMap::new(),
         streams: BTreeMap::new(),
@@ -245,7 +252,9 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         to_own: Vec::new(),
         starting: 0,
         following: None,
+        releasing: false,
         view: watch::Sender::new(view),
+        ticket,
     };
     agent.serve_ranks(socket);
     if let Some((ranks, size, hold, desk, mpi)) = brought {
@@ -328,6 +337,7 @@ impl Agent {
             }
             Event::Answered(request, answer) => self.answer(request, answer),
             Event::Due(scope) => self.advance(&scope, true),
+            Event::ReleaseAgain(request, until) => self.release(request, until),
             Event::RankCollected(collector) => {
                 self.collectors.push(collector);
                 self.leave_with_ranks();
@@ -365,11 +375,7 @@ impl Agent {
                 }));
                 return;
             }
-            Order::Release => {
-                let released = self.ranks.release();
-                self.look_at_mpi();
-                released.map(|()| Answer::Done)
-            }
+            Order::Release => return self.release(request, tokio::time::Instant::now() + TRACED),
             Order::Signal { signal: Signal::KILL, ranks } => return self.kill_ranks(request, ranks.as_ref()),
             Order::Signal { signal: Signal::STOP, ranks } => return self.stop_ranks(request, ranks.as_ref()),
             Order::Signal { signal, ranks } => {
@@ -399,10 +405,12 @@ impl Agent {
             }
             Order::Flow { flow, word } => return self.hear(flow, word),
             Order::Detach => {
+                self.release_now();
                 self.claim = Claim::Detached;
                 Ok(Answer::Done)
             }
             Order::Leave { patience, grace } => {
+                self.release_now();
                 if self.claim == Claim::Detached && self.started_here {
                     // The detach did not reach every node, or the tool did not wait for it. Now the frontend ends
                     // the app.
@@ -428,7 +436,11 @@ impl Agent {
                     self.up.refuse(&format!("{flow} overran its window: {overrun}"));
                 }
             }
-            FlowId::Messages(daemon) => self.up.channel(|hub| hub.hear_tool(daemon, &word)),
+            FlowId::Messages(_) | FlowId::Part { .. } => {
+                if let Word::Credit(bytes) = word {
+                    self.up.channel(|hub| hub.earn(flow, bytes));
+                }
+            }
             FlowId::Items => self.rendezvous.hear_items(&word),
             FlowId::Link(link) => self.rendezvous.hear_link(link, word),
         }

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use gantry_shared::wire::backend::{Ask, Tell};
 use gantry_shared::wire::channel::{
-    CHUNK_BYTES, FromDaemon, MAX_MESSAGE_BYTES, MAX_PART_BYTES, Member, cost_of,
+    CHUNK_BYTES, DaemonFlow, FromDaemon, MAX_MESSAGE_BYTES, MAX_PART_BYTES, Member,
 };
+use gantry_shared::wire::flow::Word;
 use gantry_shared::wire::message::Blob;
 
 use self::state::{State, Taken};
@@ -101,11 +102,11 @@ impl Channel {
         if bytes.len() > MAX_MESSAGE_BYTES {
             return Err(Error::TooLong { bytes: bytes.len() as u64, limit: MAX_MESSAGE_BYTES as u64 });
         }
-        let (patience, cost) =
-            (Patience::new("send a message: the tool does not take any", timeout), cost_of(bytes.len()));
+        let patience = Patience::new("send a message: the tool does not take any", timeout);
         self.dialogue.say_when(patience, |state| {
-            state.spend(cost)?;
-            Some((FromDaemon::Message { tag, bytes: Blob(bytes.to_vec()) }, ()))
+            state.send(bytes.len())?;
+            let word = Word::Data { label: tag.into(), bytes: Blob(bytes.to_vec()) };
+            Some((FromDaemon::Flow { flow: DaemonFlow::Messages, word }, ()))
         })?;
         self.flush(patience)
     }
@@ -126,31 +127,31 @@ impl Channel {
         }
         let patience = Patience::new("contribute: too many contributions wait to be collected", timeout);
         let (first, mut rest) = bytes.split_at(bytes.len().min(CHUNK_BYTES));
-        let cost = cost_of(first.len());
-        let part = |round, bytes: &[u8]| FromDaemon::Part { tag, round, total, bytes: Blob(bytes.to_vec()) };
         let round = self.dialogue.say_when(patience, |state| {
-            let round = state.begin(tag, cost, !rest.is_empty())?;
-            Some((part(round, first), round))
+            let round = state.begin(tag, first.len(), !rest.is_empty())?;
+            Some((FromDaemon::Part { tag, round, total, bytes: Blob(first.to_vec()) }, round))
         })?;
+        let flow = DaemonFlow::Part { tag, round };
         self.flush(patience)?;
         let patience = patience.to("contribute: the rest is not being collected");
         while !rest.is_empty() {
-            let granted = match self.dialogue.until(patience, |state| state.granted(tag, round).map(Ok)) {
+            let sends = |state: &mut State| state.send_rest(tag, round, rest.len()).map(Ok);
+            let fits = match self.dialogue.until(patience, sends) {
                 Ok(Some(bytes)) => bytes,
                 // The operation is over.
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     self.dialogue.look(|state| state.forget(tag, round));
                     if matches!(error, Error::TimedOut { .. }) {
-                        self.say(FromDaemon::GiveUp { tag, round }, GIVE_UP).ok();
+                        self.say(FromDaemon::Flow { flow, word: Word::End }, GIVE_UP).ok();
                     }
                     return Err(error);
                 }
             };
-            let (now, later) = rest.split_at(rest.len().min(granted as usize));
+            let (now, later) = rest.split_at(fits);
             for chunk in now.chunks(CHUNK_BYTES) {
-                let wait = patience.at_least(GIVE_UP);
-                self.dialogue.say(part(round, chunk), wait)?;
+                let (wait, word) = (patience.at_least(GIVE_UP), Word::data(chunk.to_vec()));
+                self.dialogue.say(FromDaemon::Flow { flow, word }, wait)?;
             }
             self.flush(patience)?;
             rest = later;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, FromDaemon, ToDaemon, cost_of};
+use gantry_shared::wire::channel::{DaemonFlow, FromDaemon, ToDaemon, cost_of};
+use gantry_shared::wire::flow::{Inflow, Outflow, Word};
 use gantry_types::error::Failure;
 
 use crate::Error;
@@ -13,12 +14,12 @@ use crate::dialogue::Party;
 pub(super) struct State {
     messages: VecDeque<Message>,
     last: u64,
-    /// Credit to return to the agent for taken or abandoned data.
-    owed: u32,
-    /// Credit for sending without a request.
-    credit: u32,
-    /// Credit for contributions that were not requested yet.
-    room: u32,
+    inbox: Inflow,
+    /// Credit to give to the agent now.
+    due: u32,
+    outbox: Outflow,
+    /// First chunks of contributions that were not requested yet.
+    early: Outflow,
     rounds: HashMap<u32, u64>,
     /// Contributions that were not sent completely.
     parts: BTreeMap<(u32, u64), Part>,
@@ -46,13 +47,9 @@ pub(super) struct Taken {
     pub(super) last: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Part {
-    /// The cost of its first chunk until it is requested.
-    early: u32,
-    granted: u32,
-    /// There is more than the first chunk.
-    long: bool,
+    rest: Outflow,
     over: bool,
 }
 
@@ -71,9 +68,10 @@ impl Default for State {
         Self {
             messages: VecDeque::new(),
             last: 0,
-            owed: 0,
-            credit: CHANNEL_WINDOW_BYTES,
-            room: CHANNEL_WINDOW_BYTES,
+            inbox: DaemonFlow::Inbox.inflow(),
+            due: 0,
+            outbox: DaemonFlow::Messages.outflow(),
+            early: DaemonFlow::Early.outflow(),
             rounds: HashMap::new(),
             parts: BTreeMap::new(),
             jobs: VecDeque::new(),
@@ -83,8 +81,9 @@ impl Default for State {
 }
 
 impl State {
-    fn add(&mut self, tag: u32, bytes: Vec<u8>, last: bool) {
+    fn add(&mut self, tag: u32, bytes: Vec<u8>, last: bool) -> Result<(), Error> {
         let piece_cost = cost_of(bytes.len());
+        self.inbox.arrive(piece_cost as usize).map_err(Error::protocol)?;
         if self.messages.back().is_none_or(|message| message.ended.is_some()) {
             self.last += 1;
             let number = self.last;
@@ -98,18 +97,25 @@ impl State {
             };
             self.messages.push_back(message);
         }
-        let Some(message) = self.messages.back_mut() else { return };
+        let Some(message) = self.messages.back_mut() else { return Ok(()) };
         if message.abandoned {
-            self.owed = self.owed.saturating_add(piece_cost);
             if last {
                 self.messages.pop_back();
             }
-            return;
+            self.taken(piece_cost);
+            return Ok(());
         }
         message.pieces.push_back((bytes, piece_cost));
         if last {
             message.ended = Some(Ok(()));
         }
+        Ok(())
+    }
+
+    /// Data of this cost was taken or abandoned.
+    fn taken(&mut self, cost: u32) {
+        let credit = self.inbox.take(cost as usize).unwrap_or(0);
+        self.due = self.due.saturating_add(credit);
     }
 
     /// Claims for the caller the first free message with this tag, or with any.
@@ -131,7 +137,7 @@ impl State {
             if last {
                 self.messages.remove(at);
             }
-            self.owed = self.owed.saturating_add(cost);
+            self.taken(cost);
             return Ok(Some(Taken { tag, bytes, last }));
         }
         match message.ended.clone() {
@@ -163,39 +169,64 @@ impl State {
         if !message.abandoned {
             self.messages.retain(|message| message.number != number);
         }
-        self.owed = self.owed.saturating_add(cost);
+        self.taken(cost);
     }
 
-    pub(super) fn spend(&mut self, cost: u32) -> Option<()> {
-        self.credit = self.credit.checked_sub(cost)?;
-        Some(())
+    /// Counts a message, if it may be sent.
+    pub(super) fn send(&mut self, bytes: usize) -> Option<()> {
+        self.outbox.has_room(bytes).then(|| self.outbox.send(bytes))
     }
 
-    /// The number of the next contribution with this tag, if it may be sent.
-    pub(super) fn begin(&mut self, tag: u32, cost: u32, long: bool) -> Option<u64> {
-        self.room = self.room.checked_sub(cost)?;
+    /// The number of the next contribution with this tag, if its first chunk may be sent. `long`: it has a rest.
+    pub(super) fn begin(&mut self, tag: u32, first: usize, long: bool) -> Option<u64> {
+        self.early.has_room(first).then(|| self.early.send(first))?;
         let next = self.rounds.entry(tag).or_default();
         let round = *next;
         *next += 1;
-        self.parts.insert((tag, round), Part { early: cost, long, ..Part::default() });
+        if long {
+            let rest = DaemonFlow::Part { tag, round }.outflow();
+            self.parts.insert((tag, round), Part { rest, over: false });
+        }
         Some(round)
     }
 
-    /// How much more of a contribution may be sent. `Some(None)`: it is not wanted any more.
-    pub(super) fn granted(&mut self, tag: u32, round: u64) -> Option<Option<u32>> {
+    /// How many of the remaining bytes of a contribution to send now. `Some(None)`: it is not wanted any more.
+    pub(super) fn send_rest(&mut self, tag: u32, round: u64, bytes: usize) -> Option<Option<usize>> {
         let part = self.parts.get_mut(&(tag, round))?;
         if part.over {
             self.forget(tag, round);
             return Some(None);
         }
-        (part.granted > 0).then(|| Some(std::mem::take(&mut part.granted)))
+        let fits = part.rest.fits(bytes);
+        (fits > 0).then(|| {
+            part.rest.send(fits);
+            Some(fits)
+        })
     }
 
     /// Forgets a contribution that was sent or cancelled.
     pub(super) fn forget(&mut self, tag: u32, round: u64) {
-        if let Some(part) = self.parts.remove(&(tag, round)) {
-            self.room += part.early;
+        self.parts.remove(&(tag, round));
+    }
+
+    fn hear_flow(&mut self, flow: DaemonFlow, word: Word) -> Result<(), Error> {
+        match (flow, word) {
+            (DaemonFlow::Messages, Word::Credit(bytes)) => self.outbox.earn(bytes),
+            (DaemonFlow::Early, Word::Credit(bytes)) => {
+                self.early.earn_back(bytes).map_err(Error::protocol)?;
+            }
+            (DaemonFlow::Part { tag, round }, word @ (Word::Credit(_) | Word::End)) => {
+                // Without a part: it was sent or given up meanwhile.
+                if let Some(part) = self.parts.get_mut(&(tag, round)) {
+                    match word {
+                        Word::Credit(bytes) => part.rest.earn(bytes),
+                        _ => part.over = true,
+                    }
+                }
+            }
+            _ => return Err(Error::protocol("it says on a flow what only its other end says")),
         }
+        Ok(())
     }
 
     /// Parts for the filter of this name.
@@ -209,9 +240,10 @@ impl Party for State {
     type Heard = ToDaemon;
     type Said = FromDaemon;
 
-    fn hear(&mut self, heard: ToDaemon) {
+    fn hear(&mut self, heard: ToDaemon) -> Result<(), Error> {
         match heard {
-            ToDaemon::Message { tag, bytes, last } => self.add(tag, bytes.0, last),
+            ToDaemon::Flow { flow, word } => self.hear_flow(flow, word)?,
+            ToDaemon::Message { tag, bytes, last } => self.add(tag, bytes.0, last)?,
             ToDaemon::Cut { why } => {
                 if self.messages.back().is_some_and(|message| message.abandoned) {
                     self.messages.pop_back();
@@ -219,25 +251,6 @@ impl Party for State {
                     self.messages.back_mut().filter(|message| message.ended.is_none())
                 {
                     message.ended = Some(Err(why));
-                }
-            }
-            ToDaemon::Credit { bytes } => self.credit = self.credit.saturating_add(bytes),
-            ToDaemon::Begun { tag, round } => {
-                if let Some(part) = self.parts.get_mut(&(tag, round)) {
-                    self.room += std::mem::take(&mut part.early);
-                    if !part.long {
-                        self.parts.remove(&(tag, round));
-                    }
-                }
-            }
-            ToDaemon::More { tag, round, bytes } => {
-                if let Some(part) = self.parts.get_mut(&(tag, round)) {
-                    part.granted = part.granted.saturating_add(bytes);
-                }
-            }
-            ToDaemon::Over { tag, round } => {
-                if let Some(part) = self.parts.get_mut(&(tag, round)) {
-                    part.over = true;
                 }
             }
             ToDaemon::Merge { filter, job, bytes, part_ends, last } => {
@@ -254,11 +267,12 @@ impl Party for State {
             }
             ToDaemon::Refused(why) => self.refused = Some(why),
         }
+        Ok(())
     }
 
     fn next_word(&mut self) -> Option<FromDaemon> {
-        let cost = std::mem::take(&mut self.owed);
-        (cost > 0).then_some(FromDaemon::Taken { cost })
+        let word = Word::Credit(std::mem::take(&mut self.due));
+        (word != Word::Credit(0)).then_some(FromDaemon::Flow { flow: DaemonFlow::Inbox, word })
     }
 
     fn refused(&self) -> Option<Error> {
@@ -273,12 +287,20 @@ mod tests {
 
     use super::*;
 
-    /// The credit to return to the agent.
+    /// A message that is longer than a portion of the window, so that it is paid for alone.
+    static LONG: [u8; 70_000] = [7; 70_000];
+
+    /// The credit for the agent that is due.
     fn paid(state: &mut State) -> u32 {
         match state.next_word() {
-            Some(FromDaemon::Taken { cost }) => cost,
-            _ => 0,
+            Some(FromDaemon::Flow { flow: DaemonFlow::Inbox, word: Word::Credit(cost) }) => cost,
+            None => 0,
+            other => panic!("{other:?}"),
         }
+    }
+
+    fn say(state: &mut State, flow: DaemonFlow, word: Word) {
+        state.hear(ToDaemon::Flow { flow, word }).unwrap();
     }
 
     fn message(tag: u32, bytes: &[u8], last: bool) -> ToDaemon {
@@ -288,12 +310,12 @@ mod tests {
     #[test]
     fn messages_are_found_by_their_tags_and_else_in_their_order() {
         let mut state = State::default();
-        for (tag, bytes) in [(1, b"a"), (2, b"b"), (1, b"c")] {
-            state.hear(message(tag, bytes, true));
+        for (tag, bytes) in [(1, &b"a"[..]), (2, &LONG), (1, b"c")] {
+            state.hear(message(tag, bytes, true)).unwrap();
         }
         let second = state.claim(Some(2)).unwrap();
-        assert_eq!(state.take(second).unwrap(), Some(Taken { tag: 2, bytes: b"b".to_vec(), last: true }));
-        assert_eq!(paid(&mut state), cost_of(1));
+        assert_eq!(state.take(second).unwrap(), Some(Taken { tag: 2, bytes: LONG.to_vec(), last: true }));
+        assert_eq!(paid(&mut state), cost_of(LONG.len()));
         let first = state.claim(None).unwrap();
         assert_eq!(state.take(first).unwrap().unwrap().bytes, b"a");
         assert_eq!(state.claim(Some(2)), None);
@@ -306,36 +328,36 @@ mod tests {
     #[test]
     fn the_kept_part_of_a_late_message_comes_first_and_costs_no_credit() {
         let mut state = State::default();
-        state.hear(message(1, b"so", false));
+        state.hear(message(1, b"so", false)).unwrap();
         let number = state.claim(Some(1)).unwrap();
         assert_eq!(state.take(number).unwrap().unwrap().bytes, b"so");
         state.unclaim(number, b"so".to_vec());
-        state.hear(message(1, b" on", true));
+        state.hear(message(1, &LONG, true)).unwrap();
         let number = state.claim(Some(1)).unwrap();
         assert_eq!(state.take(number).unwrap(), Some(Taken { tag: 1, bytes: b"so".to_vec(), last: false }));
-        assert_eq!(state.take(number).unwrap(), Some(Taken { tag: 1, bytes: b" on".to_vec(), last: true }));
-        assert_eq!(paid(&mut state), cost_of(2) + cost_of(3));
+        assert_eq!(state.take(number).unwrap(), Some(Taken { tag: 1, bytes: LONG.to_vec(), last: true }));
+        assert_eq!(paid(&mut state), cost_of(2) + cost_of(LONG.len()));
     }
 
     #[test]
     fn the_rest_of_an_abandoned_message_is_dropped_and_paid_for() {
         let mut state = State::default();
-        state.hear(message(1, b"so", false));
+        state.hear(message(1, b"so", false)).unwrap();
         let number = state.claim(Some(1)).unwrap();
         state.abandon(number);
-        assert_eq!(paid(&mut state), cost_of(2));
-        state.hear(message(1, b" on", true));
-        state.hear(message(2, b"next", true));
-        assert_eq!((paid(&mut state), paid(&mut state)), (cost_of(3), 0));
+        assert_eq!(paid(&mut state), 0, "less than a portion");
+        state.hear(message(1, &LONG, true)).unwrap();
+        state.hear(message(2, b"next", true)).unwrap();
+        assert_eq!((paid(&mut state), paid(&mut state)), (cost_of(2) + cost_of(LONG.len()), 0));
         assert_eq!((state.claim(Some(1)), state.claim(Some(2)).is_some()), (None, true));
     }
 
     #[test]
     fn a_message_that_does_not_come_to_its_end_is_an_error_for_its_reader_only() {
         let mut state = State::default();
-        state.hear(message(1, b"so", false));
-        state.hear(ToDaemon::Cut { why: Failure::new(Kind::Gone, "given up") });
-        state.hear(message(1, b"next", true));
+        state.hear(message(1, b"so", false)).unwrap();
+        state.hear(ToDaemon::Cut { why: Failure::new(Kind::Gone, "given up") }).unwrap();
+        state.hear(message(1, b"next", true)).unwrap();
         let number = state.claim(Some(1)).unwrap();
         assert!(!state.take(number).unwrap().unwrap().last);
         assert!(state.take(number).is_err());
@@ -350,15 +372,29 @@ mod tests {
             (state.begin(1, 10, false), state.begin(1, 10, false), state.begin(2, 10, true)),
             (Some(0), Some(1), Some(0))
         );
-        assert_eq!(state.begin(1, CHANNEL_WINDOW_BYTES, false), None);
-        assert_eq!(state.granted(2, 0), None);
-        state.hear(ToDaemon::More { tag: 2, round: 0, bytes: 5 });
-        assert_eq!((state.granted(2, 0), state.granted(2, 0)), (Some(Some(5)), None));
-        state.hear(ToDaemon::Over { tag: 2, round: 0 });
-        assert_eq!(state.granted(2, 0), Some(None));
-        for round in 0..2 {
-            state.hear(ToDaemon::Begun { tag: 1, round });
+        let window = DaemonFlow::Early.window();
+        let most = (window - cost_of(0)) as usize;
+        assert_eq!(state.begin(1, most, false), None);
+        let rest = DaemonFlow::Part { tag: 2, round: 0 };
+        assert_eq!(state.send_rest(2, 0, 8), None);
+        say(&mut state, rest, Word::Credit(5));
+        assert_eq!((state.send_rest(2, 0, 8), state.send_rest(2, 0, 3)), (Some(Some(5)), None));
+        say(&mut state, rest, Word::End);
+        assert_eq!(state.send_rest(2, 0, 3), Some(None));
+        say(&mut state, DaemonFlow::Early, Word::Credit(3 * cost_of(10)));
+        assert!(state.parts.is_empty() && state.begin(3, most, false).is_some());
+    }
+
+    #[test]
+    fn an_agent_that_breaks_the_rules_of_flows_is_found() {
+        let mut state = State::default();
+        for _ in 0..3 {
+            state.hear(message(1, &LONG, true)).unwrap();
         }
-        assert!(state.parts.is_empty() && state.begin(3, CHANNEL_WINDOW_BYTES, false).is_some());
+        assert!(state.hear(message(1, &LONG, true)).is_err(), "a window and more");
+        let credit = |flow| ToDaemon::Flow { flow, word: Word::Credit(1) };
+        assert!(state.hear(credit(DaemonFlow::Early)).is_err(), "nothing was sent");
+        assert!(state.hear(credit(DaemonFlow::Inbox)).is_err(), "the daemon gives this credit");
+        assert!(state.hear(credit(DaemonFlow::Part { tag: 1, round: 7 })).is_ok(), "it was sent meanwhile");
     }
 }

@@ -19,12 +19,13 @@ impl Party for Counter {
     type Heard = u32;
     type Said = u32;
 
-    fn hear(&mut self, heard: u32) {
+    fn hear(&mut self, heard: u32) -> Result<(), Error> {
         self.refused |= heard == u32::MAX;
         self.heard.push(heard);
         if heard.is_multiple_of(10) {
             self.due.push(heard);
         }
+        Ok(())
     }
 
     fn next_word(&mut self) -> Option<u32> {

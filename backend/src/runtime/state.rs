@@ -105,7 +105,7 @@ impl Party for State {
     type Heard = Hear;
     type Said = Say;
 
-    fn hear(&mut self, heard: Hear) {
+    fn hear(&mut self, heard: Hear) -> Result<(), Error> {
         match heard {
             Hear::Welcome { rank, size } => self.welcome = Some((rank, size)),
             Hear::Released => self.released = true,
@@ -122,6 +122,7 @@ impl Party for State {
             }
             Hear::Watched => self.watching = false,
         }
+        Ok(())
     }
 
     fn next_word(&mut self) -> Option<Say> {

@@ -425,6 +425,9 @@ impl Core {
             Notice::Flow { flow: FlowId::Messages(daemon), word } => {
                 self.channels.hear_daemon(node, daemon, word);
             }
+            Notice::Flow { flow: FlowId::Part { operation, part }, word } => {
+                self.channels.hear_part(node, operation, part, word);
+            }
             Notice::Flow { flow: FlowId::Items, word } => self.rendezvous.hear(node, word),
             Notice::Flow { flow: FlowId::Link(link), word } => self.take_link(node, link, word),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),

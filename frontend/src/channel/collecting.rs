@@ -46,7 +46,7 @@ pub(super) struct Collecting {
     large: VecDeque<(NodeId, u32)>,
     at_once: usize,
     total: u64,
-    grants: Vec<(NodeId, u32, u32)>,
+    credit: Vec<(NodeId, u32, u32)>,
     merges: bool,
 }
 
@@ -64,7 +64,7 @@ impl Collecting {
             large: VecDeque::new(),
             at_once: if merges { 1 } else { usize::MAX },
             total: 0,
-            grants: Vec::new(),
+            credit: Vec::new(),
             merges,
         }
     }
@@ -72,7 +72,7 @@ impl Collecting {
     /// Handles a notice. Returns a part once it is complete.
     pub(super) fn hear(&mut self, node: NodeId, notice: ChannelNotice) -> Result<Option<Part>> {
         match notice {
-            ChannelNotice::Part { part, of, total, bytes, .. } => self.add(node, part, of, total, bytes.0),
+            ChannelNotice::Part { part, of, total, bytes, .. } => self.begin(node, part, of, total, bytes.0),
             ChannelNotice::Missing { of, why, .. } => {
                 self.miss(&of, &why);
                 Ok(None)
@@ -80,7 +80,7 @@ impl Collecting {
         }
     }
 
-    fn add(
+    fn begin(
         &mut self,
         node: NodeId,
         part: u32,
@@ -90,25 +90,33 @@ impl Collecting {
     ) -> Result<Option<Part>> {
         let key = (node, part);
         let length = bytes.len() as u64;
+        let wanted = self.owed.intersection(&of);
+        let own = part >= FIRST_MADE
+            || of == MemberSet::of(Member { node, daemon: gantry_types::id::DaemonId(part) });
+        let alone = self.merges || of.len() == 1;
+        let fresh = !self.coming.contains_key(&key) && wanted == of && !of.is_empty();
+        if !fresh || !own || !alone || length != total.min(CHUNK_BYTES as u64) {
+            tracing::debug!(%node, part, "a part that no collection waits for");
+            return Ok(None);
+        }
+        self.count(total)?;
+        if length == total {
+            return Ok(Some(self.done(of, bytes)));
+        }
+        self.coming.insert(key, Assembly::begin(of, total, bytes));
+        self.large.push_back(key);
+        self.grant();
+        Ok(None)
+    }
+
+    /// Takes the next bytes of a part. Returns the part once it is complete.
+    pub(super) fn feed(&mut self, node: NodeId, part: u32, bytes: &[u8]) -> Result<Option<Part>> {
+        let key = (node, part);
         let Some(assembly) = self.coming.get_mut(&key) else {
-            let wanted = self.owed.intersection(&of);
-            let own = part >= FIRST_MADE
-                || of == MemberSet::of(Member { node, daemon: gantry_types::id::DaemonId(part) });
-            let alone = self.merges || of.len() == 1;
-            if wanted != of || of.is_empty() || !own || !alone || length != total.min(CHUNK_BYTES as u64) {
-                tracing::debug!(%node, part, "a part that no collection waits for");
-                return Ok(None);
-            }
-            self.count(total)?;
-            if length == total {
-                return Ok(Some(self.done(of, bytes)));
-            }
-            self.coming.insert(key, Assembly::begin(of, total, bytes));
-            self.large.push_back(key);
-            self.grant();
+            tracing::debug!(%node, part, "the rest of a part that no collection waits for");
             return Ok(None);
         };
-        let complete = assembly.take(&bytes).map_err(|overrun| {
+        let complete = assembly.take(bytes).map_err(|overrun| {
             Error::Protocol(format!("node {node} sends contributions without credit: {overrun}"))
         })?;
         let whole = if complete { self.coming.remove(&key) } else { None };
@@ -142,14 +150,14 @@ impl Collecting {
     fn grant(&mut self) {
         for key in self.large.iter().take(self.at_once) {
             if let Some(more) = self.coming.get_mut(key).and_then(Assembly::ask) {
-                self.grants.push((key.0, key.1, more));
+                self.credit.push((key.0, key.1, more));
             }
         }
     }
 
-    /// Takes the credit to grant: node, part number, bytes.
-    pub(super) fn take_grants(&mut self) -> Vec<(NodeId, u32, u32)> {
-        std::mem::take(&mut self.grants)
+    /// Takes the credit to give: node, part number, bytes.
+    pub(super) fn take_credit(&mut self) -> Vec<(NodeId, u32, u32)> {
+        std::mem::take(&mut self.credit)
     }
 
     fn miss(&mut self, of: &MemberSet, why: &Failure) {
@@ -258,23 +266,20 @@ mod tests {
         let mut all = collecting(2, true);
         let chunk = vec![7; CHUNK_BYTES];
         assert_eq!(all.hear(NodeId(0), part(FIRST_MADE, members([0]), total, &chunk)).unwrap(), None);
-        assert_eq!(all.take_grants(), [(NodeId(0), FIRST_MADE, PART_WINDOW_BYTES)]);
+        assert_eq!(all.take_credit(), [(NodeId(0), FIRST_MADE, PART_WINDOW_BYTES)]);
         assert_eq!(all.hear(NodeId(1), part(FIRST_MADE, members([1]), total, &chunk)).unwrap(), None);
-        assert_eq!(all.take_grants(), [], "one large part after the other");
+        assert_eq!(all.take_credit(), [], "one large part after the other");
         let mut sent = CHUNK_BYTES as u64;
         let whole = loop {
             let bytes = vec![7; CHUNK_BYTES.min(usize::try_from(total - sent).unwrap())];
             sent += bytes.len() as u64;
-            if let Some(whole) =
-                all.hear(NodeId(0), part(FIRST_MADE, MemberSet::default(), total, &bytes)).unwrap()
-            {
+            if let Some(whole) = all.feed(NodeId(0), FIRST_MADE, &bytes).unwrap() {
                 break whole;
             }
         };
         assert_eq!((whole.bytes.len() as u64, whole.of), (total, members([0])));
-        assert!(all.take_grants().iter().any(|(node, ..)| *node == NodeId(1)), "the other one's turn");
-        let more = vec![7; PART_WINDOW_BYTES as usize + 1];
-        assert!(all.hear(NodeId(1), part(FIRST_MADE, MemberSet::default(), total, &more)).is_err());
+        assert!(all.take_credit().iter().any(|(node, ..)| *node == NodeId(1)), "the other one's turn");
+        assert!(all.feed(NodeId(1), FIRST_MADE, &vec![7; PART_WINDOW_BYTES as usize + 1]).is_err());
     }
 
     #[test]

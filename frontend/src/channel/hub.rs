@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder, Member, MemberSet};
-use gantry_shared::wire::flow::{Word, parse_message_label};
+use gantry_shared::wire::flow::{FlowId, Word, parse_message_label};
 use gantry_shared::wire::message::{Order, To};
 use gantry_types::filter::Reduce;
 use gantry_types::id::{DaemonId, NodeId, SessionId};
@@ -42,6 +42,8 @@ struct Inner {
 pub(crate) enum Coming {
     /// From a node.
     Notice(NodeId, ChannelNotice),
+    /// The next bytes of a part of a node.
+    Rest(NodeId, u32, Vec<u8>),
     /// Nodes are lost, and why.
     Lost(NodeSet, String),
 }
@@ -120,9 +122,20 @@ impl Channels {
         let operation = match &notice {
             ChannelNotice::Part { operation, .. } | ChannelNotice::Missing { operation, .. } => *operation,
         };
+        self.give(operation, Coming::Notice(node, notice));
+    }
+
+    /// Passes a node's word of the rest of a part to its operation.
+    pub(crate) fn hear_part(&self, node: NodeId, operation: u64, part: u32, word: Word) {
+        if let Word::Data { bytes, .. } = word {
+            self.give(operation, Coming::Rest(node, part, bytes.0));
+        }
+    }
+
+    fn give(&self, operation: u64, coming: Coming) {
         if let Some((_, to)) = lock(&self.inner).operations.get(&operation) {
             // The operation's future may be dropped at this moment.
-            drop(to.send(Coming::Notice(node, notice)));
+            drop(to.send(coming));
         }
     }
 
@@ -174,6 +187,13 @@ impl Operation {
 
     pub(super) fn tell(&self, to: To, order: ChannelOrder) {
         self.channels.overlay.tell(to, Order::Channel(order));
+    }
+
+    /// Gives a node credit for the rest of a part.
+    pub(super) fn give_credit(&self, node: NodeId, part: u32, bytes: u32) {
+        let flow = FlowId::Part { operation: self.number, part };
+        let order = Order::Flow { flow, word: Word::Credit(bytes) };
+        self.channels.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
     }
 
     /// The next input. None: the session is over.

@@ -29,7 +29,6 @@ use gantry_shared::wire::channel::{ChannelOrder, MemberSet};
 use gantry_shared::wire::message::To;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::filter::{Filter, Reduce};
-use gantry_types::rank_set::NodeSet;
 use tokio::time::{Instant, sleep_until};
 
 pub use gantry_shared::wire::channel::Member;
@@ -249,22 +248,22 @@ async fn run(
                 continue;
             }
         };
-        match coming {
+        let part = match coming {
             None => return Ok(false),
-            Some(Coming::Lost(nodes, reason)) => collecting.lose(&nodes, &reason),
-            Some(Coming::Notice(node, notice)) => {
-                let part = collecting.hear(node, notice);
-                for (node, part, bytes) in collecting.take_grants() {
-                    let operation_number = operation.number();
-                    let more = ChannelOrder::More { operation: operation_number, node, part, bytes };
-                    operation.tell(To::Nodes(NodeSet::from_range(node..=node)), more);
-                }
-                if let Some(part) = part? {
-                    let of = part.of.clone();
-                    if let Err(failure) = taking.take(part).await {
-                        refuse(collecting, merges, of, failure)?;
-                    }
-                }
+            Some(Coming::Lost(nodes, reason)) => {
+                collecting.lose(&nodes, &reason);
+                Ok(None)
+            }
+            Some(Coming::Notice(node, notice)) => collecting.hear(node, notice),
+            Some(Coming::Rest(node, part, bytes)) => collecting.feed(node, part, &bytes),
+        };
+        for (node, part, bytes) in collecting.take_credit() {
+            operation.give_credit(node, part, bytes);
+        }
+        if let Some(part) = part? {
+            let of = part.of.clone();
+            if let Err(failure) = taking.take(part).await {
+                refuse(collecting, merges, of, failure)?;
             }
         }
     }

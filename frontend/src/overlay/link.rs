@@ -91,7 +91,7 @@ async fn read(
                     }
                     continue;
                 }
-                Err(error) => match Up::peek_flow(&body).filter(|from| *from != node) {
+                Err(error) => match Up::peek_flow(&body).map(|(from, _)| from).filter(|from| *from != node) {
                     // Agents on the way forwarded it without decoding. So its origin violated the rules, not the link's
                     // node.
                     Some(from) => {

@@ -9,10 +9,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use self::gate::{Debt, Gate};
 use super::error::{LinkError, Phase};
+
+mod gate;
+mod sync;
 
 /// Chunks that may be in flight on one link: 2 MiB. An order waits behind that much at most. A link of 10 Gbit/s
 /// carries it in 1.7 ms, far longer than a round trip between nodes.
@@ -28,43 +31,27 @@ pub const BEATS: u32 = 6;
 #[derive(Debug)]
 pub struct Credit {
     stall: Duration,
-    state: Mutex<State>,
-    /// Wakes the writer: places to return, or a first held chunk.
-    due: Notify,
-    /// Wakes the writer: places to send into.
-    earned: Notify,
-    /// Wakes all that wait for delivery.
-    delivered: Notify,
+    gate: Gate,
+    times: Mutex<Times>,
 }
 
 #[derive(Debug)]
-struct State {
-    /// The peer's free places.
-    free: u32,
-    /// Chunks that were queued in total, and those among them whose places were returned.
-    queued: u64,
-    taken: u64,
+struct Times {
     /// When the peer last sent credit, or when the first chunk was sent to it after it held none.
     heard: Instant,
-    /// The peer's chunks that are held here.
-    held: u32,
-    /// Places to return.
-    due: u32,
-    /// When places were last returned.
+    /// When places were last returned, or when the first chunk arrived after none was held.
     given: Instant,
 }
 
 impl Credit {
     pub(super) fn new(stall: Duration) -> Arc<Self> {
         let now = Instant::now();
-        let state =
-            State { free: WINDOW_CHUNKS, queued: 0, taken: 0, heard: now, held: 0, due: 0, given: now };
-        let (due, earned, delivered) = (Notify::new(), Notify::new(), Notify::new());
-        Arc::new(Self { stall, state: Mutex::new(state), due, earned, delivered })
+        let times = Mutex::new(Times { heard: now, given: now });
+        Arc::new(Self { stall, gate: Gate::new(WINDOW_CHUNKS), times })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The peer has returned places.
@@ -72,15 +59,9 @@ impl Credit {
     /// # Errors
     /// [`LinkError::Malformed`]: it returned more than it had taken.
     pub fn earn(&self, places: u32) -> Result<(), LinkError> {
-        let mut state = self.lock();
-        let free = state.free.checked_add(places).filter(|free| *free <= WINDOW_CHUNKS);
+        self.times().heard = Instant::now();
         let what = "it gives back more places for bulk data than it had filled";
-        state.free = free.ok_or(LinkError::Malformed { phase: Phase::Open, what })?;
-        state.taken += u64::from(places);
-        state.heard = Instant::now();
-        self.delivered.notify_waiters();
-        self.earned.notify_one();
-        Ok(())
+        self.gate.earn(places).map_err(|_| LinkError::Malformed { phase: Phase::Open, what })
     }
 
     /// A chunk has arrived. Dropping the result returns its place.
@@ -88,66 +69,54 @@ impl Credit {
     /// # Errors
     /// [`LinkError::Malformed`]: there was no place for it.
     pub fn arrive(self: &Arc<Self>) -> Result<Held, LinkError> {
-        let mut state = self.lock();
-        if state.held + state.due >= WINDOW_CHUNKS {
-            let what = "it sends bulk data without credit";
-            return Err(LinkError::Malformed { phase: Phase::Open, what });
+        if self.gate.debt().held == 0 {
+            self.times().given = Instant::now();
         }
-        state.held += 1;
-        if state.held == 1 {
-            state.given = Instant::now();
-            self.due.notify_one();
-        }
+        let what = "it sends bulk data without credit";
+        self.gate.arrive().map_err(|_| LinkError::Malformed { phase: Phase::Open, what })?;
         Ok(Held { credit: Arc::clone(self) })
     }
 
     /// A chunk was queued.
     pub(super) fn expect(&self) {
-        self.lock().queued += 1;
+        self.gate.expect();
     }
 
     /// Whether a chunk may be sent.
     pub(super) fn is_any(&self) -> bool {
-        self.lock().free > 0
+        self.gate.is_any()
     }
 
     /// Waits until a chunk may be sent. For the writer only.
     pub(super) async fn any(&self) {
-        while !self.is_any() {
-            self.earned.notified().await;
-        }
+        self.gate.any().await;
     }
 
     /// A chunk is sent.
     pub(super) fn spend(&self) {
-        let mut state = self.lock();
-        if state.free == WINDOW_CHUNKS {
-            state.heard = Instant::now();
+        if self.gate.spend() {
+            self.times().heard = Instant::now();
         }
-        state.free = state.free.saturating_sub(1);
     }
 
     /// Whether there are places to return.
     pub(super) fn is_due(&self) -> bool {
-        self.lock().due > 0
+        self.gate.debt().due > 0
     }
 
     /// How many places to return, or 0 for a heartbeat. Waits until either is due. For the writer only.
     pub(super) async fn due(&self) -> u32 {
         loop {
-            let beat = {
-                let mut state = self.lock();
-                let beat = (state.held > 0).then(|| state.given + self.stall / BEATS);
-                if state.due > 0 || beat.is_some_and(|beat| beat <= Instant::now()) {
-                    state.given = Instant::now();
-                    return std::mem::take(&mut state.due);
-                }
-                beat
-            };
+            let Debt { due, held } = self.gate.debt();
+            let beat = (held > 0).then(|| self.times().given + self.stall / BEATS);
+            if due > 0 || beat.is_some_and(|beat| beat <= Instant::now()) {
+                self.times().given = Instant::now();
+                return self.gate.settle().due;
+            }
             match beat {
-                None => self.due.notified().await,
+                None => self.gate.debt_changed().await,
                 Some(beat) => tokio::select! {
-                    () = self.due.notified() => {}
+                    () = self.gate.debt_changed() => {}
                     () = sleep_until(beat) => {}
                 },
             }
@@ -166,22 +135,12 @@ impl Credit {
     }
 
     fn quiet_since(&self) -> Option<Instant> {
-        let state = self.lock();
-        (state.free < WINDOW_CHUNKS).then_some(state.heard)
+        (!self.gate.is_taken()).then(|| self.times().heard)
     }
 
     /// Waits until the peer has consumed all chunks queued so far.
     pub(super) async fn all_taken(&self) {
-        let queued = self.lock().queued;
-        loop {
-            let taken = self.delivered.notified();
-            tokio::pin!(taken);
-            taken.as_mut().enable();
-            if self.lock().taken >= queued {
-                return;
-            }
-            taken.await;
-        }
+        self.gate.all_taken().await;
     }
 }
 
@@ -205,10 +164,7 @@ pub struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut state = self.credit.lock();
-        state.held -= 1;
-        state.due += 1;
-        self.credit.due.notify_one();
+        self.credit.gate.consume();
     }
 }
 

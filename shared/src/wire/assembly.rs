@@ -1,6 +1,7 @@
-//! Assembles a large part of a channel operation. Its consumer requests the rest, half a window at a time or more.
+//! Assembles a large part of a channel operation. Its consumer opens the window of the rest when its turn comes.
 
 use super::channel::{MemberSet, PART_WINDOW_BYTES};
+use super::flow::Inflow;
 use super::window::Overrun;
 
 /// A part that is not complete yet.
@@ -8,15 +9,18 @@ use super::window::Overrun;
 pub struct Assembly {
     of: MemberSet,
     total: u64,
-    granted: u64,
     bytes: Vec<u8>,
+    /// None before its turn.
+    window: Option<Inflow>,
+    /// Bytes that have arrived since the last credit.
+    fresh: usize,
 }
 
 impl Assembly {
     /// A part of `total` bytes whose first chunk arrived without a request.
     #[must_use]
     pub fn begin(of: MemberSet, total: u64, bytes: Vec<u8>) -> Self {
-        Self { of, total, granted: bytes.len() as u64, bytes }
+        Self { of, total, bytes, window: None, fresh: 0 }
     }
 
     /// The members whose contributions it has.
@@ -28,27 +32,32 @@ impl Assembly {
     /// Takes the next bytes. Returns whether the part is complete.
     ///
     /// # Errors
-    /// They were not requested. They are not taken.
+    /// There was no credit for them, or the part is not that long. They are not taken.
     pub fn take(&mut self, bytes: &[u8]) -> Result<bool, Overrun> {
-        let (came, more) = (self.bytes.len() as u64, bytes.len() as u64);
-        let room = self.granted.min(self.total).saturating_sub(came);
+        let (left, more) = (self.total - self.bytes.len() as u64, bytes.len() as u64);
+        let room = self.window.as_ref().map_or(0, Inflow::room).min(left);
         if more > room {
             return Err(Overrun { bytes: more, room });
         }
+        if let Some(window) = &mut self.window {
+            window.arrive(bytes.len())?;
+        }
         self.bytes.extend_from_slice(bytes);
-        Ok(came + more == self.total)
+        self.fresh += bytes.len();
+        Ok(more == left)
     }
 
-    /// How many more bytes to request now, if any.
+    /// The credit to send now, if any.
     #[must_use]
     pub fn ask(&mut self) -> Option<u32> {
-        let ahead = self.granted - self.bytes.len() as u64;
-        if ahead > u64::from(PART_WINDOW_BYTES) / 2 || self.granted >= self.total {
+        let Some(window) = &mut self.window else {
+            self.window = Some(Inflow::new(PART_WINDOW_BYTES));
+            return Some(PART_WINDOW_BYTES);
+        };
+        if window.room() >= self.total - self.bytes.len() as u64 {
             return None;
         }
-        let more = PART_WINDOW_BYTES - u32::try_from(ahead).unwrap_or(PART_WINDOW_BYTES);
-        self.granted += u64::from(more);
-        Some(more)
+        window.take(std::mem::take(&mut self.fresh))
     }
 
     /// The part as far as it has arrived, and the members whose it is.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::secret::Secret;
 
 /// Version of this protocol, the first field that a daemon sends.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Makes the token that a daemon gets and sends with its hello.
 ///

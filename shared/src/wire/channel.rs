@@ -3,8 +3,8 @@
 //!
 //! A *channel* connects the frontend and all tool daemons of one session. Messages go down. The node acknowledges each
 //! one when its daemons have taken it. *Parts* go up: the contribution of a daemon to an operation, or the result that
-//! an agent has made of several contributions. A part's first chunk goes without a request. The rest needs credit from
-//! its next consumer: the agent that merges it, or the frontend.
+//! an agent has made of several contributions. A part's first chunk goes without a request. The rest is a
+//! [flow](super::flow) to its next consumer: the agent that merges it, or the frontend.
 //!
 //! The number of tags is not bounded here, but every tag costs some bytes on each side for the lifetime of the session.
 
@@ -17,13 +17,11 @@ use gantry_types::filter::Filter;
 use gantry_types::id::{DaemonId, NodeId, SessionId};
 use gantry_types::rank_set::NodeSet;
 
-pub use super::window::{OVERHEAD_BYTES, cost_of};
+pub use super::window::{CHANNEL_WINDOW_BYTES, OVERHEAD_BYTES, cost_of};
 pub use gantry_types::filter::concatenate::Member;
 
 use super::blob::Blob;
-
-/// The most unacknowledged bytes of messages to one daemon, or of unrequested messages from it.
-pub const CHANNEL_WINDOW_BYTES: u32 = 256 * 1024;
+use super::flow::{Inflow, Outflow, Word};
 
 /// The most bytes of a part or of a message in one frame.
 pub const CHUNK_BYTES: usize = 64 * 1024;
@@ -35,7 +33,7 @@ pub const MAX_MESSAGE_BYTES: usize = 128 * 1024;
 /// The most bytes of one contribution, and of a filter's result.
 pub const MAX_PART_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How much of a part is requested at a time.
+/// The most unacknowledged bytes of the rest of a part.
 pub const PART_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// Part numbers from here up belong to parts that agents have made. Lower ones are daemons' numbers.
@@ -195,17 +193,6 @@ pub enum ChannelOrder {
         /// The operation's number.
         operation: u64,
     },
-    /// Credit for more bytes of a part.
-    More {
-        /// The operation's number.
-        operation: u64,
-        /// The node that sends the part.
-        node: NodeId,
-        /// The part's number there.
-        part: u32,
-        /// Number of bytes.
-        bytes: u32,
-    },
 }
 
 /// A notice on a channel, other than an answer.
@@ -214,17 +201,17 @@ pub enum ChannelOrder {
 /// [flow](super::flow::FlowId::Messages).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChannelNotice {
-    /// A chunk of a part.
+    /// A part begins. Its rest, if there is any, is a [flow](super::flow::FlowId::Part).
     Part {
         /// The operation's number.
         operation: u64,
         /// The part's number on its node: the number of the contributing daemon, or one from [`FIRST_MADE`].
         part: u32,
-        /// The members whose contributions are in it; only with its first chunk.
+        /// The members whose contributions are in it.
         of: MemberSet,
         /// Size of the whole part in bytes.
         total: u64,
-        /// The next bytes, [`CHUNK_BYTES`] at most.
+        /// Its first bytes: [`CHUNK_BYTES`], or all.
         bytes: Blob,
     },
     /// These members contribute nothing.
@@ -238,17 +225,68 @@ pub enum ChannelNotice {
     },
 }
 
+/// A flow between a daemon that has opened the channel and its agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum DaemonFlow {
+    /// The daemon's unrequested messages to the tool. A message's label is its tag.
+    Messages,
+    /// The tool's messages to the daemon. Their bytes come as [`ToDaemon::Message`].
+    Inbox,
+    /// First chunks of contributions that no operation has requested yet. They come as [`FromDaemon::Part`].
+    Early,
+    /// The rest of a contribution. [`Word::End`] of the daemon gives it up, and of the agent means that it has no
+    /// receiver any more.
+    Part {
+        /// The tag.
+        tag: u32,
+        /// Number of earlier contributions with this tag.
+        round: u64,
+    },
+}
+
+impl DaemonFlow {
+    /// The sender's window before it gets any credit.
+    #[must_use]
+    pub const fn window(self) -> u32 {
+        match self {
+            Self::Messages | Self::Inbox | Self::Early => CHANNEL_WINDOW_BYTES,
+            Self::Part { .. } => 0,
+        }
+    }
+
+    /// The cost of a message besides its bytes.
+    #[must_use]
+    pub const fn overhead(self) -> u32 {
+        match self {
+            Self::Messages | Self::Inbox | Self::Early => OVERHEAD_BYTES,
+            Self::Part { .. } => 0,
+        }
+    }
+
+    /// The sender's end.
+    #[must_use]
+    pub const fn outflow(self) -> Outflow {
+        Outflow::new(self.window(), self.overhead())
+    }
+
+    /// The receiver's end.
+    #[must_use]
+    pub fn inflow(self) -> Inflow {
+        Inflow::new(self.window())
+    }
+}
+
 /// A daemon's message on its connection after it has opened the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromDaemon {
-    /// An unrequested message for the frontend.
-    Message {
-        /// The tag.
-        tag: u32,
-        /// The message.
-        bytes: Blob,
+    /// A word of a flow.
+    Flow {
+        /// Which flow.
+        flow: DaemonFlow,
+        /// The word.
+        word: Word,
     },
-    /// A chunk of a contribution.
+    /// A contribution begins. Its rest, if there is any, is [`DaemonFlow::Part`].
     Part {
         /// The tag.
         tag: u32,
@@ -256,20 +294,8 @@ pub enum FromDaemon {
         round: u64,
         /// Size of the whole contribution in bytes.
         total: u64,
-        /// The next bytes.
+        /// Its first bytes: [`CHUNK_BYTES`], or all.
         bytes: Blob,
-    },
-    /// Cancels the rest of a contribution.
-    GiveUp {
-        /// The tag.
-        tag: u32,
-        /// Which contribution.
-        round: u64,
-    },
-    /// The program has taken messages of this cost.
-    Taken {
-        /// Their cost.
-        cost: u32,
     },
     /// This daemon merges parts for the filter of this name.
     Serve {
@@ -290,6 +316,13 @@ pub enum FromDaemon {
 /// An agent's message to a daemon that has opened the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToDaemon {
+    /// A word of a flow.
+    Flow {
+        /// Which flow.
+        flow: DaemonFlow,
+        /// The word.
+        word: Word,
+    },
     /// The next bytes of a message. Messages do not interleave.
     Message {
         /// The tag.
@@ -303,34 +336,6 @@ pub enum ToDaemon {
     Cut {
         /// Why.
         why: Failure,
-    },
-    /// Credit for more bytes of unrequested messages.
-    Credit {
-        /// Number of bytes.
-        bytes: u32,
-    },
-    /// The first chunk of a contribution no longer counts against the window of unrequested chunks.
-    Begun {
-        /// The tag.
-        tag: u32,
-        /// Which contribution.
-        round: u64,
-    },
-    /// Credit for more bytes of a contribution.
-    More {
-        /// The tag.
-        tag: u32,
-        /// Which contribution.
-        round: u64,
-        /// Number of bytes.
-        bytes: u32,
-    },
-    /// A contribution has no receiver any more.
-    Over {
-        /// The tag.
-        tag: u32,
-        /// Which contribution.
-        round: u64,
     },
     /// A chunk of a part that is to be merged with others.
     Merge {

@@ -11,9 +11,11 @@
 //! | [`Messages`](FlowId::Messages), up | start of the daemon | [`CHANNEL_WINDOW_BYTES`] | bytes + [`OVERHEAD_BYTES`] |
 //! | [`Items`](FlowId::Items), up | the node itself | [`ITEM_WINDOW_BYTES`] | bytes |
 //! | [`Link`](FlowId::Link), both ways | [`Word::Open`] | down [`LINK_WINDOW_BYTES`]; up the first credit | bytes |
+//! | [`Part`](FlowId::Part), up | [`ChannelNotice::Part`](super::channel::ChannelNotice::Part) | the first credit | bytes |
 //!
 //! [`Outflow`] and [`Inflow`] are the two ends. They hold only numbers, and their owner calls them from one place. So
-//! they need no lock.
+//! they need no lock. A daemon and its agent have flows by the same rules:
+//! [`DaemonFlow`](super::channel::DaemonFlow). So have the two ends of a link, for chunks of bulk data.
 
 use std::fmt;
 
@@ -22,11 +24,10 @@ use gantry_types::output::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
-use super::channel::CHANNEL_WINDOW_BYTES;
 use super::owed::Owed;
 use super::rendezvous::ITEM_WINDOW_BYTES;
 use super::runtime::LINK_WINDOW_BYTES;
-use super::window::{OVERHEAD_BYTES, Overrun, Receiver};
+use super::window::{CHANNEL_WINDOW_BYTES, OVERHEAD_BYTES, Outstanding, Overrun, Receiver};
 
 /// The most unacknowledged bytes of output of one daemon, or of all ranks of a node.
 ///
@@ -56,6 +57,14 @@ pub enum FlowId {
     Items,
     /// A rank's link to its job, with the agent's number for it.
     Link(u32),
+    /// The rest of a part of a channel operation. The next agent that merges the operation receives it, or else the
+    /// frontend.
+    Part {
+        /// The operation's number.
+        operation: u64,
+        /// The part's number on its node.
+        part: u32,
+    },
 }
 
 /// A word on a flow.
@@ -96,7 +105,7 @@ impl FlowId {
             Self::Output(_) => OUTPUT_WINDOW_BYTES,
             Self::Messages(_) => CHANNEL_WINDOW_BYTES,
             Self::Items => ITEM_WINDOW_BYTES,
-            Self::Input(_) | Self::Link(_) => 0,
+            Self::Input(_) | Self::Link(_) | Self::Part { .. } => 0,
         }
     }
 
@@ -106,7 +115,7 @@ impl FlowId {
         match self {
             Self::Input(_) => OUTPUT_WINDOW_BYTES,
             Self::Link(_) => LINK_WINDOW_BYTES,
-            Self::Output(_) | Self::Messages(_) | Self::Items => 0,
+            Self::Output(_) | Self::Messages(_) | Self::Items | Self::Part { .. } => 0,
         }
     }
 
@@ -124,7 +133,7 @@ impl FlowId {
     pub const fn overhead(self) -> u32 {
         match self {
             Self::Output(_) | Self::Messages(_) => OVERHEAD_BYTES,
-            Self::Input(_) | Self::Items | Self::Link(_) => 0,
+            Self::Input(_) | Self::Items | Self::Link(_) | Self::Part { .. } => 0,
         }
     }
 }
@@ -138,6 +147,7 @@ impl fmt::Display for FlowId {
             Self::Messages(daemon) => write!(f, "messages of daemon {daemon}"),
             Self::Items => f.write_str("rendezvous items"),
             Self::Link(link) => write!(f, "link {link}"),
+            Self::Part { operation, part } => write!(f, "contribution {part} to operation {operation}"),
         }
     }
 }
@@ -191,13 +201,20 @@ pub fn parse_message_label(label: u64) -> (SessionId, u32) {
 pub struct Outflow {
     room: u32,
     overhead: u32,
+    sent: Outstanding,
 }
 
 impl Outflow {
+    /// A sender that may send this much now. A message costs `overhead` besides its bytes.
+    #[must_use]
+    pub const fn new(window: u32, overhead: u32) -> Self {
+        Self { room: window, overhead, sent: Outstanding::NONE }
+    }
+
     /// The sender's end on a node.
     #[must_use]
     pub const fn up(flow: FlowId) -> Self {
-        Self { room: flow.window_up(), overhead: flow.overhead() }
+        Self::new(flow.window_up(), flow.overhead())
     }
 
     /// How many of these bytes fit into the next message.
@@ -206,46 +223,85 @@ impl Outflow {
         usize::try_from(self.room.saturating_sub(self.overhead)).unwrap_or(usize::MAX).min(bytes)
     }
 
-    /// Counts a message that is sent.
-    pub fn send(&mut self, bytes: usize) {
-        let cost = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.overhead);
-        self.room = self.room.saturating_sub(cost);
+    /// Whether a message of that many bytes may be sent now.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.cost_of(bytes) <= self.room
     }
 
-    /// Counts credit from the receiver.
+    /// Whether the receiver has taken all that was sent.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.sent == Outstanding::NONE
+    }
+
+    /// Counts a message that is sent.
+    pub fn send(&mut self, bytes: usize) {
+        let cost = self.cost_of(bytes);
+        self.room = self.room.saturating_sub(cost);
+        self.sent.send(cost);
+    }
+
+    /// Counts credit from a receiver that may grant any.
     pub fn earn(&mut self, bytes: u32) {
         self.room = self.room.saturating_add(bytes);
+    }
+
+    /// Counts credit from a receiver that only returns what it was sent.
+    ///
+    /// # Errors
+    /// It was not sent that much. Nothing is counted.
+    pub fn earn_back(&mut self, bytes: u32) -> Result<(), Overrun> {
+        self.sent.give_back(bytes)?;
+        self.earn(bytes);
+        Ok(())
+    }
+
+    fn cost_of(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.overhead)
     }
 }
 
 /// The receiver's end of a flow: how much may arrive, and when the sender gets new credit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inflow {
     window: Receiver,
     owed: Owed,
 }
 
 impl Inflow {
-    /// The receiver's end for a flow from a node.
+    /// A receiver whose sender may send this much now.
     #[must_use]
-    pub fn down(flow: FlowId) -> Self {
-        Self { window: Receiver::new(flow.window_down()), owed: Owed::of(flow.window_down()) }
+    pub fn new(window: u32) -> Self {
+        Self { window: Receiver::new(window), owed: Owed::of(window) }
     }
 
-    /// Counts bytes that have arrived.
+    /// The receiver's end for a flow from the frontend.
+    #[must_use]
+    pub fn down(flow: FlowId) -> Self {
+        Self::new(flow.window_down())
+    }
+
+    /// Counts what has arrived: its cost.
     ///
     /// # Errors
-    /// There was no room for them.
+    /// There was no room for it.
     pub fn arrive(&mut self, bytes: usize) -> Result<(), Overrun> {
         self.window.take(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// Counts bytes that the receiver has taken. Returns the credit to send now, if any.
+    /// Counts what the receiver has taken. Returns the credit to send now, if any.
     #[must_use]
     pub fn take(&mut self, bytes: usize) -> Option<u32> {
         let due = self.owed.take(u32::try_from(bytes).unwrap_or(u32::MAX))?;
         self.window.grant(due);
         Some(due)
+    }
+
+    /// How much the sender may send.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.window.room()
     }
 }
 

@@ -31,7 +31,7 @@ pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 pub use super::ticket::Ticket;
 
 /// The version of all messages on a link.
-pub const PROTOCOL_VERSION: u16 = 16;
+pub const PROTOCOL_VERSION: u16 = 17;
 
 /// The first frame on a link, from the side that dialled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,16 +149,16 @@ impl Down {
 }
 
 impl Up {
-    /// The sender of a flow's word, from the beginning of the frame. `None` for all other frames.
+    /// The sender of a flow's word and the flow, from the beginning of the frame. `None` for all other frames.
     #[must_use]
-    pub fn peek_flow(body: &[u8]) -> Option<NodeId> {
+    pub fn peek_flow(body: &[u8]) -> Option<(NodeId, FlowId)> {
         #[derive(Deserialize)]
         enum Head {
             Answers,
-            Notice(NodeId, First),
+            Notice(NodeId, First, FlowId),
         }
         match frame::peek(body)? {
-            Head::Notice(node, First::Flow) => Some(node),
+            Head::Notice(node, First::Flow, flow) => Some((node, flow)),
             Head::Answers => None,
         }
     }
@@ -568,7 +568,7 @@ mod tests {
             assert_eq!(Down::peek_flow(&down(order)), None);
         }
         let up = |notice| frame::encode_body(&Up::Notice { node: NodeId(300), notice }).unwrap();
-        assert_eq!(Up::peek_flow(&up(Notice::Flow { flow, word })), Some(NodeId(300)));
+        assert_eq!(Up::peek_flow(&up(Notice::Flow { flow, word })), Some((NodeId(300), flow)));
         for notice in [Notice::Alive, Notice::ChildJoined { child: NodeId(0) }] {
             assert_eq!(Up::peek_flow(&up(notice)), None);
         }

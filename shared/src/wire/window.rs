@@ -3,6 +3,9 @@
 //! A receiver counts the arriving bytes with [`Receiver`] and closes the link of a peer that overruns it. A sender
 //! counts its unacknowledged bytes with [`Outstanding`], so that a peer cannot acknowledge more than it was sent.
 
+/// The most unacknowledged bytes of messages to one daemon, or of unrequested messages from it.
+pub const CHANNEL_WINDOW_BYTES: u32 = 256 * 1024;
+
 /// The cost of every message besides its bytes, so that many small ones are bounded too.
 pub const OVERHEAD_BYTES: u32 = 64;
 
@@ -45,6 +48,12 @@ impl Receiver {
         Ok(())
     }
 
+    /// How much the peer may send.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.room
+    }
+
     /// Gives the peer room for more bytes.
     pub fn grant(&mut self, bytes: u32) {
         self.room = self.room.saturating_add(bytes.into());
@@ -58,9 +67,12 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
+    /// All is acknowledged.
+    pub const NONE: Self = Self { bytes: 0 };
+
     /// Counts bytes that are sent.
-    pub fn send(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes as u64);
+    pub fn send(&mut self, bytes: u32) {
+        self.bytes = self.bytes.saturating_add(bytes.into());
     }
 
     /// Counts bytes that the peer acknowledges.

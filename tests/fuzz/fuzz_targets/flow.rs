@@ -7,8 +7,8 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Down, Notice, Order, Up};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok(Up::Notice { node, notice: Notice::Flow { .. } }) = frame::decode(bytes) {
-        assert_eq!(Up::peek_flow(bytes), Some(node));
+    if let Ok(Up::Notice { node, notice: Notice::Flow { flow, .. } }) = frame::decode(bytes) {
+        assert_eq!(Up::peek_flow(bytes), Some((node, flow)));
     } else if frame::decode::<Up>(bytes).is_ok() {
         assert_eq!(Up::peek_flow(bytes), None);
     }

@@ -14,7 +14,7 @@ use gantry_types::rank_set::NodeSet;
 
 use super::filtering::Merged;
 use super::merging::Merging;
-use super::outcome::{Out, PartKey};
+use super::outcome::{Chunk, Out, PartKey};
 
 /// An operation.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub(super) struct Collection {
     /// Members of the whole subtree that still owe their contribution. Up to date only if this node merges.
     owed: MemberSet,
     merging: Option<Merging>,
-    /// How many bytes of a local contribution this node has passed on.
-    passed: BTreeMap<DaemonId, u64>,
+    /// How many bytes of a local contribution this node has yet to pass on.
+    left: BTreeMap<DaemonId, u64>,
     /// Parts made here that are not yet sent in full.
     outgoing: BTreeMap<u32, Outgoing>,
     made: u32,
@@ -57,7 +57,7 @@ impl Collection {
             local: BTreeMap::new(),
             owed: MemberSet::default(),
             merging,
-            passed: BTreeMap::new(),
+            left: BTreeMap::new(),
             outgoing: BTreeMap::new(),
             made: FIRST_MADE,
         }
@@ -91,34 +91,56 @@ impl Collection {
         self.local.keys().copied().collect()
     }
 
-    /// Takes a chunk of a part.
-    pub(super) fn feed(&mut self, key: PartKey, of: MemberSet, total: u64, bytes: Vec<u8>, out: &mut Out) {
+    /// A part begins.
+    pub(super) fn begin(&mut self, key: PartKey, of: MemberSet, total: u64, bytes: Vec<u8>, out: &mut Out) {
         let Some(merging) = &mut self.merging else {
             // Without merging, only parts of this node's own daemons arrive here.
-            let daemon = DaemonId(key.part);
-            let passed = self.passed.entry(daemon).or_default();
-            // A contribution's first chunk names its members.
-            let of = if *passed == 0 { of } else { MemberSet::default() };
-            *passed += bytes.len() as u64;
-            if *passed >= total {
-                self.passed.remove(&daemon);
-                self.local.remove(&daemon);
-            }
-            out.parts.push((key.part, total, of, bytes));
+            self.pass(DaemonId(key.part), total, bytes.len());
+            out.chunks.push((key.part, Chunk::First { total, of, bytes }));
             return;
         };
-        if !merging.is_coming(key) && !merging.has_room(&of, &self.owed) {
+        if merging.is_coming(key) || !merging.has_room(&of, &self.owed) {
             tracing::debug!(?key, "a part that no collection waits for");
             return;
         }
-        if let Some((of, part)) = merging.assemble(key, of, total, &bytes, out) {
-            if key.node == self.node {
-                self.local.remove(&DaemonId(key.part));
+        let whole = merging.begin(key, of, total, bytes, out);
+        self.take(key, whole, out);
+    }
+
+    /// A part that has begun goes on.
+    pub(super) fn feed(&mut self, key: PartKey, bytes: Vec<u8>, out: &mut Out) {
+        let Some(merging) = &mut self.merging else {
+            let daemon = DaemonId(key.part);
+            if let Some(left) = self.left.get(&daemon).copied() {
+                self.pass(daemon, left, bytes.len());
+                out.chunks.push((key.part, Chunk::Next(bytes)));
             }
-            self.owed = self.owed.difference(&of);
-            merging.consume(of, part, out);
-            self.go_on(out);
+            return;
+        };
+        let whole = merging.feed(key, &bytes, out);
+        self.take(key, whole, out);
+    }
+
+    /// Counts bytes of a daemon's contribution that this node passes on.
+    fn pass(&mut self, daemon: DaemonId, left: u64, bytes: usize) {
+        match left.saturating_sub(bytes as u64) {
+            0 => {
+                self.left.remove(&daemon);
+                self.local.remove(&daemon);
+            }
+            left => drop(self.left.insert(daemon, left)),
         }
+    }
+
+    /// Merges a part, if it is complete.
+    fn take(&mut self, key: PartKey, whole: Option<(MemberSet, Vec<u8>)>, out: &mut Out) {
+        let (Some((of, part)), Some(merging)) = (whole, &mut self.merging) else { return };
+        if key.node == self.node {
+            self.local.remove(&DaemonId(key.part));
+        }
+        self.owed = self.owed.difference(&of);
+        merging.consume(of, part, out);
+        self.go_on(out);
     }
 
     /// Merges, or sends the result, as far as possible.
@@ -133,18 +155,18 @@ impl Collection {
         let (part, total) = (self.made, bytes.len() as u64);
         self.made = self.made.saturating_add(1);
         let first = bytes.len().min(CHUNK_BYTES);
-        out.parts.push((part, total, of, bytes[..first].to_vec()));
+        out.chunks.push((part, Chunk::First { total, of, bytes: bytes[..first].to_vec() }));
         if first < bytes.len() {
             self.outgoing.insert(part, Outgoing { bytes: Arc::new(bytes), sent: first });
         }
     }
 
-    /// The receiver grants more bytes of a part that was made here.
-    pub(super) fn more(&mut self, part: u32, bytes: u32, out: &mut Out) {
+    /// The receiver gives credit for a part that was made here.
+    pub(super) fn earn(&mut self, part: u32, bytes: u32, out: &mut Out) {
         let Some(outgoing) = self.outgoing.get_mut(&part) else { return };
         let end = outgoing.bytes.len().min(outgoing.sent.saturating_add(bytes as usize));
         for chunk in outgoing.bytes[outgoing.sent..end].chunks(CHUNK_BYTES) {
-            out.parts.push((part, outgoing.bytes.len() as u64, MemberSet::default(), chunk.to_vec()));
+            out.chunks.push((part, Chunk::Next(chunk.to_vec())));
         }
         outgoing.sent = end;
         if end == outgoing.bytes.len() {
@@ -160,7 +182,7 @@ impl Collection {
         if self.local.remove(&daemon).is_some() {
             let of = MemberSet::of(Member { node: self.node, daemon });
             self.owed = self.owed.difference(&of);
-            self.passed.remove(&daemon);
+            self.left.remove(&daemon);
             if let Some(merging) = &mut self.merging {
                 merging.forget(|key| key == PartKey { node: self.node, part: daemon.0 }, out);
             }

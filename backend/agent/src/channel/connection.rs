@@ -116,7 +116,8 @@ async fn write(writer: &mut OwnedWriteHalf, mut from: mpsc::UnboundedReceiver<To
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::wire::message::Blob;
+    use gantry_shared::wire::channel::DaemonFlow;
+    use gantry_shared::wire::message::{Blob, Word};
 
     use super::*;
 
@@ -125,7 +126,8 @@ mod tests {
         // The runtime polls reader and writer in random order.
         for _ in 0..64 {
             let (ours, mut daemons) = UnixStream::pair().unwrap();
-            let said = FromDaemon::Message { tag: 1, bytes: Blob(b"that was all".to_vec()) };
+            let word = Word::Data { label: 1, bytes: Blob(b"that was all".to_vec()) };
+            let said = FromDaemon::Flow { flow: DaemonFlow::Messages, word };
             daemons.write_all(&encode(&said).unwrap()).await.unwrap();
             drop(daemons);
             let (queue, from) = mpsc::unbounded_channel();

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use gantry_shared::wire::channel::{
-    CHANNEL_WINDOW_BYTES, CHUNK_BYTES, MAX_MESSAGE_BYTES, OVERHEAD_BYTES, ToDaemon, cost_of,
+    CHANNEL_WINDOW_BYTES, CHUNK_BYTES, DaemonFlow, MAX_MESSAGE_BYTES, OVERHEAD_BYTES, ToDaemon, cost_of,
 };
+use gantry_shared::wire::flow::{Inflow, Outflow, Word};
 use gantry_shared::wire::message::Blob;
+use gantry_shared::wire::window::{Overrun, Receiver};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, SessionId};
 use tokio::sync::mpsc;
@@ -27,21 +29,24 @@ pub(super) fn misbehaves(what: &str) -> Failure {
     Failure::new(Kind::Protocol, format!("serve a daemon's channel: {what}"))
 }
 
+fn overran(what: &str, overrun: Overrun) -> Failure {
+    misbehaves(&format!("{what} without credit: {overrun}"))
+}
+
 /// A daemon's end.
 #[derive(Debug)]
 pub(super) struct Local {
     session: SessionId,
     link: Link,
     queue: VecDeque<Delivery>,
-    /// How much the agent may write before the daemon acknowledges some of it.
-    window: u32,
-    /// How much the daemon may send without a request.
-    credit: u32,
+    inbox: Outflow,
+    /// The tool gives the credit for the daemon's messages.
+    messages: Receiver,
     serves: BTreeSet<String>,
     rounds: HashMap<u32, Rounds>,
     coming: BTreeMap<(u32, u64), Coming>,
-    /// Cost of the contributions that no operation has requested yet.
-    early: u32,
+    /// Contributions that no operation has requested yet.
+    early: Inflow,
     /// Contributions that the daemon cancelled before an operation requested them.
     given_up: BTreeSet<(u32, u64)>,
 }
@@ -85,7 +90,7 @@ pub(super) enum Asked {
 struct Coming {
     total: u64,
     received: u64,
-    granted: u64,
+    window: Receiver,
     /// The operation that takes it. None: no operation has requested it yet, and its first bytes wait here.
     operation: Option<u64>,
     early: Vec<u8>,
@@ -139,12 +144,12 @@ impl Local {
             session,
             link: Link::Awaited,
             queue: VecDeque::new(),
-            window: CHANNEL_WINDOW_BYTES,
-            credit: CHANNEL_WINDOW_BYTES,
+            inbox: DaemonFlow::Inbox.outflow(),
+            messages: Receiver::new(DaemonFlow::Messages.window()),
             serves: BTreeSet::new(),
             rounds: HashMap::new(),
             coming: BTreeMap::new(),
-            early: 0,
+            early: DaemonFlow::Early.inflow(),
             given_up: BTreeSet::new(),
         }
     }
@@ -185,6 +190,10 @@ impl Local {
         }
     }
 
+    fn say(&self, flow: DaemonFlow, word: Word) {
+        self.tell(ToDaemon::Flow { flow, word });
+    }
+
     /// Queues a message for the daemon.
     pub(super) fn queue(&mut self, delivery: Delivery) -> Result<(), Failure> {
         if self.is_over() {
@@ -209,10 +218,10 @@ impl Local {
         while let Some(first) = self.queue.front_mut() {
             let Some((rest, ends)) = first.next() else { break };
             let length = rest.len().min(CHUNK_BYTES);
-            if self.window < cost_of(length) {
+            if !self.inbox.has_room(length) {
                 break;
             }
-            self.window -= cost_of(length);
+            self.inbox.send(length);
             let piece_ends = length == rest.len();
             let last = ends && piece_ends;
             let bytes = Blob(rest[..length].to_vec());
@@ -257,27 +266,26 @@ impl Local {
         std::mem::take(&mut self.queue).into_iter().map(|it| it.receipt).collect()
     }
 
+    /// The daemon has taken messages of this cost.
     pub(super) fn taken(&mut self, cost: u32) -> Result<(), Failure> {
-        let window = self.window.checked_add(cost).filter(|window| *window <= CHANNEL_WINDOW_BYTES);
-        self.window = window.ok_or_else(|| misbehaves("it has acknowledged more than it received"))?;
-        Ok(())
+        let back = self.inbox.earn_back(cost);
+        back.map_err(|_| misbehaves("it has acknowledged more than it received"))
     }
 
-    /// The daemon sends a message without a request.
-    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Failure> {
+    /// The daemon sends a message without a request. Returns its tag.
+    pub(super) fn take_message(&mut self, label: u64, bytes: usize) -> Result<u32, Failure> {
+        let tag = u32::try_from(label).map_err(|_| misbehaves("its message has no tag"))?;
         if bytes > MAX_MESSAGE_BYTES {
             return Err(misbehaves("its message is too long"));
         }
-        let left = self.credit.checked_sub(cost_of(bytes));
-        self.credit = left.ok_or_else(|| misbehaves("it sends messages without credit"))?;
-        Ok(())
+        self.messages.take(cost_of(bytes)).map_err(|overrun| overran("it sends messages", overrun))?;
+        Ok(tag)
     }
 
-    /// The tool acknowledges messages of the daemon.
+    /// The tool gives credit for messages of the daemon.
     pub(super) fn earn(&mut self, bytes: u32) {
-        let room = CHANNEL_WINDOW_BYTES - self.credit;
-        self.credit += bytes.min(room);
-        self.tell(ToDaemon::Credit { bytes: bytes.min(room) });
+        self.messages.grant(bytes);
+        self.say(DaemonFlow::Messages, Word::Credit(bytes));
     }
 
     pub(super) fn serve(&mut self, filter: String) -> Result<(), Failure> {
@@ -322,103 +330,95 @@ impl Local {
             let given_up = self.given_up.remove(&(tag, round));
             return (round, if given_up || self.is_over() { Asked::Never } else { Asked::Later });
         };
-        self.early = self.early.saturating_sub(cost_of(coming.early.len()));
         coming.operation = Some(operation);
-        let begun = Asked::Begun { total: coming.total, bytes: std::mem::take(&mut coming.early) };
+        let (total, bytes) = (coming.total, std::mem::take(&mut coming.early));
         if coming.received == coming.total {
             self.coming.remove(&(tag, round));
         }
-        self.tell(ToDaemon::Begun { tag, round });
-        (round, begun)
+        self.take_early(bytes.len());
+        (round, Asked::Begun { total, bytes })
     }
 
-    /// Takes a chunk of a contribution for `operation`, if there is one.
+    /// The first chunk of a contribution no longer waits.
+    fn take_early(&mut self, bytes: usize) {
+        if let Some(credit) = self.early.take(cost_of(bytes) as usize) {
+            self.say(DaemonFlow::Early, Word::Credit(credit));
+        }
+    }
+
+    /// The daemon begins a contribution, for `operation` if there is one.
     ///
     /// Returns the bytes that the caller must pass to an operation.
-    pub(super) fn take_part(
+    pub(super) fn begin_part(
         &mut self,
         Source { tag, round, total }: Source,
         bytes: Vec<u8>,
         operation: Option<u64>,
     ) -> Result<Option<(u64, Vec<u8>)>, Failure> {
         let length = bytes.len() as u64;
-        if let Some(coming) = self.coming.get_mut(&(tag, round)) {
-            let received = coming.received + length;
-            let Some(operation) = coming.operation.filter(|_| received <= coming.granted.min(coming.total))
-            else {
-                return Err(misbehaves("it contributes without credit"));
-            };
-            coming.received = received;
-            if received == coming.total {
-                self.coming.remove(&(tag, round));
-            }
-            return Ok(Some((operation, bytes)));
-        }
         if self.rounds.len() >= MAX_TAGS && !self.rounds.contains_key(&tag) {
             return Err(misbehaves("it contributes with too many tags"));
         }
         let rounds = self.rounds.entry(tag).or_default();
-        if round < rounds.given {
-            // The rest of a cancelled contribution was on its way.
-            return Ok(None);
-        }
-        if round > rounds.given || length != total.min(CHUNK_BYTES as u64) {
+        if round != rounds.given || length != total.min(CHUNK_BYTES as u64) {
             return Err(misbehaves("a contribution is out of order"));
         }
+        let arrived = self.early.arrive(cost_of(bytes.len()) as usize);
+        arrived.map_err(|overrun| overran("it contributes", overrun))?;
         rounds.given += 1;
         let asked = rounds.asked > round;
-        let whole = length == total;
-        match operation {
-            Some(operation) => {
-                self.tell(ToDaemon::Begun { tag, round });
-                if !whole {
-                    let coming = Coming {
-                        total,
-                        received: length,
-                        granted: length,
-                        operation: Some(operation),
-                        early: Vec::new(),
-                    };
-                    self.coming.insert((tag, round), coming);
-                }
-                Ok(Some((operation, bytes)))
-            }
-            None if asked => {
-                self.tell(ToDaemon::Begun { tag, round });
-                self.tell(ToDaemon::Over { tag, round });
-                Ok(None)
-            }
-            None => {
-                self.early = self.early.saturating_add(cost_of(bytes.len()));
-                if self.early > CHANNEL_WINDOW_BYTES {
-                    return Err(misbehaves("it contributes without credit"));
-                }
-                let coming =
-                    Coming { total, received: length, granted: length, operation: None, early: bytes };
-                self.coming.insert((tag, round), coming);
-                Ok(None)
-            }
+        let waits = operation.is_none() && !asked;
+        if !waits {
+            self.take_early(bytes.len());
         }
+        if waits || (operation.is_some() && length < total) {
+            let (window, early) = (Receiver::new(0), if waits { bytes.clone() } else { Vec::new() });
+            self.coming.insert((tag, round), Coming { total, received: length, window, operation, early });
+        } else if operation.is_none() {
+            self.say(DaemonFlow::Part { tag, round }, Word::End);
+        }
+        Ok(operation.map(|operation| (operation, bytes)))
+    }
+
+    /// Takes the next bytes of a contribution. Returns the operation that they are for, if it is not over.
+    pub(super) fn take_part(&mut self, tag: u32, round: u64, bytes: usize) -> Result<Option<u64>, Failure> {
+        let Some(coming) = self.coming.get_mut(&(tag, round)) else {
+            // The rest of a cancelled contribution was on its way.
+            let begun = self.rounds.get(&tag).is_some_and(|rounds| round < rounds.given);
+            return if begun { Ok(None) } else { Err(misbehaves("a contribution is out of order")) };
+        };
+        let left = coming.total - coming.received;
+        if bytes as u64 > left {
+            return Err(misbehaves("a contribution is longer than it said"));
+        }
+        let arrived = coming.window.take(u32::try_from(bytes).unwrap_or(u32::MAX));
+        arrived.map_err(|overrun| overran("it contributes", overrun))?;
+        coming.received += bytes as u64;
+        let operation = coming.operation;
+        if coming.received == coming.total {
+            self.coming.remove(&(tag, round));
+        }
+        Ok(operation)
     }
 
     /// The daemon cancels a contribution.
     pub(super) fn give_up(&mut self, tag: u32, round: u64) {
         let Some(coming) = self.coming.remove(&(tag, round)) else { return };
         if coming.operation.is_none() {
-            self.early = self.early.saturating_sub(cost_of(coming.early.len()));
+            self.take_early(coming.early.len());
             if self.given_up.len() < MAX_TAGS {
                 self.given_up.insert((tag, round));
             }
         }
     }
 
-    /// The operation grants more bytes of the contribution that it takes.
-    pub(super) fn more(&mut self, operation: u64, bytes: u32) {
+    /// The receiver of an operation's part gives credit for the contribution that is this part.
+    pub(super) fn earn_part(&mut self, operation: u64, bytes: u32) {
         let of_it = self.coming.iter_mut().find(|(_, it)| it.operation == Some(operation));
         if let Some(((tag, round), coming)) = of_it {
-            coming.granted += u64::from(bytes);
-            let what = ToDaemon::More { tag: *tag, round: *round, bytes };
-            self.tell(what);
+            coming.window.grant(bytes);
+            let flow = DaemonFlow::Part { tag: *tag, round: *round };
+            self.say(flow, Word::Credit(bytes));
         }
     }
 
@@ -432,7 +432,7 @@ impl Local {
             .collect();
         for (tag, round) in of_it {
             self.coming.remove(&(tag, round));
-            self.tell(ToDaemon::Over { tag, round });
+            self.say(DaemonFlow::Part { tag, round }, Word::End);
         }
     }
 }

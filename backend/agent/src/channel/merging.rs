@@ -85,30 +85,30 @@ impl Merging {
         !of.is_empty() && of.difference(owed).is_empty() && (self.coming.len() as u64) < owed.len()
     }
 
-    /// Takes a chunk of a part. Returns the part when it is complete.
-    pub(super) fn assemble(
+    /// A part begins. Returns it if it is complete.
+    pub(super) fn begin(
         &mut self,
         key: PartKey,
         of: MemberSet,
         total: u64,
-        bytes: &[u8],
+        bytes: Vec<u8>,
         out: &mut Out,
     ) -> Option<(MemberSet, Vec<u8>)> {
-        let length = bytes.len() as u64;
-        let Some(assembly) = self.coming.get_mut(&key) else {
-            if length >= total {
-                return Some((of, bytes.to_vec()));
-            }
-            if of.is_empty() || total > MAX_PART_BYTES {
-                // The rest of a cancelled part, or a part that the agent could not request.
-                return None;
-            }
-            self.coming.insert(key, Assembly::begin(of, total, bytes.to_vec()));
+        if bytes.len() as u64 >= total {
+            return Some((of, bytes));
+        }
+        if total <= MAX_PART_BYTES {
+            self.coming.insert(key, Assembly::begin(of, total, bytes));
             self.large.push_back(key);
             self.grant(out);
-            return None;
-        };
-        match assembly.take(bytes) {
+        }
+        None
+    }
+
+    /// Takes the next bytes of a part. Returns the part when it is complete.
+    pub(super) fn feed(&mut self, key: PartKey, bytes: &[u8], out: &mut Out) -> Option<(MemberSet, Vec<u8>)> {
+        // Without an assembly: the rest of a part that this agent has given up.
+        match self.coming.get_mut(&key)?.take(bytes) {
             Ok(true) => {
                 // The caller grants the next large part its turn after it has used this one.
                 let whole = self.coming.remove(&key)?;
@@ -128,7 +128,7 @@ impl Merging {
         }
         let Some(key) = self.large.front() else { return };
         if let Some(more) = self.coming.get_mut(key).and_then(Assembly::ask) {
-            out.more.push((*key, more));
+            out.credit.push((*key, more));
         }
     }
 

@@ -24,11 +24,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::wire::channel::{
-    CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, FromDaemon, MAX_PART_BYTES, Member, MemberSet,
-    ToDaemon,
+    CHUNK_BYTES, ChannelNotice, ChannelOrder, DaemonFlow, FIRST_MADE, FromDaemon, MAX_PART_BYTES, Member,
+    MemberSet, ToDaemon,
 };
 use gantry_shared::wire::flow::{FlowId, Word, message_label};
-use gantry_shared::wire::message::Answer;
+use gantry_shared::wire::message::{Answer, Blob};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, NodeId, RequestId, SessionId};
 use gantry_types::rank_set::NodeSet;
@@ -37,7 +37,7 @@ use tokio::sync::mpsc;
 use self::collection::Collection;
 pub(crate) use self::filtering::{Batch, Merged};
 use self::local::{Asked, Local, Source};
-use self::outcome::{Job, Out, PartKey};
+use self::outcome::{Chunk, Job, Out, PartKey};
 use crate::overlay::Piece;
 
 /// The limit on concurrent operations on a node.
@@ -55,8 +55,8 @@ pub(crate) enum Effect {
     Up(ChannelNotice),
     /// Sends a word of one of this node's flows up.
     Say(FlowId, Word),
-    /// Sends an order to a node further down.
-    Down(NodeId, ChannelOrder),
+    /// Gives a node further down credit for one of its flows.
+    Credit(NodeId, FlowId, u32),
     /// Merges parts of an operation on a thread that may block. [`Hub::batch_merged`] takes the result.
     Merge(u64, Batch),
     /// Calls [`Hub::due`] with this value after the delay.
@@ -147,15 +147,27 @@ impl Hub {
             }
             ChannelOrder::Hurry { operation, patience_ms } => self.hurry(operation, patience_ms),
             ChannelOrder::End { operation } => self.end(operation),
-            ChannelOrder::More { operation, part, bytes, .. } if own => self.more(operation, part, bytes),
-            ChannelOrder::Message { .. } | ChannelOrder::Stream { .. } | ChannelOrder::More { .. } => {}
+            ChannelOrder::Message { .. } | ChannelOrder::Stream { .. } => {}
         }
     }
 
-    /// The tool sends a word of the flow that carries this daemon's messages.
-    pub(crate) fn hear_tool(&mut self, daemon: DaemonId, word: &Word) {
-        if let (Word::Credit(bytes), Some(local)) = (word, self.locals.get_mut(&daemon)) {
-            local.earn(*bytes);
+    /// The receiver of one of this node's flows gives credit.
+    pub(crate) fn earn(&mut self, flow: FlowId, bytes: u32) {
+        match flow {
+            FlowId::Messages(daemon) => {
+                if let Some(local) = self.locals.get_mut(&daemon) {
+                    local.earn(bytes);
+                }
+            }
+            FlowId::Part { operation, part: part @ FIRST_MADE.. } => {
+                self.with(operation, |collection, out| collection.earn(part, bytes, out));
+            }
+            FlowId::Part { operation, part } => {
+                if let Some(local) = self.locals.get_mut(&DaemonId(part)) {
+                    local.earn_part(operation, bytes);
+                }
+            }
+            FlowId::Output(_) | FlowId::Input(_) | FlowId::Items | FlowId::Link(_) => {}
         }
     }
 
@@ -291,15 +303,7 @@ impl Hub {
     pub(crate) fn hear(&mut self, daemon: DaemonId, said: FromDaemon) -> Result<(), Failure> {
         let Some(local) = self.locals.get_mut(&daemon) else { return Err(local::ended(daemon)) };
         match said {
-            FromDaemon::Message { tag, bytes } => {
-                local.spend(bytes.0.len())?;
-                let label = message_label(local.session(), tag);
-                self.effects.push(Effect::Say(FlowId::Messages(daemon), Word::Data { label, bytes }));
-            }
-            FromDaemon::Taken { cost } => {
-                local.taken(cost)?;
-                self.pump(daemon);
-            }
+            FromDaemon::Flow { flow, word } => self.hear_flow(daemon, flow, word)?,
             FromDaemon::Serve { filter } => local.serve(filter)?,
             FromDaemon::Part { tag, round, total, bytes } => {
                 if total > MAX_PART_BYTES || bytes.0.len() > CHUNK_BYTES {
@@ -308,16 +312,8 @@ impl Hub {
                 let source = Source { tag, round, total };
                 let operation = self.find_operation(daemon, tag, round);
                 let local = self.locals.get_mut(&daemon).ok_or_else(|| local::ended(daemon))?;
-                if let Some((operation, bytes)) = local.take_part(source, bytes.0, operation)? {
-                    self.feed_local(operation, daemon, total, bytes);
-                }
-            }
-            FromDaemon::GiveUp { tag, round } => {
-                local.give_up(tag, round);
-                if let Some(operation) = self.find_operation(daemon, tag, round) {
-                    let why =
-                        Failure::new(Kind::TimedOut, format!("daemon {daemon} gave up its contribution"));
-                    self.with(operation, |collection, out| collection.local_over(daemon, why, out));
+                if let Some((operation, bytes)) = local.begin_part(source, bytes.0, operation)? {
+                    self.begin_local(operation, daemon, total, bytes);
                 }
             }
             FromDaemon::Merged { job, bytes, last } => {
@@ -330,6 +326,38 @@ impl Hub {
                     });
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes a word of a daemon on one of its flows.
+    fn hear_flow(&mut self, daemon: DaemonId, flow: DaemonFlow, word: Word) -> Result<(), Failure> {
+        let local = self.locals.get_mut(&daemon).ok_or_else(|| local::ended(daemon))?;
+        match (flow, word) {
+            (DaemonFlow::Messages, Word::Data { label, bytes }) => {
+                let tag = local.take_message(label, bytes.0.len())?;
+                let label = message_label(local.session(), tag);
+                self.effects.push(Effect::Say(FlowId::Messages(daemon), Word::Data { label, bytes }));
+            }
+            (DaemonFlow::Inbox, Word::Credit(bytes)) => {
+                local.taken(bytes)?;
+                self.pump(daemon);
+            }
+            (DaemonFlow::Part { tag, round }, Word::Data { bytes, .. }) => {
+                if let Some(operation) = local.take_part(tag, round, bytes.0.len())? {
+                    let key = PartKey { node: self.node, part: daemon.0 };
+                    self.with(operation, |collection, out| collection.feed(key, bytes.0, out));
+                }
+            }
+            (DaemonFlow::Part { tag, round }, Word::End) => {
+                local.give_up(tag, round);
+                if let Some(operation) = self.find_operation(daemon, tag, round) {
+                    let why =
+                        Failure::new(Kind::TimedOut, format!("daemon {daemon} gave up its contribution"));
+                    self.with(operation, |collection, out| collection.local_over(daemon, why, out));
+                }
+            }
+            _ => return Err(local::misbehaves("it says on a flow what only its other end says")),
         }
         Ok(())
     }
@@ -385,7 +413,7 @@ impl Hub {
         collection.expect_all(here.difference(&left));
         self.collections.insert(operation, collection);
         for (daemon, total, bytes) in early {
-            self.feed_local(operation, daemon, total, bytes);
+            self.begin_local(operation, daemon, total, bytes);
         }
         for daemon in gone {
             self.with(operation, |collection, out| collection.local_over(daemon, local::ended(daemon), out));
@@ -397,10 +425,10 @@ impl Hub {
         self.effects.push(Effect::Up(ChannelNotice::Missing { operation, of, why }));
     }
 
-    fn feed_local(&mut self, operation: u64, daemon: DaemonId, total: u64, bytes: Vec<u8>) {
+    fn begin_local(&mut self, operation: u64, daemon: DaemonId, total: u64, bytes: Vec<u8>) {
         let key = PartKey { node: self.node, part: daemon.0 };
         let of = MemberSet::of(Member { node: self.node, daemon });
-        self.with(operation, |collection, out| collection.feed(key, of, total, bytes, out));
+        self.with(operation, |collection, out| collection.begin(key, of, total, bytes, out));
     }
 
     /// Takes a notice from below. The caller has checked that its sender may speak for these nodes.
@@ -410,7 +438,7 @@ impl Hub {
         match notice {
             ChannelNotice::Part { operation, part, of, total, bytes } if self.merges(operation) => {
                 let key = PartKey { node, part };
-                self.with(operation, |collection, out| collection.feed(key, of, total, bytes.0, out));
+                self.with(operation, |collection, out| collection.begin(key, of, total, bytes.0, out));
                 None
             }
             ChannelNotice::Missing { operation, of, why } => {
@@ -419,6 +447,12 @@ impl Hub {
             }
             other => Some(other),
         }
+    }
+
+    /// Takes the next bytes of a part from below, of an operation that this node [merges](Self::merges).
+    pub(crate) fn feed(&mut self, node: NodeId, operation: u64, part: u32, bytes: Vec<u8>) {
+        let key = PartKey { node, part };
+        self.with(operation, |collection, out| collection.feed(key, bytes, out));
     }
 
     /// Whether this node merges the parts of this operation.
@@ -474,31 +508,26 @@ impl Hub {
         }
     }
 
-    fn more(&mut self, operation: u64, part: u32, bytes: u32) {
-        if part >= FIRST_MADE {
-            self.with(operation, |collection, out| collection.more(part, bytes, out));
-        } else if let Some(local) = self.locals.get_mut(&DaemonId(part)) {
-            local.more(operation, bytes);
-        }
-    }
-
     /// Runs `act` on an operation, and turns its output into effects.
     fn with(&mut self, operation: u64, act: impl FnOnce(&mut Collection, &mut Out)) {
         let Some(collection) = self.collections.get_mut(&operation) else { return };
         let mut out = Out::default();
         act(collection, &mut out);
-        for (part, total, of, bytes) in out.parts {
-            let bytes = gantry_shared::wire::message::Blob(bytes);
-            self.effects.push(Effect::Up(ChannelNotice::Part { operation, part, of, total, bytes }));
-        }
+        self.effects.extend(out.chunks.into_iter().map(|(part, chunk)| match chunk {
+            Chunk::First { total, of, bytes } => {
+                Effect::Up(ChannelNotice::Part { operation, part, of, total, bytes: Blob(bytes) })
+            }
+            Chunk::Next(bytes) => Effect::Say(FlowId::Part { operation, part }, Word::data(bytes)),
+        }));
         for (of, why) in out.missing {
             self.miss(operation, of, why);
         }
-        for (PartKey { node, part }, bytes) in out.more {
+        for (PartKey { node, part }, bytes) in out.credit {
+            let flow = FlowId::Part { operation, part };
             if node == self.node {
-                self.more(operation, part, bytes);
+                self.earn(flow, bytes);
             } else {
-                self.effects.push(Effect::Down(node, ChannelOrder::More { operation, node, part, bytes }));
+                self.effects.push(Effect::Credit(node, flow, bytes));
             }
         }
         if let Some(batch) = out.batch {

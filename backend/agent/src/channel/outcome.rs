@@ -15,6 +15,22 @@ pub(super) struct PartKey {
     pub(super) part: u32,
 }
 
+/// A chunk of a part.
+#[derive(Debug)]
+pub(super) enum Chunk {
+    /// The part begins.
+    First {
+        /// Length of the whole part.
+        total: u64,
+        /// Its members.
+        of: MemberSet,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The part goes on with these bytes.
+    Next(Vec<u8>),
+}
+
 /// Parts for a daemon to merge.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -26,12 +42,12 @@ pub(super) struct Job {
 /// The output of an operation after an input.
 #[derive(Debug, Default)]
 pub(super) struct Out {
-    /// Chunks of parts that go up: number, length of the whole part, its members, bytes.
-    pub(super) parts: Vec<(u32, u64, MemberSet, Vec<u8>)>,
+    /// Chunks of parts that go up: the number of the part, and the chunk.
+    pub(super) chunks: Vec<(u32, Chunk)>,
     /// The missing members, and why.
     pub(super) missing: Vec<(MemberSet, Failure)>,
-    /// Grants: parts of which more bytes may come.
-    pub(super) more: Vec<(PartKey, u32)>,
+    /// Credit for parts of which more bytes may come.
+    pub(super) credit: Vec<(PartKey, u32)>,
     /// Parts that a daemon is to merge.
     pub(super) job: Option<Job>,
     /// Parts that are too large to merge at once.

@@ -45,6 +45,16 @@ impl Node {
         std::iter::from_fn(|| self.heard.try_recv().ok()).collect()
     }
 
+    /// The bytes of the rest of a part that have gone up.
+    fn rest(&mut self, part: u32) -> Vec<Vec<u8>> {
+        let flow = FlowId::Part { operation: 1, part };
+        let rest = |effect| match effect {
+            Effect::Say(id, Word::Data { bytes, .. }) if id == flow => bytes.0,
+            other => panic!("{other:?}"),
+        };
+        self.hub.take_effects().into_iter().map(rest).collect()
+    }
+
     /// The notices that have gone up.
     fn up(&mut self) -> Vec<ChannelNotice> {
         let up = |effect| match effect {
@@ -78,6 +88,19 @@ fn members(nodes: impl IntoIterator<Item = u32>) -> MemberSet {
     nodes.into_iter().map(|node| Member { node: NodeId(node), daemon: DAEMON }).collect()
 }
 
+fn word(flow: DaemonFlow, word: Word) -> FromDaemon {
+    FromDaemon::Flow { flow, word }
+}
+
+fn rest(round: u64, bytes: usize) -> FromDaemon {
+    word(DaemonFlow::Part { tag: 9, round }, Word::data(vec![0; bytes]))
+}
+
+/// The words that a daemon hears.
+fn told(flow: DaemonFlow, word: Word) -> ToDaemon {
+    ToDaemon::Flow { flow, word }
+}
+
 fn part(round: u64, total: u64, bytes: usize) -> FromDaemon {
     FromDaemon::Part { tag: 9, round, total, bytes: Blob(vec![0; bytes]) }
 }
@@ -104,9 +127,10 @@ fn a_message_is_answered_when_it_is_taken_in_and_waits_for_a_daemon_that_takes_n
         (1, 3),
         "a window has room for three chunks and what stands around them"
     );
-    node.say(FromDaemon::Taken { cost: cost_of(CHUNK_BYTES) }).unwrap();
+    let taken = |cost| word(DaemonFlow::Inbox, Word::Credit(cost));
+    node.say(taken(cost_of(CHUNK_BYTES))).unwrap();
     assert_eq!(node.answers(), [Ok(Answer::Done)]);
-    assert!(node.say(FromDaemon::Taken { cost: CHANNEL_WINDOW_BYTES }).is_err(), "more than it received");
+    assert!(node.say(taken(CHANNEL_WINDOW_BYTES)).is_err(), "more than it received");
     // The hub also answers for messages that the daemon will never receive.
     node.message(MAX_MESSAGE_BYTES);
     node.message(MAX_MESSAGE_BYTES);
@@ -123,24 +147,30 @@ fn a_message_is_answered_when_it_is_taken_in_and_waits_for_a_daemon_that_takes_n
 #[test]
 fn who_has_no_credit_is_cut_off() {
     let mut node = Node::new();
-    let message = |bytes| FromDaemon::Message { tag: 1, bytes: Blob(vec![0; bytes]) };
+    let message = |bytes| word(DaemonFlow::Messages, Word::Data { label: 1, bytes: Blob(vec![0; bytes]) });
     assert!(node.say(message(MAX_MESSAGE_BYTES + 1)).is_err());
     assert!(node.say(message(MAX_MESSAGE_BYTES)).is_ok());
     assert!(
         node.say(message(MAX_MESSAGE_BYTES)).is_err(),
         "the window has no room for what stands around both"
     );
-    node.hub.hear_tool(DAEMON, &Word::Credit(u32::MAX));
-    assert!(
-        matches!(node.hear().as_slice(), [ToDaemon::Credit { bytes }] if *bytes == cost_of(MAX_MESSAGE_BYTES))
-    );
+    let cost = cost_of(MAX_MESSAGE_BYTES);
+    node.hub.earn(FlowId::Messages(DAEMON), cost);
+    assert_eq!(node.hear(), [told(DaemonFlow::Messages, Word::Credit(cost))]);
     assert!(node.say(message(MAX_MESSAGE_BYTES)).is_ok());
+    assert!(node.say(message(MAX_MESSAGE_BYTES)).is_err());
     let mut node = Node::new();
+    assert!(
+        node.say(word(DaemonFlow::Messages, Word::Data { label: 1 << 32, bytes: Blob(vec![]) })).is_err()
+    );
+    assert!(node.say(word(DaemonFlow::Messages, Word::Credit(1))).is_err(), "the tool gives this credit");
+    assert!(node.say(rest(0, 1)).is_err(), "it has not begun");
     assert!(node.say(part(1, 1, 1)).is_err(), "out of order");
     assert!(node.say(part(0, 2, 1)).is_err(), "cut short");
     assert!(node.say(part(0, MAX_PART_BYTES + 1, CHUNK_BYTES)).is_err(), "too long");
     assert!(node.say(part(0, 2 * CHUNK_BYTES as u64, CHUNK_BYTES)).is_ok());
-    assert!(node.say(part(0, 2 * CHUNK_BYTES as u64, CHUNK_BYTES)).is_err(), "nobody has asked for more");
+    assert!(node.say(part(0, 2 * CHUNK_BYTES as u64, CHUNK_BYTES)).is_err(), "it has begun");
+    assert!(node.say(rest(0, 1)).is_err(), "nobody has asked for more");
     for round in 1.. {
         if node.say(part(round, CHUNK_BYTES as u64, CHUNK_BYTES)).is_err() {
             assert_eq!(round, 3, "a window of contributions that nobody has asked for");
@@ -156,16 +186,18 @@ fn a_contribution_waits_for_the_operation_and_the_rest_of_it_for_credit() {
     assert_eq!((node.up(), node.hear()), (vec![], vec![]));
     node.collect(1, None);
     assert!(matches!(node.up().as_slice(), [ChannelNotice::Part { of, .. }] if *of == members([0])));
-    assert_eq!(node.hear(), [ToDaemon::Begun { tag: 9, round: 0 }]);
-    let more = |bytes| ChannelOrder::More { operation: 1, node: NodeId(0), part: DAEMON.0, bytes };
-    node.obey(more(PART_WINDOW_BYTES));
-    assert_eq!(node.hear(), [ToDaemon::More { tag: 9, round: 0, bytes: PART_WINDOW_BYTES }]);
-    node.say(part(0, total, CHUNK_BYTES)).unwrap();
-    assert!(matches!(node.up().as_slice(), [ChannelNotice::Part { of, .. }] if of.is_empty()));
+    let early = cost_of(CHUNK_BYTES);
+    assert_eq!(node.hear(), [told(DaemonFlow::Early, Word::Credit(early))]);
+    node.hub.earn(FlowId::Part { operation: 1, part: DAEMON.0 }, PART_WINDOW_BYTES);
+    let flow = DaemonFlow::Part { tag: 9, round: 0 };
+    assert_eq!(node.hear(), [told(flow, Word::Credit(PART_WINDOW_BYTES))]);
+    node.say(rest(0, CHUNK_BYTES)).unwrap();
+    assert_eq!(node.rest(DAEMON.0), [[0; CHUNK_BYTES]]);
+    assert!(node.say(rest(0, 2)).is_err(), "it is longer than it said");
     // Cancelled in the middle: the hub drops the rest that is on its way.
     node.obey(ChannelOrder::End { operation: 1 });
-    assert_eq!(node.hear(), [ToDaemon::Over { tag: 9, round: 0 }]);
-    node.say(part(0, total, 1)).unwrap();
+    assert_eq!(node.hear(), [told(flow, Word::End)]);
+    node.say(rest(0, 1)).unwrap();
     assert_eq!(node.up(), []);
 }
 
@@ -277,7 +309,7 @@ fn a_channel_is_opened_once() {
 fn a_contribution_that_was_given_up_is_missing_and_the_next_one_is_the_next_ones() {
     let mut node = Node::new();
     node.say(part(0, 2 * CHUNK_BYTES as u64, CHUNK_BYTES)).unwrap();
-    node.say(FromDaemon::GiveUp { tag: 9, round: 0 }).unwrap();
+    node.say(word(DaemonFlow::Part { tag: 9, round: 0 }, Word::End)).unwrap();
     node.say(part(1, 1, 1)).unwrap();
     node.collect(1, None);
     assert!(matches!(node.up().as_slice(), [ChannelNotice::Missing { of, .. }] if *of == members([0])));
@@ -325,7 +357,7 @@ fn large_parts_are_merged_elsewhere_while_orders_are_obeyed() {
     assert!(
         matches!(&effects[..], [
             Effect::Up(ChannelNotice::Missing { of, .. }),
-            Effect::Down(NodeId(3), ChannelOrder::More { bytes: PART_WINDOW_BYTES, .. }),
+            Effect::Credit(NodeId(3), FlowId::Part { operation: 1, part: FIRST_MADE }, PART_WINDOW_BYTES),
         ] if *of == members([0])),
         "{effects:?}"
     );
@@ -336,11 +368,8 @@ fn large_parts_are_merged_elsewhere_while_orders_are_obeyed() {
     let [ChannelNotice::Part { of, total, bytes, .. }] = up.as_slice() else { panic!("{up:?}") };
     assert_eq!((of, bytes.0.len()), (&members([2, 6]), CHUNK_BYTES));
     let (mut sum, bytes) = (bytes.0.clone(), u32::try_from(*total).unwrap());
-    node.obey(ChannelOrder::More { operation: 1, node: NodeId(0), part: FIRST_MADE, bytes });
-    sum.extend(node.up().into_iter().flat_map(|notice| match notice {
-        ChannelNotice::Part { bytes, .. } => bytes.0,
-        other => panic!("{other:?}"),
-    }));
+    node.hub.earn(FlowId::Part { operation: 1, part: FIRST_MADE }, bytes);
+    sum.extend(node.rest(FIRST_MADE).into_iter().flatten());
     assert_eq!(Numbers::decode(&sum).unwrap(), Some(Numbers::Integers(vec![3 << 40; 60_000])));
 }
 

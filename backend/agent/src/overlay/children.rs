@@ -121,7 +121,7 @@ fn pass(
     room: Option<OwnedSemaphorePermit>,
 ) -> Result<(), String> {
     let passed = match Up::peek_flow(&body) {
-        Some(node) => relay.lock().pass_flow_up(child, node, body, room),
+        Some(flow) => relay.lock().pass_flow_up(child, flow, body, room),
         None => {
             let up = frame::decode(&body).map_err(|error| format!("protocol error: {error}"))?;
             relay.lock().pass_up(child, up, body, room)

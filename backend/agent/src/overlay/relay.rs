@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_link::queue::LinkQueue;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, Notice, Order, To, Up,
+    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, FlowId, Notice, Order, To, Up, Word,
 };
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_types::id::{NodeId, RequestId};
@@ -262,9 +262,10 @@ impl Relay {
                 Effect::Answer(request, reply) => self.answer(request, reply),
                 Effect::Up(notice) => self.notice(Notice::Channel(notice)),
                 Effect::Say(flow, word) => self.notice(Notice::Flow { flow, word }),
-                Effect::Down(node, order) => {
+                Effect::Credit(node, flow, bytes) => {
                     let to = To::Nodes(NodeSet::from_range(node..=node));
-                    self.send_on(Down { request: None, to, order: Order::Channel(order) });
+                    let order = Order::Flow { flow, word: Word::Credit(bytes) };
+                    self.send_on(Down { request: None, to, order });
                 }
                 Effect::Merge(operation, batch) => self.merge(operation, batch),
                 Effect::Later(what, after) => self.later(what, after),
@@ -365,7 +366,7 @@ impl Relay {
         }
     }
 
-    /// Forwards a word of a flow of `node` from a child unchanged. The frontend reads it.
+    /// Forwards a word of a flow of `node` from a child unchanged, unless this node merges the part that it belongs to.
     ///
     /// Writing the frame to the parent releases `room`.
     ///
@@ -374,14 +375,24 @@ impl Relay {
     pub(super) fn pass_flow_up(
         &mut self,
         child: NodeId,
-        node: NodeId,
+        (node, flow): (NodeId, FlowId),
         body: Vec<u8>,
         room: Option<OwnedSemaphorePermit>,
     ) -> Result<(), String> {
         // The agent ignores a child whose link it has cut.
         let Some(known) = self.children.get(&child) else { return Ok(()) };
         place::check_node(&known.subtree, node)?;
-        self.send_in_order(node, body, room);
+        match flow {
+            FlowId::Part { operation, part } if self.channels.merges(operation) => {
+                let Ok(Up::Notice { notice: Notice::Flow { word: Word::Data { bytes, .. }, .. }, .. }) =
+                    frame::decode(&body)
+                else {
+                    return Err(format!("said on {flow} what is no data"));
+                };
+                self.channel(|hub| hub.feed(node, operation, part, bytes.0));
+            }
+            _ => self.send_in_order(node, body, room),
+        }
         Ok(())
     }
 

@@ -2,11 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::pauses::Pauses;
 use super::{Pinned, procfs, sys};
 
 /// What [`release`] did.
@@ -29,27 +28,23 @@ pub(crate) struct HeldRank {
     pub(crate) own: bool,
 }
 
-/// How long to wait for the tracers of ranks. A reader of stacks lets go within milliseconds; a debugger stays.
-const TRACED: Duration = Duration::from_millis(300);
-
 /// Releases held ranks, except those that a debugger traces. Returns the result for each, in their order.
 ///
-/// Blocks for [`TRACED`] at most, and only while ranks are traced.
+/// With `unless_traced` it releases none if one of them is traced, and returns `None`: a reader of stacks soon lets go,
+/// and the caller tries again.
 ///
 /// A debugger that attaches in the same instant sees the SIGCONT like any other signal of its tracee.
 ///
 /// All ranks are checked before the first goes on. Released ranks compete with this thread for the processor, so
 /// checks beside them would take many times as long.
-pub(crate) fn release(ranks: &[HeldRank]) -> Vec<io::Result<Released>> {
-    let mut ready: Vec<_> = ranks.iter().map(|rank| prepare_release(*rank)).collect();
-    let is_traced = |ready: &io::Result<Ready>| matches!(ready, Ok(Ready::Not(Released::LeftToDebugger(_))));
-    if ready.iter().any(is_traced) {
-        let mut pauses = Pauses::until(Instant::now() + TRACED);
-        while ready.iter().any(is_traced) && pauses.pause() {
-            for (ready, rank) in ready.iter_mut().zip(ranks).filter(|(ready, _)| is_traced(ready)) {
-                *ready = prepare_release(*rank);
-            }
+pub(crate) fn release(ranks: &[HeldRank], unless_traced: bool) -> Option<Vec<io::Result<Released>>> {
+    let mut ready = Vec::with_capacity(ranks.len());
+    for rank in ranks {
+        let prepared = prepare_release(*rank);
+        if unless_traced && matches!(prepared, Ok(Ready::Not(Released::LeftToDebugger(_)))) {
+            return None;
         }
+        ready.push(prepared);
     }
     let go = |ready| match ready {
         Ready::Held(target) => {
@@ -57,7 +52,7 @@ pub(crate) fn release(ranks: &[HeldRank]) -> Vec<io::Result<Released>> {
         }
         Ready::Not(why) => Ok(why),
     };
-    ready.into_iter().map(|ready| ready.and_then(go)).collect()
+    Some(ready.into_iter().map(|ready| ready.and_then(go)).collect())
 }
 
 /// A rank that is about to be released.

@@ -78,7 +78,7 @@ pub(super) fn wait_end(pid: i32) -> ExitStatus {
 }
 
 pub(super) fn release(process: Pinned) -> signal::Released {
-    signal::release(&[HeldRank { process, own: true }]).remove(0).unwrap()
+    signal::release(&[HeldRank { process, own: true }], false).unwrap().remove(0).unwrap()
 }
 
 pub(super) fn release_and_wait(rank: &StartedRank) -> ExitStatus {

@@ -190,7 +190,7 @@ fn who_does_not_belong_here_is_refused_with_the_reason() {
         assert_eq!(why.kind(), kind, "{why}");
         assert!(why.message().contains(text), "{why} has no {text:?}");
     };
-    check(&hello(VERSION + 1, 1, 5), Kind::Protocol, "uses protocol version 4: this agent uses 3");
+    check(&hello(VERSION + 1, 1, 5), Kind::Protocol, "uses protocol version 5: this agent uses 4");
     check(&hello(VERSION, 9, 5), Kind::Gone, "session 9: it is not open");
     check(&hello(VERSION, 1, 9), Kind::NotFound, "daemon 9 of session 1");
     check(&hello(VERSION, 1, 6), Kind::NotFound, "daemon 6 of session 1");

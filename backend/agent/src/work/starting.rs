@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::leaving::ending;
-use super::{Agent, Claim, Event, Following, START_DEADLINE};
+use super::{Agent, Claim, Event, Following, START_DEADLINE, TRACED_PAUSE};
 use crate::desk;
 use crate::ending::Scope;
 use crate::pmi::{Upcoming, World};
@@ -219,7 +219,7 @@ impl Agent {
         self.watch_adopted();
         if order.found == Found::HeldToRun {
             reports.iter_mut().for_each(|report| report.held = None);
-            self.ranks.release()?;
+            self.ranks.release(false)?;
         }
         Ok(Some(reports))
     }
@@ -260,7 +260,7 @@ impl Agent {
             Some(Following { hold: true, .. }) => {}
             Some(_) => {
                 reports.iter_mut().for_each(|report| report.held = None);
-                self.ranks.release()?;
+                self.ranks.release(false)?;
             }
             // The end was ordered meanwhile.
             None => self.kill_ranks(None, None),
@@ -287,7 +287,35 @@ impl Agent {
         self.ranks = ranks;
         self.watch_adopted();
         self.show();
-        if hold { Ok(()) } else { self.ranks.release() }
+        if hold { Ok(()) } else { self.ranks.release(false).map(drop) }
+    }
+
+    /// Releases held ranks and answers. While one of them is traced, it tries again until that time.
+    pub(super) fn release(&mut self, request: Option<RequestId>, until: Instant) {
+        self.releasing = Instant::now() < until;
+        let released = self.ranks.release(self.releasing);
+        if released == Ok(false) {
+            let events = self.events.clone();
+            // The end of a trace is told to nobody.
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(TRACED_PAUSE).await;
+                // An agent that has left no longer receives events.
+                drop(events.send(Event::ReleaseAgain(request, until)));
+            });
+            return;
+        }
+        self.releasing = false;
+        self.look_at_mpi();
+        self.answer(request, released.map(|_| Answer::Done));
+    }
+
+    /// Carries out an order to release ranks that waits for their tracers: what comes now must find them released.
+    pub(super) fn release_now(&mut self) {
+        if std::mem::take(&mut self.releasing)
+            && let Err(failure) = self.ranks.release(false)
+        {
+            tracing::warn!(%failure, "held ranks were not released");
+        }
     }
 
     fn watch_adopted(&self) {

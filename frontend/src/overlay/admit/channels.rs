@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use gantry_shared::wire::channel::{CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, Member, MemberSet};
+use gantry_shared::wire::flow::{FlowId, Word};
 use gantry_shared::wire::window::Receiver;
 use gantry_types::id::{DaemonId, NodeId};
 use gantry_types::rank_set::NodeSet;
@@ -36,14 +37,29 @@ impl Channels {
                 self.operations.insert(*operation, Operation { of: of.clone(), missing, parts, made });
             }
             ChannelOrder::End { operation } => drop(self.operations.remove(operation)),
-            ChannelOrder::More { operation, node, part, bytes } => {
-                let operation = self.operations.get_mut(operation);
-                if let Some(window) = operation.and_then(|it| it.parts.get_mut(&(*node, *part))) {
-                    window.grant(*bytes);
-                }
-            }
             ChannelOrder::Message { .. } | ChannelOrder::Stream { .. } | ChannelOrder::Hurry { .. } => {}
         }
+    }
+
+    /// A word of the rest of a part is about to be sent to the node.
+    pub(super) fn told(&mut self, node: NodeId, operation: u64, part: u32, word: &Word) {
+        let operation = self.operations.get_mut(&operation);
+        if let (Some(window), Word::Credit(bytes)) =
+            (operation.and_then(|it| it.parts.get_mut(&(node, part))), word)
+        {
+            window.grant(*bytes);
+        }
+    }
+
+    /// Checks a node's word of the rest of a part.
+    pub(super) fn said(&mut self, node: NodeId, operation: u64, part: u32, word: &Word) -> Admitted {
+        let Some(known) = self.find_operation(operation)? else { return Ok(Verdict::Old) };
+        let flow = FlowId::Part { operation, part };
+        let (Some(window), Word::Data { bytes, .. }) = (known.parts.get_mut(&(node, part)), word) else {
+            return Err(Violation::new(format!("spoke on {flow}, which is not open, or not of data")));
+        };
+        window.take(count(bytes.0.len())).map_err(|overrun| Violation::overran(flow, overrun))?;
+        Ok(Verdict::News)
     }
 
     pub(super) fn noticed(
@@ -55,7 +71,7 @@ impl Channels {
         match notice {
             ChannelNotice::Part { operation, part, of, bytes, .. } => {
                 let Some(known) = self.find_operation(*operation)? else { return Ok(Verdict::Old) };
-                known.part(node, below, (*part, of), bytes.0.len())
+                known.begin(node, below, (*part, of), bytes.0.len())
             }
             ChannelNotice::Missing { operation, of, .. } => {
                 check_below(of, below)?;
@@ -77,18 +93,16 @@ impl Channels {
 }
 
 impl Operation {
-    /// Checks a chunk of a part. The first chunk needs no credit. Each part has at least one member.
-    fn part(
+    /// Checks the first chunk of a part, which needs no credit. Each part has at least one member.
+    fn begin(
         &mut self,
         node: NodeId,
         below: &dyn Fn() -> NodeSet,
         (part, of): (u32, &MemberSet),
         bytes: usize,
     ) -> Admitted {
-        if let Some(window) = self.parts.get_mut(&(node, part)) {
-            let taken = window.take(count(bytes));
-            taken.map_err(|overrun| Violation::overran("contributions", overrun))?;
-            return Ok(Verdict::News);
+        if self.parts.contains_key(&(node, part)) {
+            return Err(Violation::new(format!("began contribution {part} twice")));
         }
         if bytes > CHUNK_BYTES {
             return Err(Violation::new(format!("began a contribution with {bytes} bytes")));

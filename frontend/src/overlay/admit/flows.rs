@@ -49,7 +49,7 @@ impl Flows {
         };
         let Some(known) = known else { return };
         match word {
-            Word::Data { bytes, .. } => known.sent.send(bytes.0.len()),
+            Word::Data { bytes, .. } => known.sent.send(u32::try_from(bytes.0.len()).unwrap_or(u32::MAX)),
             Word::Credit(bytes) => known.window.grant(*bytes),
             Word::Drain => known.window.grant(LAST_WORDS_WINDOW_BYTES),
             Word::Open(_) | Word::End => {}

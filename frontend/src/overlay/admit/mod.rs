@@ -102,6 +102,9 @@ impl Admission {
                 });
                 daemon.on = daemon.on.union(to);
             }
+            Order::Flow { flow: FlowId::Part { operation, part }, word } => {
+                to.iter().for_each(|node| self.channels.told(node, *operation, *part, word));
+            }
             Order::Flow { flow, word } => to.iter().for_each(|node| self.flows.told(node, *flow, word)),
             Order::Channel(order) => self.channels.ordered(order),
             _ => {}
@@ -159,6 +162,9 @@ impl Admission {
                     return Err(Violation::new(format!("sent a second exit of daemon {daemon}")));
                 }
                 Ok(Verdict::News)
+            }
+            Notice::Flow { flow: FlowId::Part { operation, part }, word } => {
+                self.channels.said(node, *operation, *part, word)
             }
             Notice::Flow { flow, word } => {
                 self.check_flow(node, *flow, word)?;
@@ -248,6 +254,8 @@ impl Admission {
                 }
                 true
             }
+            // The channels check these.
+            FlowId::Part { .. } => false,
             FlowId::Items => true,
         };
         match wanted {

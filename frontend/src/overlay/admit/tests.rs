@@ -410,12 +410,17 @@ fn contributions_are_asked_for_and_come_on_credit() {
         "began a contribution with 65537 bytes",
     );
     root.believed(0, own(0));
-    let rest = |bytes| part(1, DAEMON.0, MemberSet::default(), bytes);
-    root.refused(0, rest(1), "overran its window for contributions: 1 bytes where 0 were left");
-    let more = ChannelOrder::More { operation: 1, node: NodeId(0), part: DAEMON.0, bytes: 5 };
-    root.0.ordered(&nodes("0"), &Order::Channel(more));
+    root.refused(0, own(0), "began contribution 7 twice");
+    let id = FlowId::Part { operation: 1, part: DAEMON.0 };
+    let rest = |bytes| flow(id, Word::data(vec![0; bytes]));
+    let what = "contribution 7 to operation 1";
+    root.refused(0, rest(1), &format!("overran its window for {what}: 1 bytes where 0 were left"));
+    root.0.ordered(&nodes("0"), &told(id, Word::Credit(5)));
     root.believed(0, rest(5));
     assert!(root.say(0, rest(1)).is_err());
+    let closed = format!("spoke on {what}, which is not open, or not of data");
+    root.refused(1, rest(1), &closed);
+    root.refused(0, flow(id, Word::End), &closed);
     root.order(Order::Channel(ChannelOrder::End { operation: 1 }));
     assert_eq!(root.say(0, rest(1)), Ok(Verdict::Old));
 }

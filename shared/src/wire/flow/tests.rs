@@ -47,7 +47,7 @@ proptest! {
     ) {
         let flow = FLOWS[which];
         let window = flow.window_up().max(flow.window_down());
-        let mut out = Outflow { room: window, overhead: flow.overhead() };
+        let mut out = Outflow::new(window, flow.overhead());
         let (mut room, mut owed) = (Receiver::new(window), Owed::of(window));
         let mut on_way = std::collections::VecDeque::new();
         let (mut sent, mut taken, mut lazy) = (0_u64, 0_u64, lazy.into_iter().cycle());
@@ -70,7 +70,7 @@ proptest! {
                     taken += count as u64;
                     if let Some(due) = owed.take(flow.cost_of(count)) {
                         room.grant(due);
-                        out.earn(due);
+                        prop_assert!(out.earn_back(due).is_ok(), "it returned more than was sent");
                     }
                 }
                 prop_assert!(sent - taken <= u64::from(window));

@@ -23,6 +23,8 @@ const LATENCY_NS: u64 = 50_000;
 /// A gigabyte a second.
 const NS_OF_BYTE: u64 = 1;
 const RADIX: u32 = 64;
+/// How many bytes of a part one credit is for.
+const MORE: u32 = 64 * 1024;
 
 /// A message on a link: when it arrives, its place in the order of sending, and its index.
 type Flying = Reverse<(u64, u64, usize)>;
@@ -30,6 +32,10 @@ type Flying = Reverse<(u64, u64, usize)>;
 enum Travels {
     Down(u32, ChannelOrder),
     Up(u32, ChannelNotice),
+    /// Credit for a part of this node, or of one below it.
+    Credit(u32, u32),
+    /// The next bytes of a part of this node.
+    Rest(u32, u32, Vec<u8>),
 }
 
 /// A tree of agents with a daemon each, and their frontend.
@@ -47,6 +53,14 @@ struct Overlay {
     now: u64,
 }
 
+/// A part that has reached the frontend.
+struct Came {
+    /// The child of the frontend that it came by, and its number.
+    key: (u32, u32),
+    total: u64,
+    bytes: Vec<u8>,
+}
+
 /// What an operation cost.
 struct Cost {
     /// By the clock of the links.
@@ -54,8 +68,7 @@ struct Cost {
     /// The most bytes that a link has carried, in both directions together.
     busiest: u64,
     all: u64,
-    /// The notices that have reached the frontend, and the nodes that they came from.
-    came: Vec<(u32, ChannelNotice)>,
+    came: Vec<Came>,
 }
 
 impl Overlay {
@@ -88,9 +101,14 @@ impl Overlay {
 
     /// Sends over the link between a node and its parent.
     fn send(&mut self, node: u32, what: Travels) {
+        let flow = |part| FlowId::Part { operation: 1, part };
         let (way, bytes) = match &what {
             Travels::Down(_, order) => (0, encode_body(order).unwrap().len()),
             Travels::Up(_, notice) => (1, encode_body(notice).unwrap().len()),
+            Travels::Credit(_, part) => (0, encode_body(&(flow(*part), Word::Credit(MORE))).unwrap().len()),
+            Travels::Rest(_, part, bytes) => {
+                (1, encode_body(&(flow(*part), Word::data(bytes.clone()))).unwrap().len())
+            }
         };
         let (bytes, link) = (bytes as u64, node as usize);
         self.carried[link][way] += bytes;
@@ -111,43 +129,44 @@ impl Overlay {
     /// Runs an operation from the frontend's order to the last notice.
     fn run(&mut self, order: &ChannelOrder) -> Cost {
         let mut came = Vec::new();
-        // The bytes of large parts that have not reached the frontend.
-        let mut left: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         self.tree.root_children().for_each(|node| self.send(node, Travels::Down(node, order.clone())));
         while let Some(Reverse((time, _, at))) = self.flying.pop() {
             self.now = time;
             match self.travelling[at].take().unwrap() {
                 Travels::Down(node, order) => {
-                    // Credit is for one node.
-                    if !matches!(order, ChannelOrder::More { .. }) {
-                        let children = self.tree.children(node);
-                        children.for_each(|child| self.send(child, Travels::Down(child, order.clone())));
-                    }
+                    let children = self.tree.children(node);
+                    children.for_each(|child| self.send(child, Travels::Down(child, order.clone())));
                     self.hubs[node as usize].obey(None, order, true, &NodeSet::default());
+                    self.go_up(node);
+                }
+                Travels::Credit(node, part) => {
+                    self.hubs[node as usize].earn(FlowId::Part { operation: 1, part }, MORE);
                     self.go_up(node);
                 }
                 Travels::Up(from, notice) => match self.tree.parent(from) {
                     None => {
-                        if let ChannelNotice::Part { operation, part, total, bytes, .. } = &notice
-                            && *total > CHUNK_BYTES as u64
-                        {
-                            let left = left.entry((from, *part)).or_insert(*total);
-                            *left -= bytes.0.len() as u64;
-                            if *left > 0 {
-                                let (operation, part, node) = (*operation, *part, NodeId(from));
-                                let bytes = u32::try_from(CHUNK_BYTES).unwrap();
-                                let more = ChannelOrder::More { operation, node, part, bytes };
-                                self.send(from, Travels::Down(from, more));
-                            }
-                        }
-                        came.push((from, notice));
+                        let ChannelNotice::Part { part, total, bytes, .. } = notice else {
+                            panic!("{notice:?}")
+                        };
+                        came.push(Came { key: (from, part), total, bytes: bytes.0 });
+                        self.give_credit(came.last().unwrap());
                     }
                     Some(node) => {
-                        let origin = NodeId(from);
-                        let passed = self.hubs[node as usize].rise(origin, notice);
+                        let passed = self.hubs[node as usize].rise(NodeId(from), notice);
                         if let Some(notice) = passed {
                             self.send(node, Travels::Up(node, notice));
                         }
+                        self.go_up(node);
+                    }
+                },
+                Travels::Rest(from, part, bytes) => match self.tree.parent(from) {
+                    None => {
+                        let part = came.iter_mut().find(|it: &&mut Came| it.key == (from, part)).unwrap();
+                        part.bytes.extend(bytes);
+                        self.give_credit(part);
+                    }
+                    Some(node) => {
+                        self.hubs[node as usize].feed(NodeId(from), 1, part, bytes);
                         self.go_up(node);
                     }
                 },
@@ -157,11 +176,25 @@ impl Overlay {
         Cost { time_ns: self.now, busiest, all: self.carried.iter().flatten().sum(), came }
     }
 
+    /// The frontend gives credit for the rest of a part.
+    fn give_credit(&mut self, part: &Came) {
+        if (part.bytes.len() as u64) < part.total {
+            self.send(part.key.0, Travels::Credit(part.key.0, part.key.1));
+        }
+    }
+
     fn go_up(&mut self, node: u32) {
         for effect in self.hubs[node as usize].take_effects() {
             match effect {
                 Effect::Up(notice) => self.send(node, Travels::Up(node, notice)),
-                Effect::Down(to, order) => self.send(to.0, Travels::Down(to.0, order)),
+                Effect::Credit(to, FlowId::Part { part, .. }, bytes) => {
+                    // The simulation gives credit in portions of its own.
+                    assert_eq!(bytes % MORE, 0);
+                    (0..bytes / MORE).for_each(|_| self.send(to.0, Travels::Credit(to.0, part)));
+                }
+                Effect::Say(FlowId::Part { part, .. }, Word::Data { bytes, .. }) => {
+                    self.send(node, Travels::Rest(node, part, bytes.0));
+                }
                 Effect::Merge(operation, batch) => {
                     self.hubs[node as usize].batch_merged(operation, batch.merge());
                     self.go_up(node);
@@ -206,10 +239,7 @@ fn a_sum_of_sixteen_thousand_costs_every_link_what_one_of_sixty_four_does() {
         assert!(cost.time_ns <= model + u64::from(overlay.tree.depth()) * cost.busiest, "{}", cost.time_ns);
         assert_eq!(cost.came.len(), overlay.tree.root_children().len(), "one part from each child");
         let mut sum = Filter::Sum.start().unwrap();
-        for (_, notice) in &cost.came {
-            let ChannelNotice::Part { bytes, .. } = notice else { panic!("{notice:?}") };
-            sum.take(&bytes.0).unwrap();
-        }
+        cost.came.iter().for_each(|part| sum.take(&part.bytes).unwrap());
         let expected = i64::from(nodes) * i64::from(nodes - 1) / 2;
         assert_eq!(Numbers::decode(&sum.give().unwrap()).unwrap(), Some(Numbers::Integers(vec![expected])));
     }
@@ -297,14 +327,9 @@ fn collect_stacks(what: &str, nodes: u32, on_node: u32, class_of: impl Fn(u32) -
     report(&format!("{what}, {on_node} on each node"), nodes, &cost, model, begun);
     // The frontend's own work. Large parts come in chunks.
     let begun = Instant::now();
-    let mut parts: BTreeMap<(u32, u32), Vec<u8>> = BTreeMap::new();
-    for (from, notice) in cost.came {
-        let ChannelNotice::Part { part, bytes, .. } = notice else { panic!("{notice:?}") };
-        parts.entry((from, part)).or_default().extend(bytes.0);
-    }
     let mut all = PrefixTree::new();
-    parts.values().for_each(|part| all.merge(&PrefixTree::decode(part).unwrap()).unwrap());
-    println!("the frontend merges {} parts: {:.1?}", parts.len(), begun.elapsed());
+    cost.came.iter().for_each(|part| all.merge(&PrefixTree::decode(&part.bytes).unwrap()).unwrap());
+    println!("the frontend merges {} parts: {:.1?}", cost.came.len(), begun.elapsed());
     assert_eq!(all.ranks().len(), u64::from(nodes * on_node));
     assert_eq!(all.outermost().map(|frame| frame.calls().len()).collect::<Vec<_>>(), [10]);
     StackCost { busiest: cost.busiest, tree_bytes: all.encode().unwrap().len() as u64 }

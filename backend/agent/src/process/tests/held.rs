@@ -130,19 +130,26 @@ fn a_debugger_can_attach_to_a_held_rank_and_then_decides_over_it() {
 fn a_held_rank_that_is_being_read_is_released_when_its_reader_has_let_go() {
     let _turn = turn();
     let rank = hold_one(shell("exit 7"));
+    let other = hold_one(shell("exit 0"));
     let pid = rank.process.pid;
     let (seized, is_seized) = std::sync::mpsc::channel();
+    let (done, is_done) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
         sys::trace_seize(pid).unwrap();
         sys::wait(pid, libc::__WALL).unwrap();
         seized.send(()).unwrap();
-        // Something holds the reader up.
-        std::thread::park_timeout(std::time::Duration::from_millis(20));
+        is_done.recv().unwrap();
         sys::trace_detach(pid).unwrap();
     });
     is_seized.recv().unwrap();
-    assert_eq!(release_and_wait(&rank), ExitStatus::Code(7));
+    let ranks = [&other, &rank].map(|rank| signal::HeldRank { process: rank.process, own: true });
+    assert!(signal::release(&ranks, true).is_none());
+    assert_eq!(procfs::read_stat(other.process.pid).unwrap().state, 'T', "all go or none");
+    done.send(()).unwrap();
     reader.join().unwrap();
+    let released: Vec<_> = signal::release(&ranks, true).unwrap().into_iter().map(Result::unwrap).collect();
+    assert_eq!(released, [signal::Released::Continued; 2]);
+    assert_eq!((wait_end(pid), wait_end(other.process.pid)), (ExitStatus::Code(7), ExitStatus::Code(0)));
     assert_no_child();
 }
 

@@ -32,7 +32,10 @@ async fn held_by(thread: &RanksThread, scripts: &[&str]) -> Vec<StartedRank> {
 fn a_rank_that_others_collect_is_released_and_a_later_process_with_its_pid_is_not() {
     let _turn = turn();
     let rank = hold_one(shell("exit 3"));
-    let release = |process| signal::release(&[HeldRank { process, own: false }]).remove(0).unwrap();
+    let release = |process| {
+        let released = signal::release(&[HeldRank { process, own: false }], true);
+        released.unwrap().remove(0).unwrap()
+    };
     let later = Pinned { start_time: rank.process.start_time + 1, ..rank.process };
     assert_eq!(release(later), Released::Gone);
     assert_eq!(procfs::read_stat(rank.process.pid).unwrap().state, 'T');

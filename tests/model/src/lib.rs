@@ -1,0 +1,4 @@
+//! Models of what tasks share, for loom.
+#![cfg(test)]
+
+mod gate;
