@@ -44,7 +44,7 @@ mod service;
 mod rendezvous;
 mod pmix;
 pub mod pmi;
-mod channel;
+pub mod channel;
 mod stdio;
 mod tree;
 mod failure;

@@ -18,6 +18,8 @@ mod merging;
 mod filtering;
 mod outcome;
 pub(crate) mod connection;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod trial;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

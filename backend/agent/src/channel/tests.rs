@@ -5,10 +5,31 @@ use gantry_shared::wire::flow::Word;
 use gantry_shared::wire::message::Blob;
 use gantry_types::filter::Filter;
 use gantry_types::filter::numbers::Numbers;
+use proptest::prelude::*;
 
 use super::*;
 
 mod simulated;
+
+/// A few bytes, about a chunk, about a portion of credit, or any number.
+fn some_bytes() -> impl Strategy<Value = u32> {
+    prop_oneof![0_u32..300, 65_400_u32..65_700, Just(65_536), Just(262_144), any::<u32>()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Daemons, nodes below and the tool in any order, of which the first two keep to no rule.
+    #[test]
+    fn whatever_comes_nothing_goes_up_without_credit(
+        steps in proptest::collection::vec((any::<u8>(), any::<u8>(), some_bytes()), 1..200),
+    ) {
+        let mut trial = trial::Trial::default();
+        for step in steps {
+            prop_assert_eq!(trial.step(step), Ok(()));
+        }
+    }
+}
 
 const SESSION: SessionId = SessionId(1);
 const DAEMON: DaemonId = DaemonId(5);
