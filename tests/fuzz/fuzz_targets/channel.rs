@@ -6,7 +6,7 @@ use gantry_agent::channel::trial::Trial;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut trial = Trial::default();
-    let (steps, _) = bytes.as_chunks();
+    let (steps, _) = bytes.as_chunks::<6>();
     for [what, number, size @ ..] in steps {
         trial.step((*what, *number, u32::from_le_bytes(*size))).expect("a rule is broken");
     }
