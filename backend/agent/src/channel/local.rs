@@ -366,16 +366,20 @@ impl Local {
         let arrived = self.early.arrive(cost_of(bytes.len()) as usize);
         arrived.map_err(|overrun| overran("it contributes", overrun))?;
         rounds.given += 1;
-        let asked = rounds.asked > round;
-        let waits = operation.is_none() && !asked;
-        if !waits {
-            self.take_early(bytes.len());
+        let waits = operation.is_none() && rounds.asked <= round;
+        let mut coming =
+            Coming { total, received: length, window: Receiver::new(0), operation, early: Vec::new() };
+        if waits {
+            coming.early = bytes;
+            self.coming.insert((tag, round), coming);
+            return Ok(None);
         }
-        if waits || (operation.is_some() && length < total) {
-            let (window, early) = (Receiver::new(0), if waits { bytes.clone() } else { Vec::new() });
-            self.coming.insert((tag, round), Coming { total, received: length, window, operation, early });
-        } else if operation.is_none() {
+        self.take_early(bytes.len());
+        if operation.is_none() {
+            // The operation that it was for is over.
             self.say(DaemonFlow::Part { tag, round }, Word::End);
+        } else if length < total {
+            self.coming.insert((tag, round), coming);
         }
         Ok(operation.map(|operation| (operation, bytes)))
     }

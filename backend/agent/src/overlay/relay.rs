@@ -382,16 +382,15 @@ impl Relay {
         // The agent ignores a child whose link it has cut.
         let Some(known) = self.children.get(&child) else { return Ok(()) };
         place::check_node(&known.subtree, node)?;
-        match flow {
-            FlowId::Part { operation, part } if self.channels.merges(operation) => {
-                let Ok(Up::Notice { notice: Notice::Flow { word: Word::Data { bytes, .. }, .. }, .. }) =
-                    frame::decode(&body)
-                else {
-                    return Err(format!("said on {flow} what is no data"));
-                };
-                self.channel(|hub| hub.feed(node, operation, part, bytes.0));
-            }
-            _ => self.send_in_order(node, body, room),
+        if let FlowId::Part { operation, part } = flow
+            && self.channels.merges(operation)
+            && let Ok(Up::Notice { notice: Notice::Flow { word: Word::Data { bytes, .. }, .. }, .. }) =
+                frame::decode(&body)
+        {
+            self.channel(|hub| hub.feed(node, operation, part, bytes.0));
+        } else {
+            // The child may have passed it on unread. So the frontend finds out who has sent what is no data.
+            self.send_in_order(node, body, room);
         }
         Ok(())
     }

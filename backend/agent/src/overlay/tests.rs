@@ -29,6 +29,7 @@ use super::{Input, Joined, join};
 
 mod bulk;
 mod fences;
+mod parts;
 
 const SOON: Duration = Duration::from_secs(10);
 /// The number of orders that link nodes.
