@@ -8,7 +8,7 @@ use gantry_frontend::{App, Event, LaunchRequest};
 use gantry_tests::fds::Census;
 use gantry_tests::{SOON, Site, on_this_machine, pids, proc, programs};
 
-const LAUNCHES: u32 = 200;
+const LAUNCHES: u32 = 100;
 
 /// Of 20 launches, 12 have 1 rank, 7 have 4 ranks and 1 has 64 ranks.
 fn ranks_of(launch: u32) -> &'static str {
