@@ -262,7 +262,7 @@ fn a_job_that_was_let_go_may_go_on_without_its_tool_and_no_other() {
     assert!(!ran[2].exists(), "what was not let go has run");
     let left = of_program();
     assert_eq!(left.len(), 3, "it was left alone");
-    left.into_iter().for_each(|pid| proc::send(pid, Signal::SIGKILL));
+    proc::send_those_left(left, Signal::SIGKILL);
     world.finish();
 }
 

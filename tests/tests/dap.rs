@@ -286,7 +286,7 @@ fn a_launch_that_is_left_goes_on_and_one_that_ends_says_its_code() {
         assert_eq!(ranks.len(), 2);
         editor.leave(json!({ "terminateDebuggee": false }));
         eventually(SOON, "they go on", || go_on(&ranks));
-        ranks.iter().for_each(|pid| proc::send(*pid, Signal::SIGKILL));
+        proc::send_those_left(ranks.iter().copied(), Signal::SIGKILL);
         eventually(SOON, "all is gone", || world.processes().is_empty());
         let mut editor = Editor::start(world);
         editor.begin(
@@ -402,10 +402,11 @@ fn ranks_go_on_when_the_adapter_or_the_daemon_is_killed_in_the_middle_of_a_step(
             let editor = stepping(world, "attach", json!({ "target": app }), 3);
             match kills_adapter {
                 true => proc::send(editor.pid(), Signal::SIGKILL),
-                false => of_program(world, "gantry-gdbd")
-                    .into_iter()
-                    .filter(|pid| !proc::children(*pid).is_empty())
-                    .for_each(|pid| proc::send(pid, Signal::SIGKILL)),
+                false => {
+                    let drives = |pid: &i32| !proc::children(*pid).is_empty();
+                    let gdbds = of_program(world, "gantry-gdbd").into_iter().filter(drives);
+                    proc::send_those_left(gdbds, Signal::SIGKILL);
+                }
             }
             eventually(SOON, "no gdb is left", || of_program(world, "gdb").is_empty());
             eventually(SOON, "they go on", || go_on(&ranks));
@@ -428,7 +429,7 @@ fn an_agent_that_is_killed_ends_the_session_with_its_reason() {
         let mut editor = stepping(world, "launch", launching(2), 2);
         let agents = of_program(world, "gantry-agent");
         assert!(!agents.is_empty());
-        agents.into_iter().for_each(|pid| proc::send(pid, Signal::SIGKILL));
+        proc::send_those_left(agents, Signal::SIGKILL);
         editor.event("terminated");
         editor.leave(json!({}));
         eventually(SOON, "nothing is left", || world.processes().is_empty());

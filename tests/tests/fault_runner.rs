@@ -101,7 +101,7 @@ fn random_faults_under_slurm_leave_nothing() {
                 // Slurm gives up after a minute or two. The user would end it earlier.
                 if cluster.bed.wait_idle(GONE / 6).is_err() {
                     let left = bed.nodes().into_iter().flat_map(|host| host.user_processes());
-                    left.for_each(|process| proc::send(process.pid, Signal::SIGKILL));
+                    proc::send_those_left(left.map(|process| process.pid), Signal::SIGKILL);
                 }
                 cluster.bed.wait_idle(GONE).expect("idle nodes");
                 // An agent sweeps storage when it opens a session.

@@ -40,7 +40,7 @@ impl Scene {
     }
 
     fn kill_ranks(&self) {
-        self.ranks.iter().for_each(|pid| proc::send(*pid, Signal::SIGKILL));
+        proc::send_those_left(self.ranks.iter().copied(), Signal::SIGKILL);
     }
 
     fn kill_tool(&mut self) {

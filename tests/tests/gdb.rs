@@ -379,7 +379,7 @@ fn ranks_go_on_to_their_right_end_when_a_gdb_is_killed_while_they_run() {
                 // The daemon's watcher cannot let gdb remove them.
                 proc::send(daemon(world).expect("a daemon"), Signal::SIGKILL);
             }
-            gdbs(world).into_iter().for_each(|gdb| proc::send(gdb, Signal::SIGKILL));
+            proc::send_those_left(gdbs(world), Signal::SIGKILL);
             eventually(SOON, "they go on", || go_on(&ranks));
             let done = launch.wait(SOON);
             assert_eq!(done.code(), 0, "{done:?}");
@@ -398,7 +398,7 @@ fn ranks_go_on_to_their_right_end_when_a_gdb_is_killed_while_they_stand_at_a_bre
             world.gantry(["gdb", "-ex", "break solve", "-ex", "continue", "-ex", "print 4 * 4", &app]);
         run.write(b"");
         eventually(SOON, "they stand at it", || run.stdout().iter().any(|line| line.contains("= 16")));
-        gdbs(world).into_iter().for_each(|gdb| proc::send(gdb, Signal::SIGKILL));
+        proc::send_those_left(gdbs(world), Signal::SIGKILL);
         eventually(SOON, "they go on", || go_on(&ranks));
         // The next gdb has no breakpoint, and finds none.
         let done = batch(world, &["info breakpoints", "next", "print rank"], &[&app]);
@@ -417,7 +417,7 @@ fn held_ranks_stay_held_when_a_gdb_is_killed() {
         let mut run = world.gantry(["gdb", "-ex", "break main", &app]);
         run.write(b"");
         eventually(SOON, "both have a gdb", || ranks.iter().all(|pid| proc::tracer(*pid).is_some()));
-        gdbs(world).into_iter().for_each(|gdb| proc::send(gdb, Signal::SIGKILL));
+        proc::send_those_left(gdbs(world), Signal::SIGKILL);
         eventually(SOON, "they are held", || ranks.iter().all(|pid| proc::why_not_held(*pid).is_none()));
         run.kill();
         let done = batch(world, &["tbreak main", "continue"], &[&app]);

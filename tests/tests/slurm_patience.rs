@@ -41,7 +41,7 @@ fn apps_stay_held_while_slurm_ends_a_job_whose_srun_does_not_answer() {
             sruns.iter().filter(|it| it.line.ends_with("sleep 800")).map(|it| it.pid).collect();
         sruns.iter().for_each(|pid| proc::send(*pid, Signal::SIGSTOP));
         let ended = becomes_true(LIMIT, || !jobs(cluster).contains("silent"));
-        sruns.iter().for_each(|pid| proc::send(*pid, Signal::SIGKILL));
+        proc::send_those_left(sruns, Signal::SIGKILL);
         assert!(ended, "Slurm ends what does not answer: {}", cluster.bed.last_log_lines());
         drop(silent);
         let expected =

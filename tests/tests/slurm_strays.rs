@@ -144,7 +144,7 @@ fn children_of_attached_ranks_are_left_unchanged() {
         eventually(SOON, "the agents are gone", || cluster.find("gantry-agent serve step").is_empty());
         started(cluster, ALL);
         // Slurm itself does not find processes that have lost their parents.
-        found(cluster).iter().for_each(|process| proc::send(process.pid, Signal::SIGKILL));
+        proc::send_those_left(found(cluster).iter().map(|process| process.pid), Signal::SIGKILL);
         srun.exited(SOON);
     });
 }

@@ -2,7 +2,7 @@
 
 use gantry_tests::slurm::{Cluster, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, Run, SOON, binaries};
+use gantry_tests::{Finished, Run, SOON, binaries, proc};
 
 /// Ranks that print when they run and when they get a signal.
 const RANK: &str = "trap 'echo got it' USR1; echo ready; while :; do sleep 0.1; done";
@@ -25,6 +25,12 @@ fn unhang(cluster: &Cluster, mut hang: Run, path: &str) {
     hang.exited(SOON);
     let mut remove = cluster.bed.node(1).root_command("rmdir").expect("the first node");
     assert!(remove.arg(path).status().expect("rmdir").success());
+    // What waited for the file system goes on now. A sweep leaves alone what a living agent has.
+    proc::eventually(SOON, "no agent is left", || {
+        let nodes = cluster.bed.nodes();
+        let mut processes = nodes.iter().flat_map(|node| node.user_processes());
+        !processes.any(|process| process.line.contains("gantry-agent"))
+    });
     let mut sweep = cluster.bed.node(1).command(&binaries().agent).expect("the first node");
     assert!(sweep.args(["sweep", "/tmp"]).status().expect("a sweep").success());
 }

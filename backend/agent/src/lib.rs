@@ -44,12 +44,14 @@ mod service;
 mod rendezvous;
 mod pmix;
 pub mod pmi;
-pub mod channel;
+mod channel;
 mod stdio;
 mod tree;
 mod failure;
 mod heap;
 pub mod unpack;
+#[cfg(any(test, feature = "fuzz"))]
+pub use channel::trial as channel_trial;
 #[cfg(test)]
 #[path = "../../src/skip.rs"]
 mod skip;

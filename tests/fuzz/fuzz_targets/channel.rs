@@ -2,7 +2,7 @@
 //! Each step is six bytes: what it is, a small number, and a size.
 #![no_main]
 
-use gantry_agent::channel::trial::Trial;
+use gantry_agent::channel_trial::Trial;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut trial = Trial::default();

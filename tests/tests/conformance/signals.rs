@@ -161,9 +161,7 @@ fn an_app_that_is_let_go_runs_on_and_everything_is_cleaned_up_when_it_ends() {
         // A drop has no effect any more.
         assert!(ranks.iter().chain([&daemon]).all(|pid| proc::is_alive(*pid)));
         assert!(outside::exists(root.join("tmp")));
-        for pid in &ranks {
-            proc::send(*pid, nix::sys::signal::Signal::SIGKILL);
-        }
+        proc::send_those_left(ranks, nix::sys::signal::Signal::SIGKILL);
         // Its daemon has two seconds, then SIGTERM.
         proc::wait_gone(daemon, SOON);
         proc::eventually(SOON, "the session is removed", || !outside::exists(&root));
