@@ -515,6 +515,11 @@ impl Hub {
         let Some(collection) = self.collections.get_mut(&operation) else { return };
         let mut out = Out::default();
         act(collection, &mut out);
+        self.carry_out(operation, out);
+    }
+
+    /// Turns the output of an operation into effects. Not a part of [`Hub::with`], which is compiled for every caller.
+    fn carry_out(&mut self, operation: u64, out: Out) {
         self.effects.extend(out.chunks.into_iter().map(|(part, chunk)| match chunk {
             Chunk::First { total, of, bytes } => {
                 Effect::Up(ChannelNotice::Part { operation, part, of, total, bytes: Blob(bytes) })
