@@ -211,7 +211,9 @@ impl State {
 
     fn hear_flow(&mut self, flow: DaemonFlow, word: Word) -> Result<(), Error> {
         match (flow, word) {
-            (DaemonFlow::Messages, Word::Credit(bytes)) => self.outbox.earn(bytes),
+            (DaemonFlow::Messages, Word::Credit(bytes)) => {
+                self.outbox.earn_back(bytes).map_err(Error::protocol)?;
+            }
             (DaemonFlow::Early, Word::Credit(bytes)) => {
                 self.early.earn_back(bytes).map_err(Error::protocol)?;
             }
@@ -394,6 +396,7 @@ mod tests {
         assert!(state.hear(message(1, &LONG, true)).is_err(), "a window and more");
         let credit = |flow| ToDaemon::Flow { flow, word: Word::Credit(1) };
         assert!(state.hear(credit(DaemonFlow::Early)).is_err(), "nothing was sent");
+        assert!(state.hear(credit(DaemonFlow::Messages)).is_err(), "nothing was sent");
         assert!(state.hear(credit(DaemonFlow::Inbox)).is_err(), "the daemon gives this credit");
         assert!(state.hear(credit(DaemonFlow::Part { tag: 1, round: 7 })).is_ok(), "it was sent meanwhile");
     }

@@ -21,7 +21,7 @@ impl Pauses {
     /// Makes the next pause. False: the time is over.
     #[expect(
         clippy::disallowed_methods,
-        reason = "the kernel reports stops to the parent and the tracer alone, and the end of a trace to nobody"
+        reason = "the kernel reports stops to the parent and the tracer alone"
     )]
     pub(super) fn pause(&mut self) -> bool {
         let has_time = Instant::now() < self.until;

@@ -1,8 +1,8 @@
 //! The windows of both directions of a link, shared by its tasks. Each chunk of bulk data is a message of one unit.
 //!
-//! The counts are those of all flows ([`Outflow`], [`Receiver`]). Added here are the waits: a task that waits is woken by
-//! every change that could end its wait. A model checker runs this file with every order of its steps
-//! (`tests/model`), so it takes its lock and its signals from `super::sync`, and knows no time.
+//! It counts as all flows do ([`Outflow`], [`Receiver`]), and adds the waits. Every change that could end a task's wait
+//! wakes that task. A model checker runs this file in every order of its steps (`tests/model`). So the lock and the
+//! signals come from `super::sync`, and the time is kept outside.
 
 use gantry_shared::wire::flow::Outflow;
 use gantry_shared::wire::window::{Overrun, Receiver};
@@ -39,9 +39,9 @@ struct State {
 /// What the writer has to return to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Debt {
-    /// Places.
+    /// Places to return.
     pub(super) due: u32,
-    /// Chunks whose places it keeps.
+    /// The peer's chunks that are still held here.
     pub(super) held: u32,
 }
 
