@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
@@ -108,6 +109,14 @@ const C_INTERFACE: [&str; 6] = [
 const CODE: [&str; 4] = ["shared", "wlm", "frontend", "backend"];
 
 const MOST_LINES: usize = 600;
+
+/// What stands at the top of the repository, beside files whose names begin with a dot.
+#[rustfmt::skip]
+const TOP_LEVEL: [&str; 20] = [
+    "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Cargo.lock", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT",
+    "README.md", "SECURITY.md", "backend", "clippy.toml", "deny.toml", "docs", "examples", "frontend", "rust-toolchain.toml",
+    "rustfmt.toml", "shared", "tests", "wlm",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
@@ -280,6 +289,30 @@ fn no_file_is_longer_than_the_house_allows() {
     });
     let long: Vec<String> = long.collect();
     assert!(long.is_empty(), "longer than {MOST_LINES} lines:\n{}", long.join("\n"));
+}
+
+/// A file that a test or a script writes where it is called is easily committed with the rest.
+#[test]
+fn nothing_else_stands_at_the_top_level() {
+    let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output();
+    let paths = match listed {
+        Ok(listed) if listed.status.success() => String::from_utf8(listed.stdout).expect("paths in UTF-8"),
+        // These sources are no checkout.
+        _ => {
+            let entries = fs::read_dir(root())
+                .expect("the top level")
+                .map(|entry| entry.expect("an entry").file_name());
+            entries
+                .filter(|name| name != "target")
+                .map(|name| format!("{}\0", name.to_string_lossy()))
+                .collect()
+        }
+    };
+    let top: BTreeSet<&str> =
+        paths.split_terminator('\0').filter_map(|path| path.split('/').next()).collect();
+    let found: Vec<&&str> =
+        top.iter().filter(|name| !name.starts_with('.') && !TOP_LEVEL.contains(name)).collect();
+    assert!(top.contains("README.md") && found.is_empty(), "what is this at the top level? {found:?}");
 }
 
 /// All Rust, C and shell sources below a folder.
