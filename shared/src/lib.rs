@@ -6,6 +6,7 @@
 //! The modules stand in reading order.
 
 pub mod storage;
+pub mod environ;
 pub mod mark;
 pub mod elf;
 pub mod build_id;

@@ -7,12 +7,12 @@
 //! They do not belong to the app. So a mark names the place where it was given. A process that bears it elsewhere, or
 //! in another job, is left alone.
 
-use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use gantry_types::id::{AppId, Pid};
+
+use crate::environ;
 
 /// The variable that holds a [`Mark`].
 pub const GANTRY_MARK: &str = "GANTRY_MARK";
@@ -92,11 +92,7 @@ impl Mark {
     /// The mark in an environment with the format of `/proc/PID/environ`.
     #[must_use]
     pub fn find(environment: &[u8]) -> Option<Self> {
-        let value = |entry: &[u8]| {
-            let value = entry.strip_prefix(GANTRY_MARK.as_bytes())?.strip_prefix(b"=")?;
-            OsStr::from_bytes(value).to_str()?.parse().ok()
-        };
-        environment.split(|byte| *byte == 0).find_map(value)
+        std::str::from_utf8(environ::value(environment, GANTRY_MARK)?).ok()?.parse().ok()
     }
 }
 

@@ -107,10 +107,13 @@ impl Watch<'_> {
 fn wait_for_tagged(tag: &str, end: Instant) -> Vec<i32> {
     loop {
         let alive = proc::bearing(TAG, tag);
-        let Some(first) = alive.first() else { return Vec::new() };
-        let left = end.saturating_duration_since(Instant::now());
-        let ended = Found::open(*first).map_or(true, |process| process.wait_end(left));
-        if !ended {
+        if alive.is_empty() {
+            return alive;
+        }
+        // All of them before the next search, which reads the environments of all processes.
+        let left = || end.saturating_duration_since(Instant::now());
+        let has_ended = |pid: &i32| Found::open(*pid).map_or(true, |process| process.wait_end(left()));
+        if !alive.iter().all(has_ended) {
             return proc::bearing(TAG, tag);
         }
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gantry_shared::environ;
 use nix::sys::signal::Signal;
 
 use crate::outside::{self, read, read_text};
@@ -197,10 +198,7 @@ pub fn command_line(pid: i32) -> String {
 #[must_use]
 pub fn variable(pid: i32, name: &str) -> Option<String> {
     let environment = read(format!("/proc/{pid}/environ"))?;
-    environment.split(|byte| *byte == 0).find_map(|pair| {
-        let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(String::from_utf8_lossy(value).into_owned())
-    })
+    Some(String::from_utf8_lossy(environ::value(&environment, name)?).into_owned())
 }
 
 /// The processes with `name=value` in their environment, except this one and its ancestors.

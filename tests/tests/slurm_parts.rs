@@ -2,7 +2,6 @@
 //! rank in its own environment.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
 use gantry_tests::testbed::{Config, program};
@@ -13,14 +12,6 @@ use serde_json::Value;
 /// Three nodes. The backfill scheduler starts jobs of several parts. By default it runs every 30 s.
 fn config() -> Config {
     Config::with_nodes(3).slurm("SchedulerParameters", "bf_interval=1")
-}
-
-/// The value of a variable in the environment that a process was started with.
-fn variable(pid: i32, name: &str) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut entries = environment.split(|byte| *byte == 0);
-    let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-    String::from_utf8(value.to_vec()).ok()
 }
 
 /// The event must list these ranks on these nodes. Each rank must be the process that has this number from Slurm.
@@ -39,7 +30,7 @@ fn assert_ranks(cluster: &Cluster, event: &Value, nodes: &[&str]) {
         let pid = i32::try_from(rank["pid"].as_i64().expect("a pid")).expect("a pid");
         let host = rank["host"].as_str().expect("a host").to_owned();
         let outside = processes[&(host, pid)];
-        assert_eq!(variable(outside, "SLURM_PROCID"), Some(number.to_string()), "{rank}");
+        assert_eq!(proc::variable(outside, "SLURM_PROCID"), Some(number.to_string()), "{rank}");
     }
 }
 

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use gantry_shared::environ;
 use gantry_types::id::Pid;
 use serde::{Deserialize, Serialize};
 
@@ -107,12 +108,8 @@ const MAX_ABOVE: usize = 64;
 
 /// The first of these variables with a number, in an environment with the format of `/proc/PID/environ`.
 fn parse_first(environment: &[u8], names: &[&str]) -> Option<u32> {
-    names.iter().find_map(|name| {
-        environment.split(|byte| *byte == 0).find_map(|entry| {
-            let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            std::str::from_utf8(value).ok()?.parse().ok()
-        })
-    })
+    let number = |name| std::str::from_utf8(environ::value(environment, name)?).ok()?.parse().ok();
+    names.iter().find_map(number)
 }
 
 /// The executable of a process. Empty: unknown.

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use gantry_shared::environ;
 use gantry_shared::wire::message::RankMarks;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{Pid, Rank};
@@ -46,14 +47,9 @@ fn find_ranks_in(proc: &Path, wanted: &RankSet, marks: &RankMarks) -> Result<Vec
         .with_hint("it has ended, or cleared its environment before it started"))
 }
 
-/// The rank of process `pid` with this environment, if any. Of a variable that is set twice the first counts, as it
-/// does for programs.
+/// The rank of process `pid` with this environment, if any.
 fn parse_rank(environment: &[u8], pid: Pid, marks: &RankMarks) -> Option<Rank> {
-    let value = |name: &OsStr| {
-        environment
-            .split(|byte| *byte == 0)
-            .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(OsStr::from_bytes))
-    };
+    let value = |name: &OsStr| environ::value(environment, name).map(OsStr::from_bytes);
     let number = |name: &OsStr| value(name)?.to_str();
     let is_marked = marks.variables.iter().all(|(name, expected)| value(name) == Some(expected));
     let is_itself = number(&marks.pid)?.parse() == Ok(pid.get());

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use gantry_shared::environ;
 use gantry_types::status::ExitStatus;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
@@ -160,8 +161,5 @@ fn read_children() -> Vec<libc::pid_t> {
 
 fn is_kept(pid: libc::pid_t) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let is_it = |entry: &[u8]| {
-        entry.strip_prefix(GANTRY_KEPT.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
-    };
-    environment.split(|byte| *byte == 0).any(is_it)
+    environ::value(&environment, GANTRY_KEPT).is_some()
 }

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_shared::environ;
 use gantry_shared::wire::hold::to_hex;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
@@ -16,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::detect;
 use super::look::{look, parse_told};
-use super::processes::{SCRIPT, find, value};
+use super::processes::{SCRIPT, find};
 use super::qstat::{ask_job, short_name};
 use super::tm::environment::{JOB, is_of_one_task};
 use crate::caps::queue::STARTER;
@@ -106,11 +107,11 @@ pub(super) fn read_variables(
         }
         _ => Error::Read { path: path.clone(), source },
     })?;
-    if value(&read, JOB) != Some(job.0.as_bytes()) {
+    if environ::value(&read, JOB) != Some(job.0.as_bytes()) {
         let message = format!("process {pid} on {} is not in job {}", host.hostname(), job.0);
         return Err(Error::NotFound { message, hint: None });
     }
-    let entries = read.split(|byte| *byte == 0).filter(|entry| is_of_one_task(entry));
+    let entries = environ::entries(&read).filter(|entry| is_of_one_task(entry));
     let pairs = entries.filter_map(|entry| {
         let at = entry.iter().position(|byte| *byte == b'=')?;
         Some((OsString::from_vec(entry[..at].to_vec()), OsString::from_vec(entry[at + 1..].to_vec())))

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gantry_shared::environ;
 use gantry_types::id::Pid;
 
 use super::tm::environment::{JOB, TASK};
@@ -55,10 +56,10 @@ pub(super) fn find(job: &[u8], host: &dyn Host) -> Vec<Process> {
 fn read(pid: Pid, job: &[u8], host: &dyn Host) -> Option<Process> {
     // It may have ended meanwhile, or belong to another user.
     let variables = host.read(&PathBuf::from(format!("/proc/{pid}/environ"))).ok()?;
-    if value(&variables, JOB)? != job {
+    if environ::value(&variables, JOB)? != job {
         return None;
     }
-    let text = |name| std::str::from_utf8(value(&variables, name)?).ok();
+    let text = |name| std::str::from_utf8(environ::value(&variables, name)?).ok();
     let task = u32::from_str_radix(text(TASK)?, 16).ok()?;
     let number = |name| text(name)?.parse().ok();
     let rank = RANKS.iter().find_map(|(rank, size)| Some((number(rank)?, number(size))));
@@ -73,12 +74,6 @@ fn read(pid: Pid, job: &[u8], host: &dyn Host) -> Option<Process> {
     let session = fields.nth(1)?.parse().ok()?;
     let started = fields.nth(15)?.parse().ok()?;
     (state != "Z").then_some(Process { pid, parent, session, started, name, task, rank })
-}
-
-/// The value of a variable in an environment with the format of `/proc/PID/environ`.
-pub(super) fn value<'a>(variables: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut entries = variables.split(|byte| *byte == 0);
-    entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_shared::environ;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
 use gantry_types::placement::{Placement, PlacementBuilder};
@@ -98,7 +99,7 @@ pub fn tell_ranks(launcher: Pid, library: &Path, out: &mut impl io::Write) -> io
 }
 
 fn find_variables(environment: &[u8]) -> Vec<(OsString, OsString)> {
-    let entries = environment.split(|byte| *byte == 0).filter_map(|entry| {
+    let entries = environ::entries(environment).filter_map(|entry| {
         let at = entry.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (entry.get(..at)?, entry.get(at + 1..)?);
         VARIABLES.iter().any(|known| known.as_bytes() == name).then(|| (name.to_vec(), value.to_vec()))

@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use gantry_shared::environ;
 use gantry_shared::mark::{GANTRY_MARK, Mark, Origin, Starter};
 use gantry_types::id::{AppId, Pid};
 use nix::unistd::geteuid;
@@ -267,12 +268,11 @@ fn read_mark(pid: i32, boot: &[u8]) -> Option<Mark> {
             continue;
         }
         let mark = Mark::find(&environment)?;
-        let value = |name: &str| {
-            let mut entries = environment.split(|byte| *byte == 0);
-            entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-        };
         let cgroup = std::fs::read(format!("/proc/{pid}/cgroup")).ok()?;
-        let there = Origin { place: Origin::digest_place(boot, &cgroup), job: digest_job(value) };
+        let there = Origin {
+            place: Origin::digest_place(boot, &cgroup),
+            job: digest_job(|name| environ::value(&environment, name)),
+        };
         return mark.origin.fits(&there).then_some(mark);
     }
     None
