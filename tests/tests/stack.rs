@@ -421,12 +421,12 @@ fn a_rank_that_computes_is_stopped_for_less_than_ten_milliseconds_to_be_read() {
     in_a_world(LIMIT, |world| {
         let program = programs::get("gaps");
         let words = ["stack", "--launch", "--samples", "150", "--every", "0.02", "--after", "0.5", "--"];
-        let done = gantry(world, &[&words[..], &["-n", "1", program.to_str().unwrap(), "8"]].concat());
+        let done = gantry(world, &[&words[..], &["-n", "1", program.to_str().unwrap(), "15"]].concat());
         assert_eq!(done.code(), 0, "{done:?}");
         assert!(has(&done.stdout, &["main", "[0]"]), "{done:?}");
         let median =
             done.stdout.iter().find_map(|line| line.split("median ").nth(1)?.trim().parse::<u64>().ok());
-        // The scheduler makes gaps too. Of a hundred it makes few as long as a stop of this length.
+        // The program leaves out its own waits for a processor. The reader's count.
         assert!(median.is_some_and(|median| (1..LONGEST_STOP).contains(&median)), "{done:?}");
     });
 }
