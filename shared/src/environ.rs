@@ -4,13 +4,13 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 /// The entries of an environment. The last one may lack its zero byte: then the environment was cut off there.
-pub fn entries(environment: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+pub fn entries(environment: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = environment;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        // Searches for a process read the environments of all: this search for a byte takes many bytes at a time.
+        // A search for processes reads every environment of a machine. This call compares many bytes at a time, `split` one.
         let entry = CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes);
         rest = rest.get(entry.len() + 1..).unwrap_or_default();
         Some(entry)

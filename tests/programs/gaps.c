@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define LONGEST 100
-#define LONG 500 /* microseconds: only then it looks why it did not run */
+#define LONG 500 /* microseconds; shorter gaps count as they are */
 
 static long now(void)
 {

@@ -426,7 +426,7 @@ fn a_rank_that_computes_is_stopped_for_less_than_ten_milliseconds_to_be_read() {
         assert!(has(&done.stdout, &["main", "[0]"]), "{done:?}");
         let median =
             done.stdout.iter().find_map(|line| line.split("median ").nth(1)?.trim().parse::<u64>().ok());
-        // The program leaves out its own waits for a processor. The reader's count.
+        // The program leaves out the time in which it waits for a processor. Waits of the reader count.
         assert!(median.is_some_and(|median| (1..LONGEST_STOP).contains(&median)), "{done:?}");
     });
 }
