@@ -263,6 +263,7 @@ impl Reader {
             results[which] = match stopped {
                 Ok(stopped) => copy_of(pids[at], thread, known[at].as_ref(), stopped, longest),
                 Err(NotStopped::Ended) => Err(Mark::Ended),
+                Err(NotStopped::Traced(tracer)) => Err(Mark::Unreadable(refusal::traced_by(tracer))),
                 Err(NotStopped::Refused(error)) => Err(Mark::Unreadable(refusal::explain(thread, &error))),
                 Err(NotStopped::Busy) => Err(Mark::Unreadable(busy_in(pids[at], thread))),
             };

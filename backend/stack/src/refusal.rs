@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// Explains why a process cannot be traced.
+/// Explains that another process traces one.
+pub(crate) fn traced_by(tracer: i32) -> String {
+    format!("process {tracer} traces it already, as a debugger does")
+}
+
+/// Explains why a process that nobody traces cannot be traced.
 pub(crate) fn explain(pid: i32, error: &io::Error) -> String {
     if error.raw_os_error() != Some(libc::EPERM) {
         return error.to_string();
-    }
-    if let Some(tracer) = tracer_of(pid) {
-        return format!("process {tracer} traces it already, as a debugger does");
     }
     if let Ok(meta) = fs::metadata(format!("/proc/{pid}")) {
         let own = nix::unistd::geteuid().as_raw();

@@ -20,9 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// After this time, a thread in an uninterruptible system call is reported as such.
 const IN_THE_KERNEL: Duration = Duration::from_millis(300);
 
-/// How long to wait for the tracer of a thread. Another reader of stacks, and an agent that holds ranks, let go within
+/// How long to wait for one tracer of a thread. Another reader of stacks, and an agent that holds ranks, let go within
 /// milliseconds; a debugger stays.
 const TRACED: Duration = Duration::from_millis(300);
+
+/// How long to wait for tracers that take turns, as several readers of stacks do on a busy machine.
+const TURNS: Duration = Duration::from_secs(5);
 
 /// How often a refused thread without a tracer is asked again. Its tracer may have let go of it just then.
 const ATTEMPTS: u32 = 10;
@@ -47,10 +50,38 @@ pub(crate) struct Stopper {
 pub(crate) enum NotStopped {
     /// It has ended.
     Ended,
+    /// Another process traces it, and did not let go. This is that process.
+    Traced(i32),
     /// It may not be traced.
     Refused(io::Error),
     /// It is in an uninterruptible system call.
     Busy,
+}
+
+/// What became of a request to stop.
+#[derive(Debug)]
+enum Asked {
+    /// The thread will stop.
+    Stops,
+    /// Another process traces it.
+    TracedBy(i32),
+}
+
+/// A thread that another process traces.
+#[derive(Debug)]
+struct Traced {
+    at: usize,
+    /// The tracer, and since when it has been seen. Absent before the first request.
+    by: Option<(i32, Instant)>,
+}
+
+impl Traced {
+    /// Notes the tracer of the moment. Returns whether it is worth waiting for: it came a short time ago.
+    fn may_end(&mut self, by: i32, started: Instant) -> bool {
+        let since = self.by.filter(|(before, _)| *before == by).map_or_else(Instant::now, |(_, since)| since);
+        self.by = Some((by, since));
+        since.elapsed() < TRACED && started.elapsed() < TURNS
+    }
 }
 
 /// A thread that is stopped until this is dropped.
@@ -87,24 +118,22 @@ impl Stopper {
     /// another one. A thread has one tracer at a time: waits for another one to let go.
     pub(crate) fn each(&mut self, threads: &[i32], mut take: impl FnMut(usize, Result<Stopped, NotStopped>)) {
         self.let_go_of_late_ones();
-        let mut to_ask: Vec<usize> = (0..threads.len()).collect();
+        let mut to_ask: Vec<Traced> = (0..threads.len()).map(|at| Traced { at, by: None }).collect();
         let mut asked: Vec<(usize, Instant)> = Vec::with_capacity(threads.len());
         let started = Instant::now();
         loop {
-            to_ask.retain(|at| match self.ask(threads[*at]) {
-                Ok(true) => {
-                    asked.push((*at, Instant::now()));
-                    false
-                }
-                Ok(false) if started.elapsed() < TRACED => true,
-                Ok(false) => {
-                    take(*at, Err(NotStopped::Refused(io::Error::from_raw_os_error(libc::EPERM))));
-                    false
-                }
-                Err(why) => {
-                    take(*at, Err(why));
-                    false
-                }
+            to_ask.retain_mut(|it| {
+                let why = match self.ask(threads[it.at]) {
+                    Ok(Asked::Stops) => {
+                        asked.push((it.at, Instant::now()));
+                        return false;
+                    }
+                    Ok(Asked::TracedBy(tracer)) if it.may_end(tracer, started) => return true,
+                    Ok(Asked::TracedBy(tracer)) => NotStopped::Traced(tracer),
+                    Err(why) => why,
+                };
+                take(it.at, Err(why));
+                false
             });
             asked.retain(|(at, _)| match sys::poll_status(threads[*at]) {
                 Ok(Some(status)) if libc::WIFSTOPPED(status) => {
@@ -134,8 +163,8 @@ impl Stopper {
         }
     }
 
-    /// Asks a thread to stop. Returns false while another process traces it.
-    fn ask(&self, thread: i32) -> Result<bool, NotStopped> {
+    /// Asks a thread to stop.
+    fn ask(&self, thread: i32) -> Result<Asked, NotStopped> {
         if self.late.contains(&thread) {
             return Err(NotStopped::Busy);
         }
@@ -144,7 +173,7 @@ impl Stopper {
             let Err(error) = sys::seize(thread) else { break None };
             match (error.raw_os_error(), refusal::tracer_of(thread)) {
                 (Some(libc::ESRCH), _) => return Err(NotStopped::Ended),
-                (Some(libc::EPERM), Some(_)) => return Ok(false),
+                (Some(libc::EPERM), Some(tracer)) => return Ok(Asked::TracedBy(tracer)),
                 (Some(libc::EPERM), None) if attempts.next().is_some() => {}
                 _ => break Some(error),
             }
@@ -154,7 +183,7 @@ impl Stopper {
         }
         // Interrupting fails for an ending thread; its status shows that later.
         drop(sys::interrupt(thread));
-        Ok(true)
+        Ok(Asked::Stops)
     }
 
     /// Waits for news of a traced thread, `left` at most.

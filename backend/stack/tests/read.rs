@@ -1,22 +1,31 @@
 //! A real process is read, and continues unchanged.
 
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::symbols::{Symbols, identify_file};
 use gantry_stackd::reader::Reader;
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test needs a process of its own")]
+fn sleeper() -> (Child, i32) {
+    let child = Command::new("sleep").arg("300").stdin(Stdio::null()).spawn().expect("sleep");
+    let pid = i32::try_from(child.id()).expect("a pid");
+    (child, pid)
+}
+
 #[test]
 fn a_sleeping_process_is_read_again_and_again_and_sleeps_on() {
-    #[expect(clippy::disallowed_methods, reason = "a test needs a process of its own")]
-    let mut child = Command::new("sleep").arg("300").stdin(Stdio::null()).spawn().expect("sleep");
-    let pid = i32::try_from(child.id()).expect("a pid");
+    let (mut child, pid) = sleeper();
     let mut reader = Reader::new().expect("a reader");
     let mut names = Vec::new();
     for _ in 0..1000 {
@@ -49,6 +58,51 @@ fn a_sleeping_process_is_read_again_and_again_and_sleeps_on() {
     assert!(matches!(state(pid), Some('S' | 'R')), "{:?}", state(pid));
     assert!(reader.longest_stop() < Duration::from_secs(1), "{:?}", reader.longest_stop());
     eprintln!("longest stop: {:?}", reader.longest_stop());
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+/// Traces a process for a while, as another reader of stacks or a debugger does.
+fn traces(pid: i32, how_long: Duration) {
+    let pid = Pid::from_raw(pid);
+    let until = Instant::now() + Duration::from_secs(10);
+    while ptrace::seize(pid, ptrace::Options::empty()).is_err() {
+        assert!(Instant::now() < until, "not traced in time");
+    }
+    #[expect(clippy::disallowed_methods, reason = "the time is the case")]
+    thread::sleep(how_long);
+    ptrace::interrupt(pid).expect("it is traced");
+    waitpid(pid, Some(WaitPidFlag::__WALL)).expect("it stops");
+    ptrace::detach(pid, None).expect("it is stopped");
+}
+
+fn is_traced(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.contains("TracerPid:\t0\n")
+}
+
+#[test]
+fn readers_that_take_turns_are_waited_for_and_a_tracer_that_stays_is_named() {
+    let (mut child, pid) = sleeper();
+    // No turn lasts long, but all together do. Each one begins while the reader waits.
+    let turns: Vec<_> =
+        (0..4).map(|_| thread::spawn(move || traces(pid, Duration::from_millis(150)))).collect();
+    while !is_traced(pid) {
+        thread::yield_now();
+    }
+    let mut reader = Reader::new().expect("a reader");
+    let stacks = reader.read(&[pid], false);
+    assert!(!matches!(stacks[0][0][..], [Frame::Mark(_)]), "{stacks:?}");
+    turns.into_iter().for_each(|turn| turn.join().expect("a turn"));
+
+    let stays = thread::spawn(move || traces(pid, Duration::from_secs(1)));
+    while !is_traced(pid) {
+        thread::yield_now();
+    }
+    let stacks = reader.read(&[pid], false);
+    let [Frame::Mark(Mark::Unreadable(why))] = &stacks[0][0][..] else { panic!("{stacks:?}") };
+    assert!(why.contains("traces it already"), "{why}");
+    stays.join().expect("a tracer");
     child.kill().expect("it runs");
     child.wait().expect("it ends");
 }
