@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "gantry-frontend",
             "gantry-gdb",
             "gantry-guard",
+            "gantry-link",
             "gantry-shared",
             "gantry-stack",
             "gantry-types",

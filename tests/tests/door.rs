@@ -6,6 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 use gantry_tests::{Run, World, binaries, record_skip, within};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::Signal;
 
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(300);
@@ -108,6 +111,32 @@ fn a_launch_beside_two_thousand_strangers_succeeds() {
             assert!(beside.1 >= CROWD.0, "{beside:?}");
             println!("user {user}: alone {:?}, beside {} connections {:?}", alone.0, beside.1, beside.0);
         }
+        world.finish();
+    });
+}
+
+#[test]
+fn an_editor_is_served_beside_connections_of_another_user() {
+    within(LIMIT, || {
+        let Some(world) = alone() else { return };
+        let mut crowd = crowd(&world, USERS[0], (200, 0));
+        let mut adapter = world.gantry(["dap", "--listen"]);
+        let line = adapter.next_line(SOON);
+        assert_eq!(crowd.next_line(SOON), "stands");
+        let mut editor = TcpStream::connect(line.split(' ').next().unwrap()).unwrap();
+        let asked = r#"{"seq":1,"type":"request","command":"initialize","arguments":{"adapterID":"gantry"}}"#;
+        write!(editor, "Content-Length: {}\r\n\r\n{asked}", asked.len()).unwrap();
+        editor.set_read_timeout(Some(SOON)).unwrap();
+        let mut said = String::new();
+        while !said.contains("\"success\":true") {
+            let mut piece = [0; 4096];
+            let length = editor.read(&mut piece).expect("an answer in time");
+            assert_ne!(length, 0, "the editor is cut off: {said}");
+            said.push_str(std::str::from_utf8(&piece[..length]).unwrap());
+        }
+        disperse(crowd);
+        adapter.signal(Signal::SIGTERM);
+        assert_eq!(adapter.wait(SOON).code(), 143);
         world.finish();
     });
 }

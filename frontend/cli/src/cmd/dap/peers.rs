@@ -1,16 +1,19 @@
 //! Connections to editors: one on standard input and output, or several by local sockets.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_dap::adapter::Input;
 use gantry_dap::frame::Frames;
 use gantry_dap::message::Client;
+use gantry_link::door::{Ear as _, Source, TcpEar};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::relay::{Editor, PIECE_BYTES, Relay};
 
@@ -19,6 +22,9 @@ const MAX_WAITING: usize = 256;
 
 /// The timeout for an editor to take a message. After that the editor counts as lost.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// After a failed accept, other connections get this long to close.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum number of concurrent socket connections.
 const MAX_PEERS: usize = 64;
@@ -50,14 +56,15 @@ impl Peers {
         tokio::spawn(begin(Client(0), tokio::io::stdin(), tokio::io::stdout(), false, join, inputs));
     }
 
-    /// Accepts all connections on the listener.
+    /// Accepts connections on the listener. Those of other users take no place.
     pub(super) fn accept(&self, listener: TcpListener) {
         let (join, inputs) = (self.join.clone(), self.inputs.clone());
         tokio::spawn(async move {
-            let room = std::sync::Arc::new(tokio::sync::Semaphore::new(MAX_PEERS));
+            let mut ear = TcpEar::new(listener);
+            let room = Arc::new(Semaphore::new(MAX_PEERS));
             for number in 1.. {
-                let Ok(place) = std::sync::Arc::clone(&room).acquire_owned().await else { return };
-                let Ok((stream, _)) = listener.accept().await else { return };
+                let stream = next_of_user(&mut ear).await;
+                let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
                 let (from, to) = stream.into_split();
                 let (join, inputs) = (join.clone(), inputs.clone());
                 tokio::spawn(async move {
@@ -93,6 +100,23 @@ impl Peers {
     fn take_joined(&mut self) {
         while let Ok((client, writer)) = self.joined.try_recv() {
             self.writers.insert(client, writer);
+        }
+    }
+}
+
+/// The next connection of this user, of root, or of a user whom the kernel does not tell.
+async fn next_of_user(ear: &mut TcpEar) -> TcpStream {
+    let own = nix::unistd::geteuid().as_raw();
+    loop {
+        match ear.accept().await {
+            Ok((_, Source::User(user))) if user != own && user != 0 => {
+                tracing::warn!(user, "another user's process is cut off");
+            }
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept an editor");
+                sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
 }
