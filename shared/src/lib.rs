@@ -5,6 +5,7 @@
 //! workload manager.
 //! The modules stand in reading order.
 
+pub mod signals;
 pub mod storage;
 pub mod environ;
 pub mod mark;

@@ -5,6 +5,7 @@
 //! - A guard did not notice the end of a tool that had forked.
 //! - A tool without standard input, output or error got its guard's socket in their place.
 //! - A runtime that ended before its apps left threads and waiting callers behind.
+//! - gantry handled a SIGHUP that `nohup` had let it ignore, and ended its ranks.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -52,6 +53,32 @@ fn a_tool_may_ignore_all_signals() {
         say(&mut tool, "hold -n 2 /bin/true");
         say(&mut tool, "session");
         drop(tool);
+        world.finish();
+    });
+}
+
+#[test]
+fn a_command_goes_on_ignoring_what_it_was_started_to_ignore() {
+    within(LIMIT, || {
+        let world = World::new();
+        for program in ["gantry launch", "gantry-mpir", "nohup gantry launch"] {
+            let mut command = world.command("/bin/sh");
+            let script = format!("PATH=$1:$PATH; trap '' HUP INT; exec {program} -n 1 cat");
+            command.args(["-c", &script, "sh"]).arg(&binaries().dir);
+            let mut run = world.spawn(command);
+            run.write(b"before\n");
+            assert_eq!(run.next_line(SOON), "before");
+            for signal in [Signal::SIGHUP, Signal::SIGINT] {
+                run.signal(signal);
+            }
+            // A command that does not ignore them ends its ranks within this time.
+            #[expect(clippy::disallowed_methods, reason = "nothing happens that could be waited for")]
+            std::thread::sleep(Duration::from_millis(300));
+            run.write(b"after\n");
+            assert_eq!(run.next_line(SOON), "after", "{program}");
+            run.close_stdin();
+            assert_eq!(run.wait(SOON).code(), 0, "{program}");
+        }
         world.finish();
     });
 }

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_guard::helpers::GUARD;
+use gantry_shared::signals::is_ignored;
 use gantry_types::foreign::ForeignText;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::caps::queue::UNREACHABLE;
@@ -91,7 +92,7 @@ fn hold(name: &OsStr, args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The signals of this process for the launcher, one byte each.
+/// The signals of this process for the launcher, one byte each. The launcher goes on ignoring what this process ignores.
 fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
     let (told, tell) = io::pipe()?;
     let tell = Arc::new(tell);
@@ -104,7 +105,7 @@ fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
         SignalKind::user_defined1(),
         SignalKind::user_defined2(),
     ];
-    for kind in kinds {
+    for kind in kinds.into_iter().filter(|kind| !is_ignored(kind.as_raw_value())) {
         let Ok(number) = u8::try_from(kind.as_raw_value()) else { continue };
         let (tell, mut stream) = (Arc::clone(&tell), signal(kind)?);
         runtime.spawn(async move {

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
+use gantry_shared::signals::is_ignored;
 use gantry_shared::wire::frame::{FrameBuffer, write_frame};
 use gantry_shared::wire::starter::{FromStarter, Process, ToStarter};
 use nix::errno::Errno;
@@ -64,9 +65,10 @@ fn start(socket: &UnixStream, debugged: bool) -> Result<Child, String> {
     command.spawn().map_err(|e| format!("cannot start {}: {e}", gantry.display()))
 }
 
-/// From now on a descriptor receives the signals. `gantry` started before, with none of them blocked.
+/// From now on a descriptor receives the signals. `gantry` started before, with none of them blocked. Ignored ones stay
+/// ignored: the kernel would keep them for a process that blocks them.
 fn take_signals() -> Result<SignalFd, Errno> {
-    let set: SigSet = PASSED_ON.into_iter().collect();
+    let set: SigSet = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal as i32)).collect();
     set.thread_block()?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }

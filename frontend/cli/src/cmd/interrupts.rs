@@ -1,5 +1,6 @@
 //! Signals that users and systems send to stop gantry.
 
+use gantry_shared::signals::is_ignored;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -14,14 +15,17 @@ pub(super) enum Interrupt {
     End(i32),
 }
 
-/// The signals of this process. Once this exists, they no longer end the process.
+/// The signals of this process. Once this exists, they no longer end the process. Ignored ones stay ignored.
 #[derive(Debug)]
 pub(super) struct Interrupts {
-    int: Signal,
-    term: Signal,
-    hup: Signal,
+    int: Listener,
+    term: Listener,
+    hup: Listener,
     relayed: Option<Relayed>,
 }
+
+/// Receives a signal. Absent: gantry was started with it ignored, as by `nohup`, and goes on ignoring it.
+type Listener = Option<Signal>;
 
 /// Signals that another process received and passes on. This process gets them itself only because both share a
 /// terminal.
@@ -34,7 +38,11 @@ struct Relayed {
 
 impl Interrupts {
     pub(super) fn new() -> Result<Self, Fault> {
-        let listen = |kind| signal(kind).map_err(|e| Fault::io("cannot listen to signals", &e));
+        let listen = |kind: SignalKind| -> Result<Listener, Fault> {
+            let is_handled = !is_ignored(kind.as_raw_value());
+            let listener = is_handled.then(|| signal(kind)).transpose();
+            listener.map_err(|e| Fault::io("cannot listen to signals", &e))
+        };
         Ok(Self {
             int: listen(SignalKind::interrupt())?,
             term: listen(SignalKind::terminate())?,
@@ -54,10 +62,18 @@ impl Interrupts {
             return relayed.next().await;
         }
         tokio::select! {
-            _ = self.int.recv() => Interrupt::Ask,
-            _ = self.term.recv() => Interrupt::End(libc::SIGTERM),
-            _ = self.hup.recv() => Interrupt::End(libc::SIGHUP),
+            () = heard(&mut self.int) => Interrupt::Ask,
+            () = heard(&mut self.term) => Interrupt::End(libc::SIGTERM),
+            () = heard(&mut self.hup) => Interrupt::End(libc::SIGHUP),
         }
+    }
+}
+
+/// Waits for a signal. Cancel-safe.
+async fn heard(listener: &mut Listener) {
+    match listener {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
     }
 }
 
