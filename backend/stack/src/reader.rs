@@ -293,7 +293,7 @@ fn copy_of(
     let started = Instant::now();
     let state = ThreadState::of_thread(thread).map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported => {
-            Mark::Unreadable(format!("no stack of a {} process can be read", std::env::consts::ARCH))
+            Mark::Unreadable("only stacks of 64-bit processes of x86-64 can be read".to_owned())
         }
         // The thread was killed meanwhile.
         _ => Mark::Ended,

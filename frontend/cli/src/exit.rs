@@ -41,11 +41,12 @@ pub(crate) const SIGNAL: u8 = 128;
 /// The table for `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  'launch', 'attach' and 'wait' end with the app's code: the highest of its ranks.
+  'launch', 'attach', 'submit', 'coalloc', 'mpir', 'wait' and 'stack --launch' end with
+  the app's code: the highest of its ranks.
   A rank that signal N has ended counts as 128 + N. 'daemon' does the same.
   gantry's own codes:
     0  done
-    1  'doctor' found something that fails
+    1  'doctor' found something that fails, or a command of 'gdb --batch' failed
     2  the command line makes no sense
    64  the request makes no sense
    65  a program, file, node, process or app was not found

@@ -35,7 +35,7 @@ pub(crate) struct Ps {
 /// Send a signal to ranks. Default: SIGKILL to all of them, and wait for their end.
 ///
 /// A held rank takes no signal but SIGKILL. With a query (see 'gantry ps --help'), all process groups that match get the signal. On a terminal the command
-/// asks before it signals more than one.
+/// asks before it signals more than one. '--yes', '--json' and '--xml' ask nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -106,7 +106,7 @@ pub(crate) struct Why {
 /// Show what ranks and nodes do and use, and where the ranks are, on a screen that is always fresh.
 ///
 /// Above are ranks or nodes: state, processor time, memory. Below is the tree of call paths, as 'gantry stack' has it. Keys hold ranks and let them go, send
-/// signals, show the ranks of one line of the tree alone, open gdb on a rank of this machine, and write the tree as a page. '?' lists the keys. Without a
+/// signals, show the ranks of one line of the tree alone, open 'gantry gdb' on the ranks, and write the tree as a page. '?' lists the keys. Without a
 /// terminal all is printed once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
