@@ -4,7 +4,9 @@
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
-use gantry_tests::{Finished, Run, SOON, binaries, eventually};
+use gantry_tests::testbed::program;
+use gantry_tests::{Finished, Run, SOON, binaries, eventually, proc};
+use nix::sys::signal::Signal;
 
 /// Nodes whose Slurm kills a step's leftovers.
 fn strict() -> Config {
@@ -155,5 +157,47 @@ fn a_job_that_ends_with_its_ranks_has_nothing_that_lingers() {
         check(&["--linger", "--", "-n1", "/bin/true"], "the job that srun makes ends with the ranks");
         let brought = ["--linger", "--hold-method=exec", "--", "-n1", "/bin/true"];
         check(&brought, "agents that a launcher brings with the ranks end with them");
+    });
+}
+
+/// Each node has two GPUs, and the job has all of them.
+#[test]
+fn daemons_have_the_devices_and_the_variables_of_their_node_and_take_no_device_from_a_step() {
+    let config = Config::with_nodes(2).slurm("GresTypes", "gpu").slurm("NodeName", "DEFAULT Gres=gpu:2");
+    on_cluster(config, |cluster| {
+        let script = "srun --quiet --gres=none --overlap -N2 -n2 /bin/sleep 900";
+        cluster.said("sbatch", ["-N2", "--gres=gpu:2", "--output=/dev/null", "--wrap", script]);
+        eventually(SOON, "ranks run", || cluster.find("/bin/sleep 900").len() == 2);
+        let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
+        let daemon = "/bin/sh -c 'echo $SLURMD_NODENAME=$(hostname) $SLURM_PROCID GPU=$CUDA_VISIBLE_DEVICES \
+                      JOB=$SLURM_JOB_GPUS; exec sleep 901'";
+        // A tool in a batch script has the variables of its own node.
+        let elsewhere = [
+            ("SLURMD_NODENAME", "n009"),
+            ("SLURM_PROCID", "7"),
+            ("CUDA_VISIBLE_DEVICES", "7"),
+            ("SLURM_JOB_GPUS", "7"),
+        ];
+        let mut tool =
+            cluster.run(&binaries().gantry, ["attach", "--json", &job, "--daemon", daemon], &elsewhere);
+        let told =
+            [(); 2].map(|()| tool.next_event("output", SOON)["text"].as_str().expect("text").to_owned());
+        let expected = |node: &str, number: u32| format!("{node}={node} {number} GPU=0,1 JOB=");
+        for (node, number) in [("n001", 0), ("n002", 1)] {
+            assert!(told.iter().any(|it| it.trim() == expected(node, number)), "{told:?}");
+        }
+        let step = ["30", "srun", "--jobid", &job, "--gres=gpu:2", "-N2", "-n2", "--quiet", "hostname"];
+        let there = cluster.said("timeout", step);
+        assert_eq!(there.lines().count(), 2, "a step gets no devices beside the daemons: {there}");
+        let inside = program(tool.pid()).expect("the tool");
+        proc::send(inside, Signal::SIGINT);
+        assert_eq!(tool.wait(SOON).code(), 0);
+        // A site may have it another way.
+        let none = [("CTI_SLURM_DAEMON_GRES", "none")];
+        let mut tool = cluster.run(&binaries().gantry, ["attach", "--json", &job, "--daemon", daemon], &none);
+        let text = tool.next_event("output", SOON)["text"].as_str().expect("text").trim().to_owned();
+        assert!(text.ends_with(" GPU= JOB="), "{text}");
+        cluster.said("scancel", [&job]);
+        tool.wait(SOON);
     });
 }

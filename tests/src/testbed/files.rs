@@ -39,6 +39,8 @@ pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
         ("/etc/hosts", build_hosts(config)),
         ("/etc/slurm/slurm.conf", build_slurm_conf(config)),
         ("/etc/slurm/cgroup.conf", build_cgroup_conf(config)),
+        // Two devices that every host has stand for GPUs, where `slurm.conf` has `GresTypes=gpu`.
+        ("/etc/slurm/gres.conf", "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n".to_owned()),
         ("/etc/slurm/plugstack.conf", String::new()),
         (SSHD_CONFIG, build_sshd_config()),
         (

@@ -12,11 +12,9 @@ pub trait Jobs: Send + Sync + fmt::Debug {
     /// Whether this process is inside a job. This is checked before everything else on the machine.
     fn is_inside(&self, host: &dyn Host) -> bool;
 
-    /// Prefixes of variables that describe a process's own node. Ranks and daemons get their agent's values, not the
-    /// tool's.
-    fn node_variables(&self) -> &'static [&'static str] {
-        &[]
-    }
+    /// Prefixes of variables that describe a process's own node. Ranks and daemons get those of their agent, and none
+    /// of the tool's.
+    fn node_variables(&self) -> &'static [&'static str];
 
     /// Asks why an app without a launcher of gantry has ended. Runs a program of the WLM, and blocks while it runs.
     /// `None`: the WLM did not end it.

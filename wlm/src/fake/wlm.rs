@@ -133,6 +133,10 @@ impl Jobs for Fake {
         host.env(JOB).is_some()
     }
 
+    fn node_variables(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
         Job::find(&ended.job, host)?.cause(host)
     }

@@ -8,6 +8,7 @@ use gantry_types::host_set::fold_hosts;
 use super::environment::build_export;
 use super::reference::{JobId, JobName, Target};
 use super::srun::SRUN;
+use crate::host::Host;
 use crate::launcher::{Part, rewrite};
 use crate::{Error, Result};
 
@@ -108,6 +109,17 @@ pub(super) struct AgentStep<'a> {
     pub agent: &'a [OsString],
     /// Names of variables that the agents must get. Others are not passed.
     pub variables: &'a [&'a str],
+    /// Further options, from [`build_site_options`].
+    pub more: &'a [OsString],
+}
+
+/// What the site wants of agents' steps, by the variables of the reference interface.
+pub(super) fn build_site_options(host: &dyn Host) -> Vec<OsString> {
+    let text = |name| host.env(name).map(|value| value.to_string_lossy().into_owned());
+    let devices = text("CTI_SLURM_DAEMON_GRES").filter(|devices| !devices.is_empty());
+    let devices = devices.map(|devices| OsString::from(format!("--gres={devices}")));
+    let others = text("CTI_SLURM_DAEMON_ARGS").unwrap_or_default();
+    devices.into_iter().chain(others.split_whitespace().map(OsString::from)).collect()
 }
 
 /// Nodes of one component of a job.
@@ -119,9 +131,9 @@ pub(super) struct AgentGroup<'a> {
     pub hosts: &'a [String],
 }
 
-/// The arguments for `srun` to start agents in a step. The step does not wait for CPUs, memory or devices, and does not
-/// block them for others. This was tested in an allocation whose step had all of them, and with a later step that
-/// wanted all. Standard input goes to every agent. With several groups it goes only to one of them: then a variable has
+/// The arguments for `srun` to start agents in a step. The step shares CPUs, memory and devices: it does not wait for
+/// them, and does not block them for others. So daemons can use the GPUs of their node. This was tested in an allocation
+/// whose step had all of them, and with a later step that wanted all. Standard input goes to every agent. With several groups it goes only to one of them: then a variable has
 /// to carry the agents' data. The caller must remove from the environment the variables that
 /// [`is_for_srun`](super::is_for_srun) names.
 pub(super) fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
@@ -150,7 +162,6 @@ fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> 
         // Without this option the step waits until CPUs and memory of the job are free.
         "--overlap",
         "--mem=0",
-        "--gres=none",
         "--mpi=none",
         // With binding, an agent would share one core with one rank.
         "--cpu-bind=none",
@@ -168,6 +179,7 @@ fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> 
         &format!("--export={}", export.as_deref().unwrap_or("NONE")),
     ]);
     options.extend(group.component.map(|component| format!("--het-group={component}").into()));
+    options.extend_from_slice(step.more);
     options
 }
 
@@ -194,6 +206,7 @@ pub(super) fn words(words: &[&str]) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::fake::FakeHost;
     use crate::launcher::locate;
 
     fn split(text: &str) -> Vec<OsString> {
@@ -298,14 +311,21 @@ mod tests {
         let hosts = ["n01".to_owned(), "n02".to_owned()];
         let agent = split("/g/agent serve");
         let groups = [AgentGroup { component: None, hosts: &hosts }];
-        let step = AgentStep { job: JobId(7), groups: &groups, agent: &agent, variables: &["T"] };
-        let always = "--quiet --jobid=7 --job-name=gantry-agents --overlap --mem=0 --gres=none --mpi=none --cpu-bind=none";
+        let step = AgentStep { job: JobId(7), groups: &groups, agent: &agent, variables: &["T"], more: &[] };
+        let always =
+            "--quiet --jobid=7 --job-name=gantry-agents --overlap --mem=0 --mpi=none --cpu-bind=none";
         let rest = "--kill-on-bad-exit=0 --wait=0 --quit-on-interrupt --input=all --unbuffered";
         let two = format!("{always} --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n[01-02] {rest}");
         let one = format!("{always} --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n02 {rest}");
         let check =
             |step: &AgentStep<'_>, expected: String| assert_eq!(join(&build_agent_step(step)), expected);
         check(&step, format!("srun {two} --export=T -- /g/agent serve"));
+        let host = FakeHost::default()
+            .with_env("CTI_SLURM_DAEMON_GRES", "none")
+            .with_env("CTI_SLURM_DAEMON_ARGS", "--network=no_vni -q");
+        let more = build_site_options(&host);
+        let asked = AgentStep { more: &more, ..step };
+        check(&asked, format!("srun {two} --export=T --gres=none --network=no_vni -q -- /g/agent serve"));
         let bare = AgentStep { variables: &[], ..step };
         check(&bare, format!("srun {two} --export=NONE -- /g/agent serve"));
         let groups = [

@@ -5,8 +5,21 @@
 
 use std::path::{Path, PathBuf};
 
-use super::detect::CONFIGURATIONS;
 use crate::host::Host;
+
+/// Usual configurations: a package's, that of Debian before 11, and the one that a node gets from the controller.
+const USUAL: [&str; 4] = [
+    "/etc/slurm/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/usr/local/etc/slurm.conf",
+    "/run/slurm/conf/slurm.conf",
+];
+
+/// Configurations in the installation of a program of Slurm, from its prefix.
+const BESIDE: [&str; 2] = ["etc/slurm.conf", "etc/slurm/slurm.conf"];
+
+/// How many links from a program to its installation are followed.
+const MOST_LINKS: usize = 8;
 
 /// Tracking plugins that only find processes related to a task, by parents or by process groups.
 const LOOSE: [&str; 2] = ["linuxproc", "pgid"];
@@ -17,18 +30,29 @@ const BY_CGROUP: [&str; 2] = ["TaskPlugin", "JobAcctGatherType"];
 /// The maximum number of files read. Configurations may include each other.
 const MOST_FILES: usize = 64;
 
+/// Where the configuration for this `srun` may be. SLURM_CONF names the only one.
+pub(super) fn candidates(srun: &Path, host: &dyn Host) -> Vec<PathBuf> {
+    if let Some(told) = host.env("SLURM_CONF") {
+        return vec![told.into()];
+    }
+    let mut found: Vec<PathBuf> = USUAL.iter().map(PathBuf::from).collect();
+    let mut program = srun.to_owned();
+    for _ in 0..MOST_LINKS {
+        let folder = program.parent().unwrap_or(Path::new("/"));
+        found.extend(folder.parent().iter().flat_map(|prefix| BESIDE.map(|it| prefix.join(it))));
+        let Ok(target) = host.read_link(&program) else { break };
+        program = folder.join(target);
+    }
+    found
+}
+
 /// Whether processes that a step leaves behind surely survive it. Then an agent in the app's step can clean up after
 /// the step's end.
 ///
 /// `srun` is the launcher's path: its configuration may be in its installation. If there are several configurations,
 /// all must agree, since only the launcher knows the one that it was built for.
 pub(super) fn leftovers_survive(srun: &Path, host: &dyn Host) -> bool {
-    let told = host.env("SLURM_CONF").map(PathBuf::from);
-    let beside = srun.parent().and_then(Path::parent).into_iter();
-    let beside =
-        beside.flat_map(|prefix| ["etc/slurm.conf", "etc/slurm/slurm.conf"].map(|it| prefix.join(it)));
-    let usual = || CONFIGURATIONS.iter().map(PathBuf::from).chain(beside).collect();
-    let candidates: Vec<PathBuf> = told.map_or_else(usual, |path| vec![path]);
+    let candidates = candidates(srun, host);
     let mut read = candidates.iter().filter_map(|path| Some((path, host.read(path).ok()?))).peekable();
     read.peek().is_some() && read.all(|(path, text)| is_loose(path, text, host))
 }

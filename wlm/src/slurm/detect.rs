@@ -1,22 +1,15 @@
 //! Whether a machine uses Slurm: it has `srun`, and a configuration of a cluster.
 
-use std::path::PathBuf;
+use std::path::Path;
 
+use super::conf;
 use crate::Evidence;
 use crate::host::Host;
-
-/// Possible configurations: a package's, that of Debian before 11, and the one that a node gets from the controller.
-pub(super) const CONFIGURATIONS: [&str; 4] = [
-    "/etc/slurm/slurm.conf",
-    "/etc/slurm-llnl/slurm.conf",
-    "/usr/local/etc/slurm.conf",
-    "/run/slurm/conf/slurm.conf",
-];
 
 /// Evidence that this machine can launch through Slurm. Runs no program, and does not contact the controller.
 pub(super) fn detect(host: &dyn Host) -> Option<Evidence> {
     let srun = host.find_in_path("srun")?;
-    let told_by = allocation(host).or_else(|| configuration(host))?;
+    let told_by = allocation(host).or_else(|| configuration(&srun, host))?;
     Some(Evidence(format!("{told_by}, and srun is {}", srun.display())))
 }
 
@@ -25,15 +18,15 @@ fn allocation(host: &dyn Host) -> Option<String> {
     Some(format!("SLURM_JOB_ID is '{}'", job.to_string_lossy()))
 }
 
-fn configuration(host: &dyn Host) -> Option<String> {
+fn configuration(srun: &Path, host: &dyn Host) -> Option<String> {
     if let Some(path) = host.env("SLURM_CONF") {
         return Some(format!("SLURM_CONF is '{}'", path.to_string_lossy()));
     }
     if let Some(server) = host.env("SLURM_CONF_SERVER") {
         return Some(format!("SLURM_CONF_SERVER is '{}'", server.to_string_lossy()));
     }
-    let found = CONFIGURATIONS.into_iter().find(|path| host.read(&PathBuf::from(path)).is_ok())?;
-    Some(format!("{found} is there"))
+    let found = conf::candidates(srun, host).into_iter().find(|path| host.read(path).is_ok())?;
+    Some(format!("{} is there", found.display()))
 }
 
 #[cfg(test)]
@@ -60,5 +53,23 @@ mod tests {
             Some("/etc/slurm/slurm.conf is there, and srun is /opt/s/srun"),
         );
         check(&FakeHost::default().with_env("SLURM_JOB_ID", "7"), None);
+    }
+
+    #[test]
+    fn a_configuration_in_the_installation_of_srun_counts() {
+        let host = |link: &str| {
+            FakeHost::default()
+                .with_env("PATH", "/usr/bin")
+                .with_file("/usr/bin/srun", "")
+                .with_file("/opt/slurm/etc/slurm.conf", "")
+                .with_link("/usr/bin/srun", link)
+        };
+        let found = Some("/opt/slurm/etc/slurm.conf is there, and srun is /usr/bin/srun");
+        check(&host("/opt/slurm/bin/srun"), found);
+        check(
+            &host("/etc/alternatives/srun").with_link("/etc/alternatives/srun", "/opt/slurm/bin/srun"),
+            found,
+        );
+        check(&host("srun"), None);
     }
 }

@@ -29,6 +29,18 @@ impl Jobs for SlurmJobs {
         host.env("SLURM_JOB_ID").is_some()
     }
 
+    fn node_variables(&self) -> &'static [&'static str] {
+        // What srun sets for a task, devices included.
+        &[
+            "SLURM_",
+            "SLURMD_",
+            "CUDA_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+            "GPU_DEVICE_ORDINAL",
+            "ZE_AFFINITY_MASK",
+        ]
+    }
+
     fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
         let job = &ended.job;
         let jobs = ask_jobs(job.0.parse::<Target>()?.job, host)?;

@@ -34,7 +34,8 @@ pub(crate) use wlm::Slurm;
 
 use cause::parse_cause;
 use command::{
-    AgentGroup, AgentStep, Holding, build_agent_step, build_held, build_job, build_layout, build_step,
+    AgentGroup, AgentStep, Holding, build_agent_step, build_held, build_job, build_layout,
+    build_site_options, build_step,
 };
 use detect::detect;
 use environment::is_for_srun;

@@ -15,7 +15,7 @@ use super::srun::SRUN;
 use super::waits::SrunWaits;
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, SlurmExtras, Target, attach, build_agent_step,
-    build_held, detect, is_for_srun, mixed,
+    build_held, build_site_options, detect, is_for_srun, mixed,
 };
 use crate::caps::described::MixedJobs;
 use crate::error::{Error, Result};
@@ -286,7 +286,9 @@ fn plan_agents(
         (jobs, _) => jobs?,
     };
     let srun = find_command("srun", host)?;
-    let variables: &[&str] = if gift.word.is_some() { &[GANTRY_GIVEN] } else { &[] };
+    // A node that fetches the agent may have no other place for it than the home.
+    let variables: &[&str] = if gift.word.is_some() { &[GANTRY_GIVEN, "HOME"] } else { &[] };
+    let more = build_site_options(host);
     let mut env = host.environment();
     env.retain(|(name, _)| !is_for_srun(name));
     gift.put_into(&mut env);
@@ -296,6 +298,7 @@ fn plan_agents(
             groups: &[AgentGroup { component, hosts: &hosts }],
             agent: &gift.command,
             variables,
+            more: &more,
         });
         if let Some(program) = argv.first_mut() {
             program.clone_from(&srun);

@@ -56,7 +56,8 @@ impl Agent {
         }));
     }
 
-    /// Sets the variables that tell this node's processes their place. They override the frontend's environment.
+    /// Sets the variables that tell this node's processes their place. Those of the frontend's place go. An agent that
+    /// has none, because ssh started it, changes nothing.
     fn set_node_variables(&self, env: &mut Vec<(OsString, OsString)>) {
         if self.ticket.node_variables.is_empty() {
             return;
@@ -67,7 +68,10 @@ impl Agent {
         };
         let mut own = Machine.environment();
         own.retain(|(name, _)| begins(name));
-        env.retain(|(name, _)| own.iter().all(|(ours, _)| ours != name));
+        if own.is_empty() {
+            return;
+        }
+        env.retain(|(name, _)| !begins(name));
         env.append(&mut own);
     }
 
