@@ -124,7 +124,7 @@ impl MpirError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         const OTHER_WAY: &str =
-            "hold with --hold-method exec, or name the launcher itself instead of what starts it";
+            "name the launcher itself, or write 'exec' before it in the script; else hold with --hold-method exec";
         match self {
             Self::NoSymbols { .. } => Some(OTHER_WAY),
             Self::Ended { inspected, .. } if !inspected.is_empty() => Some(OTHER_WAY),
