@@ -319,6 +319,48 @@ fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
     });
 }
 
+/// Writes much before it starts its ranks, as one that logs in to many hosts with a banner does.
+const TALKS: &[u8] = b"#!/bin/sh\nhead -c 1000000 /dev/zero | tr '\\0' x >&2\nexec mpiexec.hydra \"$@\"\n";
+
+#[test]
+fn a_launcher_that_writes_much_before_its_ranks_are_there_is_not_stopped_and_nothing_is_lost() {
+    require!(tool("mpiexec.hydra"));
+    in_a_world(LIMIT, |world| {
+        let launcher = world.executable("mpiexec.hydra", TALKS).display().to_string();
+        for json in [true, false] {
+            let options: &[&str] = if json { &["--json"] } else { &[] };
+            let launch = ["launch", "--launcher", &launcher, "--", "-n", "2", "/bin/true"];
+            let done = world.gantry([options, &launch].concat()).wait(2 * SOON);
+            assert_eq!(done.code(), 0);
+            let written = if json { lines_of(&done).concat() } else { done.stderr.concat() };
+            assert!(written.contains(&"x".repeat(1_000_000)), "{} bytes", written.len());
+        }
+    });
+}
+
+/// Says why it fails after much else. Each line is written by itself.
+const FAILS_LATE: &[u8] = b"#!/bin/sh
+for line in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    echo \"retry $line\" >&2
+    sleep 0.02
+done
+echo 'no such partition' >&2
+exit 1
+";
+
+#[test]
+fn the_last_words_of_a_launcher_that_fails_are_in_the_error() {
+    in_a_world(LIMIT, |world| {
+        let launcher = world.executable("mpiexec.hydra", FAILS_LATE).display().to_string();
+        for options in [&["--json"][..], &[]] {
+            let launch = ["launch", "--launcher", &launcher, "--", "-n", "2", "/bin/true"];
+            let done = world.gantry([options, &launch].concat()).wait(2 * SOON);
+            let said = [done.stdout.concat(), done.stderr.concat()].concat();
+            assert!(said.contains("no such partition"), "{done:?}");
+        }
+    });
+}
+
 #[test]
 fn programs_have_variables_and_folders_of_their_own() {
     in_a_world(LIMIT, |world| {

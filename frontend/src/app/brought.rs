@@ -77,7 +77,7 @@ impl Frontend {
         let stdio =
             launcher::connect(app, wlm, &Machine.hostname(), open_input(request.stdin)?, request.output);
         let stdio = stdio.map_err(|e| Error::io("cannot connect a launcher", e))?;
-        let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio;
+        let LauncherStdio { theirs, pipes, output, stderr, mut words } = stdio;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
         // With `Auto` the launch can be retried with the agent sent to the nodes that lack it.
@@ -115,7 +115,7 @@ impl Frontend {
         let (hosts, left_out) = (nodes.iter().map(|(host, _)| host.clone()).collect(), Vec::new());
         let joined = Connected { overlay, overlay_events: events, guard, guard_events, hosts, left_out };
         let begun = context.begin(joined, placement, job, Some(words)).await?;
-        pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
+        pass_on(begun.core(), output, stdout.zip(stderr))?;
         for (_, ranks) in nodes {
             begun.core().happened(Happening::RanksThere(ranks));
         }
@@ -196,20 +196,19 @@ impl Drop for Scratch {
 /// Connects the launcher's output to the tool.
 pub(super) fn pass_on(
     core: &Core,
-    output: OutputStream,
-    wanted: bool,
+    output: Option<OutputStream>,
     to: Option<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)>,
 ) -> Result<()> {
-    match to {
-        Some((stdout, stderr)) => {
+    match (output, to) {
+        (Some(output), Some((stdout, stderr))) => {
             let started = core.outputs.write_stream(output, stdout, stderr);
             started.map_err(|e| Error::io("cannot start a thread for output", e))
         }
-        None if wanted => {
+        (Some(output), None) => {
             core.keep_rank_output(output);
             Ok(())
         }
-        None => Ok(()),
+        (None, _) => Ok(()),
     }
 }
 

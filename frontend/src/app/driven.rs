@@ -55,7 +55,7 @@ impl Frontend {
         };
         let stdio =
             launcher::connect(app, wlm, &Machine.hostname(), open_input(request.stdin)?, request.output);
-        let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio.map_err(cannot)?;
+        let LauncherStdio { theirs, pipes, output, stderr, mut words } = stdio.map_err(cannot)?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
         // The guard does not know which time counts for a launcher that may wait, so it gets the latest deadline.
@@ -100,7 +100,7 @@ impl Frontend {
         let joined = self.start_agents_by((guard, guard_events), &context, agent_hosts, deadline).await?;
         joined.guard.ranks_there().await?;
         let begun = context.begin(joined, placement, job, Some(words)).await?;
-        pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
+        pass_on(begun.core(), output, stdout.zip(stderr))?;
         let order = Order::AdoptRanks(order);
         let begun = begun.order_ranks(order, "taking over held ranks", deadline).await?;
         if stands {

@@ -10,15 +10,16 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_shared::wire::flow::FlowId;
 use gantry_types::id::AppId;
 use gantry_types::output::Stream;
 use gantry_types::status::EndCause;
 use gantry_wlm::{JobRef, LauncherWait, WaitLine, Wlm};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::output::OutputStream;
+use super::output::{LauncherPiece, OutputStream};
 use crate::event::{Data, Output};
 use crate::lock::lock;
 use crate::request::OutputTo;
@@ -26,8 +27,9 @@ use crate::request::OutputTo;
 /// Most bytes in one piece.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Pieces that wait to be taken. When the queue is full the launcher waits.
-const PIECES: usize = 8;
+/// How much of a pipe's output may wait to be taken, then the launcher waits. Output is taken only once the ranks are
+/// there, so this is far more than launchers write until then.
+const ROOM_BYTES: usize = 16 * 1024 * 1024;
 
 /// How much of a launcher's standard error is kept.
 const WORDS_BYTES: usize = 4096;
@@ -83,12 +85,10 @@ pub(crate) struct LauncherStdio {
     pub(crate) theirs: [OwnedFd; 3],
     /// Pipes that the guard reads after the app was detached and this process is gone.
     pub(crate) pipes: Vec<OwnedFd>,
-    /// The output from the pipes. Must be read or dropped.
-    pub(crate) output: OutputStream,
+    /// The output from the pipes, if it is wanted. Must be read or dropped.
+    pub(crate) output: Option<OutputStream>,
     /// The descriptor for the pipes' standard error, if requested.
     pub(crate) stderr: Option<OwnedFd>,
-    /// Whether the tool takes the output.
-    pub(crate) wanted: bool,
     /// The last part of its standard error.
     pub(crate) words: Words,
 }
@@ -107,7 +107,7 @@ pub(crate) fn connect(
 ) -> io::Result<LauncherStdio> {
     let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
     let stdin = stdin.map_or_else(null, |file| Ok(file.into()))?;
-    let (pieces, from) = mpsc::channel(PIECES);
+    let (pieces, from) = mpsc::unbounded_channel();
     let (open, watched) = watch::channel(0);
     let open = Arc::new(open);
     let tail = Arc::new(Mutex::new(Vec::new()));
@@ -130,6 +130,7 @@ pub(crate) fn connect(
                 data: Data(Vec::new()),
             },
             pieces: Some(pieces.clone()),
+            room: Arc::new(Semaphore::new(ROOM_BYTES)),
             tail: matches!(stream, Stream::Stderr).then(|| Arc::clone(&tail)),
             lines: wait.take_if(|_| matches!(stream, Stream::Stderr)).map(|wait| Lines {
                 wlm,
@@ -147,21 +148,24 @@ pub(crate) fn connect(
         });
         Ok(theirs.into())
     };
-    let (stdout, stderr, wanted) = match output {
-        OutputTo::Null => (null()?, None, false),
-        OutputTo::Fds { stdout, stderr } => (stdout, Some(stderr), false),
-        OutputTo::Stream => (pipe(Stream::Stdout)?, None, true),
+    let from = OutputStream::of_launcher(from);
+    let (stdout, stderr, output) = match output {
+        OutputTo::Null => (null()?, None, None),
+        OutputTo::Fds { stdout, stderr } => (stdout, Some(stderr), Some(from)),
+        OutputTo::Stream => (pipe(Stream::Stdout)?, None, Some(from)),
     };
     let theirs = [stdin, stdout, pipe(Stream::Stderr)?];
     let words = Words { tail, cause, waits, submitted, open: watched };
-    Ok(LauncherStdio { theirs, pipes, output: OutputStream::of_launcher(from), stderr, wanted, words })
+    Ok(LauncherStdio { theirs, pipes, output, stderr, words })
 }
 
 struct Reader {
     pipe: Receiver,
     stub: Output,
     /// None when the receiver is gone.
-    pieces: Option<mpsc::Sender<Output>>,
+    pieces: Option<mpsc::UnboundedSender<LauncherPiece>>,
+    /// Of [`ROOM_BYTES`], what is left.
+    room: Arc<Semaphore>,
     tail: Option<Arc<Mutex<Vec<u8>>>>,
     lines: Option<Lines>,
 }
@@ -223,8 +227,11 @@ impl Reader {
                 lines.take(read);
             }
             if let Some(pieces) = &self.pieces {
-                let piece = Output { data: Data(read.to_vec()), ..self.stub.clone() };
-                if pieces.send(piece).await.is_err() {
+                let output = Output { data: Data(read.to_vec()), ..self.stub.clone() };
+                let cost = FlowId::Output(None).cost_of(read.len());
+                // The room is never closed. When the receiver goes, so do the pieces, and there is room.
+                let Ok(room) = Arc::clone(&self.room).acquire_many_owned(cost).await else { return };
+                if pieces.send(LauncherPiece { output, _room: room }).is_err() {
                     self.pieces = None;
                 }
             }
@@ -243,18 +250,34 @@ fn keep(tail: &mut Vec<u8>, read: &[u8]) {
 mod tests {
     use std::io::Write;
 
+    use tokio::time::{sleep, timeout};
+
     use super::*;
 
-    fn wlm() -> &'static dyn Wlm {
-        gantry_wlm::registry::find("localhost").unwrap()
+    /// Longer than any test.
+    const SOON: Duration = Duration::from_secs(60);
+
+    fn stdio(output: OutputTo) -> LauncherStdio {
+        let wlm = gantry_wlm::registry::find("localhost").unwrap();
+        connect("abcdefgh".parse().unwrap(), wlm, "here", None, output).unwrap()
+    }
+
+    fn outputs() -> [OutputTo; 3] {
+        let null = || File::options().write(true).open("/dev/null").unwrap().into();
+        [OutputTo::Null, OutputTo::Stream, OutputTo::Fds { stdout: null(), stderr: null() }]
+    }
+
+    /// Writes on another thread, because a full pipe makes the writer wait.
+    async fn write(mut to: File, bytes: Vec<u8>) -> File {
+        let writing = tokio::task::spawn_blocking(move || to.write_all(&bytes).map(|()| to));
+        timeout(SOON, writing).await.unwrap().unwrap().unwrap()
     }
 
     #[tokio::test]
     async fn the_end_of_standard_error_is_kept_and_all_of_it_passed_on() {
-        let app = "abcdefgh".parse().unwrap();
-        let stdio = connect(app, wlm(), "here", None, OutputTo::Stream).unwrap();
+        let stdio = stdio(OutputTo::Stream);
         let [_, stdout, stderr] = stdio.theirs;
-        let (mut output, mut words) = (stdio.output, stdio.words);
+        let (mut output, mut words) = (stdio.output.unwrap(), stdio.words);
         File::from(stdout).write_all(b"out").unwrap();
         let mut stderr = File::from(stderr);
         stderr.write_all(&vec![b'x'; WORDS_BYTES]).unwrap();
@@ -271,15 +294,57 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn output_that_nobody_wants_is_read_all_the_same() {
-        let app = "abcdefgh".parse().unwrap();
-        let stdio = connect(app, wlm(), "here", None, OutputTo::Null).unwrap();
-        drop(stdio.output);
-        let [_, _, stderr] = stdio.theirs;
-        let writing = tokio::task::spawn_blocking(move || {
-            // Much more than a pipe and all queued pieces hold.
-            File::from(stderr).write_all(&vec![b'x'; 100 * PIECE_BYTES])
-        });
-        writing.await.unwrap().unwrap();
+    async fn a_launcher_is_heard_before_its_output_is_taken() {
+        for to in outputs() {
+            let stdio = stdio(to);
+            let [_, _, stderr] = stdio.theirs;
+            let mut stderr = File::from(stderr);
+            // One piece for each.
+            for line in 0..100 {
+                let line = format!("line {line}\n");
+                stderr = write(stderr, line.clone().into()).await;
+                let heard = async {
+                    while !stdio.words.so_far().ends_with(line.trim()) {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                timeout(SOON, heard).await.unwrap();
+            }
+            // Much more than a pipe holds.
+            drop(write(stderr, vec![b'x'; ROOM_BYTES / 2]).await);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_launcher_waits_while_there_is_no_room_and_goes_on_when_output_is_taken_or_dropped() {
+        for is_taken in [true, false] {
+            let (ours, theirs) = io::pipe().unwrap();
+            let (pieces, from) = mpsc::unbounded_channel();
+            let room = Arc::new(Semaphore::new(3 * PIECE_BYTES));
+            let (app, data) = ("abcdefgh".parse().unwrap(), Data(Vec::new()));
+            let stub =
+                Output { app, rank: None, daemon: None, host: String::new(), stream: Stream::Stdout, data };
+            let pipe = Receiver::from_owned_fd(ours.into()).unwrap();
+            let reader =
+                Reader { pipe, stub, pieces: Some(pieces), room: Arc::clone(&room), tail: None, lines: None };
+            let reading = tokio::spawn(reader.read());
+            let all = 32 * PIECE_BYTES;
+            let writing = tokio::spawn(write(File::from(OwnedFd::from(theirs)), vec![b'x'; all]));
+            let full = async {
+                while room.available_permits() > 0 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(SOON, full).await.unwrap();
+            assert!(!writing.is_finished(), "it has written more than there is room for");
+            let mut output = OutputStream::of_launcher(from);
+            let mut taken = 0;
+            while is_taken && taken < all {
+                taken += output.next().await.unwrap().data.0.len();
+            }
+            drop(output);
+            drop(writing.await.unwrap());
+            timeout(SOON, reading).await.unwrap().unwrap();
+        }
     }
 }

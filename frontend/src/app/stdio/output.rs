@@ -11,7 +11,7 @@ use gantry_types::id::{AppId, DaemonId, NodeId};
 use gantry_types::output::Stream;
 use gantry_types::rank_set::NodeSet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use crate::event::{Data, Output};
 use crate::lock::lock;
@@ -186,7 +186,14 @@ enum Feed {
     /// Agents send as much as they have credit for.
     Agents { from: mpsc::UnboundedReceiver<Piece>, overlay: Overlay, flow: FlowId },
     /// A launcher's pipes are read while there is room.
-    Launcher(mpsc::Receiver<Output>),
+    Launcher(mpsc::UnboundedReceiver<LauncherPiece>),
+}
+
+/// A piece of a launcher's output, and the room that it takes until the tool has taken it.
+#[derive(Debug)]
+pub(super) struct LauncherPiece {
+    pub(super) output: Output,
+    pub(super) _room: OwnedSemaphorePermit,
 }
 
 impl OutputStream {
@@ -195,11 +202,11 @@ impl OutputStream {
     pub async fn next(&mut self) -> Option<Output> {
         match &mut self.from {
             Feed::Agents { from, overlay, flow } => from.recv().await.map(|piece| piece.take(overlay, *flow)),
-            Feed::Launcher(from) => from.recv().await,
+            Feed::Launcher(from) => from.recv().await.map(|piece| piece.output),
         }
     }
 
-    pub(crate) fn of_launcher(from: mpsc::Receiver<Output>) -> Self {
+    pub(super) fn of_launcher(from: mpsc::UnboundedReceiver<LauncherPiece>) -> Self {
         Self { from: Feed::Launcher(from) }
     }
 
@@ -208,7 +215,7 @@ impl OutputStream {
             Feed::Agents { from, overlay, flow } => {
                 from.blocking_recv().map(|piece| piece.take(overlay, *flow))
             }
-            Feed::Launcher(from) => from.blocking_recv(),
+            Feed::Launcher(from) => from.blocking_recv().map(|piece| piece.output),
         }
     }
 }
