@@ -97,6 +97,39 @@ fn the_first_code_that_is_not_0_is_the_jobs_and_output_comes_where_it_was_sent()
     world.finish();
 }
 
+#[test]
+fn output_files_are_emptied_when_their_first_subjob_starts_and_not_by_a_refused_request() {
+    let world = World::new();
+    let out = world.work_dir().join("out");
+    let read = || std::fs::read_to_string(&out).unwrap();
+    std::fs::write(&out, "old\n").unwrap();
+    let stdout = format!("(stdout=\"{}\")", out.display());
+    let both = format!("{stdout}(stderr=\"{}\")", out.display());
+    let bad = "(&(resourceManagerContact=moon)(executable=x))";
+    let done = world.gantry(["coalloc", &format!("+{}{bad}", shell("a", "echo new", &stdout))]).wait(SOON);
+    assert_eq!((done.code(), read().as_str()), (64, "old\n"), "{done:?}");
+
+    let mut run = world.gantry(["coalloc", "-i", &format!("+{}", shell("a", "echo new", ""))]);
+    run.stderr_line("a on localhost: checked in", SOON);
+    let again = shell("a", "echo new", &stdout);
+    run.write(
+        format!("A{}\n", again.trim_start_matches('(').trim_end_matches(')').to_owned() + ")").as_bytes(),
+    );
+    run.stderr_line("there is a subjob 'a' already", SOON);
+    run.write(b"K\n");
+    assert_eq!(run.wait(SOON).code(), 68);
+    assert_eq!(read(), "old\n");
+
+    let parts = [shell("a", "echo 1; echo 2 >&2; echo 3", &both), shell("b", "echo 4", &stdout)];
+    let done = world.gantry(["coalloc", &format!("+{}", parts.concat())]).wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+    let text = read();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1", "2", "3", "4"]);
+    world.finish();
+}
+
 /// A subjob that cannot be launched, beside a subjob that stays held until the failure is handled.
 fn one_fails(start: &str) -> (World, Run, PathBuf) {
     let world = World::new();

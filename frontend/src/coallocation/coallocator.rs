@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::job::{Job, name_of};
+use super::output::SubjobOutput;
 use super::planner::Planner;
 use super::state::SubjobId;
-use super::subjob::SubjobOutput;
 use crate::clock::QueueTime;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -56,7 +56,8 @@ impl Coallocator {
 
     /// Requests a job. Checks all its subjobs first: if one cannot be honoured, none is started. Then launches all at
     /// once, each within `timeout`; time in a queue does not count. [`Job::events`] and [`Job::states`] report the
-    /// progress. Must be called inside a tokio runtime.
+    /// progress. Files for output are emptied when the first subjob that writes to them starts. Must be called inside a
+    /// tokio runtime.
     ///
     /// # Errors
     /// [`Error::Invalid`] with all that is wrong with the request.

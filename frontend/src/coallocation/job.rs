@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::exchange::Exchange;
 use super::info::{JobEvent, JobExit, SubjobInfo};
 use super::mpi_failure::MpiFailure;
+use super::output::OutputFiles;
 use super::planner::Planner;
 use super::request::MOST_SUBJOBS;
 use super::state::{Act, JobState, News, Refusal, StartType, State, SubjobId, SubjobState, Wish};
@@ -281,6 +282,7 @@ struct Keeper {
     board: Arc<Board>,
     orders: BTreeMap<SubjobId, mpsc::UnboundedSender<Tell>>,
     plans: BTreeMap<SubjobId, Planned>,
+    files: OutputFiles,
     exchange: Exchange,
     /// Parts of the job's MPI world, and how they take part in the barrier.
     members: BTreeMap<SubjobId, StartType>,
@@ -307,6 +309,7 @@ impl Keeper {
             board,
             orders,
             plans,
+            files: OutputFiles::default(),
             exchange: Exchange::default(),
             members: BTreeMap::new(),
             failure: None,
@@ -539,7 +542,7 @@ impl Keeper {
         let deadline = Instant::now() + self.timeout;
         let barrier = planned.start != StartType::NoBarrier;
         let (member, arrivals) = self.exchange.add(id, planned.comms, barrier);
-        let inputs = Inputs { orders, member, arrivals };
+        let inputs = Inputs { orders, member, arrivals, files: self.files.clone() };
         tokio::spawn(subjob::run(id, planned, deadline, inputs, self.reports.clone()));
     }
 

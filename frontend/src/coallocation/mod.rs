@@ -8,6 +8,7 @@
 //! | `state` | the states of a job and its subjobs, and their transitions |
 //! | `exchange` | the barrier that programs call, and messages between their processes |
 //! | `world`, `mpi_failure` | one MPI world of its parts, and why it failed |
+//! | `output` | where the output of subjobs goes |
 //! | `info` | descriptions of a job and its subjobs |
 //! | `subjob`, `job` | the task of one subjob; the job, its owner's calls and the task that owns its state |
 //! | `coallocator` | the entry point for requests |
@@ -19,6 +20,7 @@ mod state;
 mod mpi_failure;
 pub(crate) mod exchange;
 mod world;
+mod output;
 mod subjob;
 mod info;
 mod job;
@@ -30,6 +32,6 @@ pub(crate) use exchange::Member;
 pub use info::{JobEvent, JobExit, SubjobInfo};
 pub use job::{Job, JobEvents, Unready};
 pub(crate) use mpi_failure::MpiFailure;
+pub use output::SubjobOutput;
 pub use request::{BarrierPoint, CommsType, Subrequest, parse_request, parse_subrequest};
 pub use state::{JobState, StartType, SubjobId, SubjobState};
-pub use subjob::SubjobOutput;

@@ -7,9 +7,10 @@ use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 
 use super::contact::Contacts;
+use super::output::SubjobOutput;
 use super::request::{Subrequest, parse_request, parse_subrequest};
 use super::rsl::RslError;
-use super::subjob::{Planned, SubjobOutput};
+use super::subjob::Planned;
 use crate::clock::QueueTime;
 use crate::config::Config;
 use crate::error::{Error, Result};

@@ -2,10 +2,9 @@
 //! waits at its call of the barrier. The task releases it or ends it as ordered, and cleans up.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::wire::mpi::MpiEnd;
@@ -14,11 +13,12 @@ use gantry_types::launch::{JobType, Wanted};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Host, find_described};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::contact::Contacts;
 use super::exchange::{Arrival, Member};
 use super::mpi_failure::MpiFailure;
+use super::output::{Destination, OutputFiles, SubjobOutput};
 use super::request::{BarrierPoint, CommsType, Subrequest};
 use super::state::{News, StartType, SubjobId};
 use super::world::{self, Seat};
@@ -27,7 +27,7 @@ use crate::clock::{Clock, QueueTime};
 use crate::config::{Config, Frontend};
 use crate::error::{Error, Result};
 use crate::event::{Ending, Event, Exit};
-use crate::request::{Input, LaunchRequest, OutputTo};
+use crate::request::{Input, LaunchRequest};
 use crate::staging::{Resolver, ResolverConfig, symbols};
 
 /// How long an app may take to clean up after its end: its daemons' grace period and a margin.
@@ -49,34 +49,20 @@ pub(super) struct Planned {
     pub(super) wlm: &'static str,
     frontend: Frontend,
     request: LaunchRequest,
+    output: Destination,
     queue: QueueTime,
-}
-
-/// Where output without a destination of its own goes.
-#[derive(Debug, Default)]
-pub enum SubjobOutput {
-    /// It is discarded.
-    #[default]
-    Null,
-    /// To these descriptors, for all subjobs together.
-    Fds {
-        /// Gets standard output.
-        stdout: OwnedFd,
-        /// Gets standard error.
-        stderr: OwnedFd,
-    },
 }
 
 impl Planned {
     /// Plans `subrequest`.
     ///
     /// # Errors
-    /// The manager does not exist or cannot honour an attribute; a file cannot be opened.
+    /// The manager does not exist or cannot honour an attribute; a file cannot be written to.
     pub(super) fn new(
         subrequest: Subrequest,
         contacts: &Contacts,
         config: &Config,
-        output: &SubjobOutput,
+        output: &Arc<SubjobOutput>,
         queue: QueueTime,
     ) -> Result<Self> {
         let contact = contacts.resolve(&subrequest.contact)?;
@@ -111,9 +97,8 @@ impl Planned {
         if let Some(directory) = &subrequest.directory {
             request = request.cwd(directory);
         }
-        let files =
-            (subrequest.stdout.map(|path| inside(&path)), subrequest.stderr.map(|path| inside(&path)));
-        request = request.output(open_output(files, output)?);
+        let [stdout, stderr] = [subrequest.stdout, subrequest.stderr].map(|path| path.map(|it| inside(&it)));
+        let output = Destination::new(stdout, stderr, output)?;
         let config = Config { wlm: Some(contact.wlm.name().to_owned()), ..config.clone() };
         let wlm = contact.wlm.name();
         Ok(Self {
@@ -125,6 +110,7 @@ impl Planned {
             wlm,
             frontend: Frontend::new(config),
             request,
+            output,
             queue,
         })
     }
@@ -166,34 +152,6 @@ fn check_world(subrequest: &Subrequest) -> Result<bool> {
         return Err(Error::Invalid { message: message.to_owned(), hint: hint() });
     }
     Ok(true)
-}
-
-/// Opens the requested files. The rest goes to the job's own output.
-fn open_output(files: (Option<PathBuf>, Option<PathBuf>), otherwise: &SubjobOutput) -> Result<OutputTo> {
-    let (stdout, stderr) = match (files, otherwise) {
-        ((None, None), SubjobOutput::Null) => return Ok(OutputTo::Null),
-        ((stdout, stderr), SubjobOutput::Null) => {
-            let null = || Some(PathBuf::from("/dev/null"));
-            (open(stdout.or_else(null), None)?, open(stderr.or_else(null), None)?)
-        }
-        ((out, err), SubjobOutput::Fds { stdout, stderr }) => {
-            (open(out, Some(stdout))?, open(err, Some(stderr))?)
-        }
-    };
-    Ok(OutputTo::Fds { stdout, stderr })
-}
-
-fn open(path: Option<PathBuf>, otherwise: Option<&OwnedFd>) -> Result<OwnedFd> {
-    let path = match (path, otherwise) {
-        (Some(path), _) => path,
-        (None, Some(fd)) => {
-            let copied = fd.as_fd().try_clone_to_owned();
-            return copied.map_err(|e| Error::io("cannot connect a subjob's output", e));
-        }
-        (None, None) => PathBuf::from("/dev/null"),
-    };
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path);
-    file.map(OwnedFd::from).map_err(|e| Error::io(format!("cannot write to {}", path.display()), e))
 }
 
 /// An order to a subjob.
@@ -244,6 +202,8 @@ pub(super) struct Inputs {
     pub(super) member: Member,
     /// Reports about its processes that call the barrier.
     pub(super) arrivals: mpsc::UnboundedReceiver<Arrival>,
+    /// The files that its job has opened.
+    pub(super) files: OutputFiles,
 }
 
 /// Runs a subjob to its end. The last report is [`News::Ended`]; the subjob is cleaned up then.
@@ -260,10 +220,9 @@ pub(super) async fn run(
         StartType::NoBarrier => None,
         StartType::StrictBarrier | StartType::LooseBarrier => Some(planned.barrier),
     };
-    let request = planned.request.member(inputs.member.clone());
-    let clock = Clock::until(deadline, planned.queue);
+    let (member, files) = (inputs.member.clone(), inputs.files.clone());
     let launched = tokio::select! {
-        launched = planned.frontend.launch_until(request, None, &clock) => Some(launched),
+        launched = launch(planned, member, files, deadline) => Some(launched),
         () = told_to_end(&mut inputs.orders) => None,
     };
     match launched {
@@ -285,6 +244,20 @@ pub(super) async fn run(
     }
     inputs.member.close();
     report(Told::News(News::Ended));
+}
+
+async fn launch(planned: Planned, member: Member, files: OutputFiles, deadline: Instant) -> Result<App> {
+    let Planned { frontend, request, output, queue, .. } = planned;
+    let begun = Instant::now();
+    let opening = tokio::task::spawn_blocking(move || output.open(&files));
+    let late = |_| Error::TimedOut {
+        phase: "opening the files for a subjob's output",
+        after: begun.elapsed(),
+        missing: Vec::new(),
+    };
+    let output = timeout_at(deadline, opening).await.map_err(late)???;
+    let clock = Clock::until(deadline, queue);
+    frontend.launch_until(request.output(output).member(member), None, &clock).await
 }
 
 /// Returns when the subjob is to end, or when its job is gone.
