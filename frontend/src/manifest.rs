@@ -20,6 +20,7 @@ use crate::request::{DaemonRequest, merge_env};
 use crate::session::inner::Inner;
 use crate::staging::find::{absolute, file_name, find_program, readable_file};
 use crate::staging::gather::{Wanted, cannot_read, gather};
+use crate::staging::ledger::Ledger;
 use crate::staging::needs::SystemResolver;
 use crate::staging::plan::{self, Plan, build_plan, clash};
 pub use crate::staging::send::Staged;
@@ -139,7 +140,7 @@ impl Manifest {
     ///
     /// # Errors
     /// A needed library is not on this machine, a node cannot take a file, or a file changes while it is sent. Files on
-    /// the other nodes stay in the session.
+    /// the other nodes stay in the session. If the future is dropped early, nodes may have some of the files.
     pub async fn send(self, timeout: Duration) -> Result<Staged> {
         self.stage(Instant::now() + timeout).await.map(|(staged, _)| staged)
     }
@@ -209,16 +210,10 @@ impl Manifest {
             plan::check_missing(needs.flat_map(|needs| &needs.missing), &plan.ledger)?;
         }
         drop(items);
-        match send(session, &mut plan, deadline).await {
-            Ok(staged) => {
-                *lock(&session.ledger) = std::mem::take(&mut plan.ledger);
-                Ok((staged, plan))
-            }
-            Err(error) => {
-                lock(&session.ledger).failed(&plan.ledger);
-                Err(error)
-            }
-        }
+        let sending = Sending { session, planned: Some(std::mem::take(&mut plan.ledger)) };
+        let staged = send(session, &mut plan, deadline).await?;
+        sending.done();
+        Ok((staged, plan))
     }
 
     fn add(&mut self, place: Place, source: &Path, with_needs: bool) -> Result<()> {
@@ -243,6 +238,28 @@ impl Manifest {
         }
         self.wanted.insert(target, Named { source: source.into(), with_needs });
         Ok(())
+    }
+}
+
+/// A plan on its way to the nodes. If it fails or is dropped, the session's ledger says that nodes may have its files.
+struct Sending<'a> {
+    session: &'a Inner,
+    planned: Option<Ledger>,
+}
+
+impl Sending<'_> {
+    fn done(mut self) {
+        if let Some(planned) = self.planned.take() {
+            *lock(&self.session.ledger) = planned;
+        }
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if let Some(planned) = &self.planned {
+            lock(&self.session.ledger).failed(planned);
+        }
     }
 }
 

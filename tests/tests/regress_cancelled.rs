@@ -2,16 +2,17 @@
 //!
 //! What broke: a dropped future had already sent its order. The session or the daemon then existed without an owner.
 //! A release was carried out, but the app stayed "held" forever. An app whose detach failed was neither detached nor
-//! ended.
+//! ended. A session did not know of files that nodes had got, and could have no other file of that name.
 
 use std::fs;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{DaemonRequest, LaunchRequest};
 use gantry_tests::{SOON, Site, eventually, on_this_machine, pids, proc};
 use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -29,6 +30,16 @@ async fn drop_after<T>(times: usize, future: impl Future<Output = T>) -> Option<
         }
     }
     None
+}
+
+/// Polls a future until `seen`, and drops it.
+async fn drop_when<T>(seen: impl Fn() -> bool, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let poll = |context: &mut Context<'_>| match seen() {
+        true => Poll::Ready(None),
+        false => future.as_mut().poll(context).map(Some),
+    };
+    std::future::poll_fn(poll).await
 }
 
 /// Sessions that have storage on this machine.
@@ -73,6 +84,41 @@ fn a_daemon_whose_caller_has_gone_does_not_stay() {
             }
         }
         eventually(SOON, "no daemon", || proc::children(agent) == pids(&app));
+        drop(session);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn a_session_knows_the_files_of_a_manifest_whose_caller_has_gone() {
+    on_this_machine(LIMIT, async |site| {
+        let app = site.held(["/bin/true"]).await;
+        let session = app.session(SOON).await.expect("a session");
+        let lib = session.dirs(NodeId(0)).expect("directories").lib.clone();
+        let write = |version: &str, name: &str| {
+            let folder = site.world.work_dir().join(version);
+            fs::create_dir_all(&folder).expect("a folder");
+            let path = folder.join(name);
+            fs::write(&path, version).expect("a file");
+            path
+        };
+        let given_up = async |name: &str| {
+            let mut manifest = session.manifest();
+            manifest.add_library(write("old", name)).expect("a library");
+            // The answer of the node comes after the file, and wakes the caller.
+            drop_when(|| lib.join(name).exists(), manifest.send(SOON)).await.is_none()
+        };
+        let mut names = (0..).map(|number| format!("libx{number}.so"));
+        let name = loop {
+            let name = names.next().expect("a name");
+            // On a busy machine the answer may be there before the caller waits for it.
+            if given_up(&name).await {
+                break name;
+            }
+        };
+        let mut manifest = session.manifest();
+        manifest.add_library(write("new", &name)).expect("another library");
+        manifest.send(SOON).await.expect("a place for it");
         drop(session);
         app.close(SOON).await.expect("close");
     });
