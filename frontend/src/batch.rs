@@ -15,6 +15,7 @@ use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
+use crate::submission::{Submitted, cancel_job, submit_owned};
 
 /// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the
 /// death of the process. After the attachment the job is like any other.
@@ -36,7 +37,8 @@ impl Frontend {
     /// accepted; if it was, it is cancelled.
     ///
     /// # Errors
-    /// The workload manager refuses the job, with its own message; or it has no batch jobs.
+    /// The workload manager refuses the job, with its own message; it has no batch jobs; or its command that cancels a
+    /// job is missing.
     pub async fn submit<A: Into<OsString>>(
         &self,
         args: impl IntoIterator<Item = A>,
@@ -72,10 +74,9 @@ impl Frontend {
         let frontend = self.clone();
         // A separate task: an accepted job must get its owner, even if the caller stops waiting.
         let submitting = tokio::spawn(async move {
-            let asking = tokio::task::spawn_blocking(move || batch.submit(&submission, &Machine));
-            let job = asking.await??;
-            let cancel = batch.plan_cancel(&job, &Machine)?;
-            guard.at_loss(Some(cancel.clone())).await?;
+            let submit = move || Ok((batch.submit(&submission, &Machine)?, ()));
+            let own = |cancel| guard.at_loss(Some(cancel));
+            let Submitted { job, cancel, .. } = submit_owned(batch, submit, own).await?;
             Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, _news: news })
         });
         let late = |_| Error::TimedOut { phase: "submitting a job", after: timeout, missing: Vec::new() };
@@ -149,13 +150,8 @@ impl Batch {
     /// # Errors
     /// The workload manager's error. The cancellation is retried once in the background.
     pub async fn cancel(self, timeout: Duration) -> Result<()> {
-        let command = self.cancel.clone();
-        let asking = tokio::task::spawn_blocking(move || Machine.ask(&command, timeout));
-        let said = asking.await?;
-        let said = said.map_err(|e| Error::io(format!("cannot cancel job {}", self.job.0), e))?;
-        if said.stderr.trim().is_empty() {
-            return self.detach().await;
-        }
-        Err(Error::Lost { what: vec![format!("job {}", self.job.0)], reason: said.stderr.trim().to_owned() })
+        let (job, command) = (self.job.clone(), self.cancel.clone());
+        tokio::task::spawn_blocking(move || cancel_job(&job, &command, timeout)).await??;
+        self.detach().await
     }
 }

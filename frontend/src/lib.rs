@@ -45,6 +45,7 @@ pub mod rendezvous;
 pub mod request;
 pub mod session;
 pub mod staging;
+mod submission;
 
 pub use app::{App, AppHandle, Events, OutputStream, QueueNews};
 pub use batch::Batch;

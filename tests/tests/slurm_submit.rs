@@ -2,11 +2,16 @@
 //! the command stops waiting.
 
 use std::fs;
+use std::path::PathBuf;
 
+use gantry_tests::fault::guards;
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
 use gantry_tests::submit::{attached_and_left, check_cancelled, check_waits, submit, write_script};
 use gantry_tests::testbed::Config;
-use gantry_tests::{SOON, becomes_true};
+use gantry_tests::{Run, SOON, World, becomes_true, proc};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 /// A batch script at a path that every host can access.
 fn script(name: &str, lines: &str) -> String {
@@ -89,4 +94,40 @@ fn a_job_in_the_background_is_known_when_it_is_attached_to() {
         assert!(becomes_true(2 * SOON, || cluster.ask(&["ps", "--json"]).stdout.concat() == "[]"));
         cluster.bed.wait_idle(2 * SOON).expect("idle");
     });
+}
+
+/// Begins a submission by an sbatch that answers when the gate is opened.
+fn begin(world: &World) -> (Run, PathBuf) {
+    let sbatch = world.executable("sbatch", b"#!/bin/sh\n: >\"$0.asked\"\nread -r _ <\"$0.gate\"\necho 7\n");
+    mkfifo(&sbatch.with_extension("gate"), Mode::S_IRWXU).expect("a FIFO");
+    let mut submit = world.gantry_command(["submit", "--wlm", "slurm", "--", "job.sh"]);
+    submit.env("PATH", world.work_dir());
+    (world.spawn(submit), sbatch)
+}
+
+#[test]
+fn what_nothing_could_cancel_is_not_submitted() {
+    let world = World::new();
+    let (mut run, sbatch) = begin(&world);
+    let done = run.wait(SOON);
+    assert!(done.stderr.concat().contains("there is no scancel in PATH"), "{done:?}");
+    assert!(!sbatch.with_extension("asked").exists());
+    world.finish();
+}
+
+#[test]
+fn a_job_whose_guard_is_killed_while_it_is_submitted_is_cancelled() {
+    let world = World::new();
+    let scancel = world.executable("scancel", b"#!/bin/sh\necho \"$*\" >\"$0.asked\"\n");
+    let (mut run, sbatch) = begin(&world);
+    proc::wait_file(&sbatch.with_extension("asked"), SOON);
+    for guard in guards(&world) {
+        proc::send(guard, Signal::SIGKILL);
+        proc::wait_gone(guard, SOON);
+    }
+    fs::write(sbatch.with_extension("gate"), "\n").expect("a reader");
+    let done = run.wait(SOON);
+    assert!(done.stderr.concat().contains("lost job 7: it was cancelled"), "{done:?}");
+    assert_eq!(fs::read_to_string(scancel.with_extension("asked")).expect("a file"), "--quiet 7\n");
+    world.finish();
 }

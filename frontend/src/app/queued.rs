@@ -24,6 +24,7 @@ use crate::error::{Error, Result, WlmError};
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::request::LaunchRequest;
+use crate::submission::{Submitted, submit_owned};
 
 /// The job of a launch. Dropping it cancels the job.
 struct Owned {
@@ -96,12 +97,10 @@ async fn submit(
     (guard, guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
 ) -> Result<Owned> {
     let runtime = tokio::runtime::Handle::current();
-    let asking = tokio::task::spawn_blocking(move || {
-        runtime.block_on(queue.submit_starter(&plan, &starter, &Machine))
-    });
-    let (job, gifts) = asking.await??;
-    guard.at_loss(Some(find_batch(wlm)?.plan_cancel(&job, &Machine)?)).await?;
-    Ok(Owned { job, guard, guard_events, _gifts: gifts })
+    let submit = move || runtime.block_on(queue.submit_starter(&plan, &starter, &Machine));
+    let own = |cancel| guard.at_loss(Some(cancel));
+    let Submitted { job, rest, .. } = submit_owned(find_batch(wlm)?, submit, own).await?;
+    Ok(Owned { job, guard, guard_events, _gifts: rest })
 }
 
 /// Asks until the job has nodes, and reports what it waits for. The clock stops meanwhile.

@@ -15,6 +15,14 @@ pub trait BatchJobs: Send + Sync + fmt::Debug {
     /// The WLM refuses: its own message.
     fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef>;
 
+    /// Checks, before anything is submitted, that this machine has the command of [`plan_cancel`](Self::plan_cancel).
+    ///
+    /// # Errors
+    /// It has no such command. Never where the same command submits.
+    fn check_cancel(&self, _host: &dyn Host) -> Result<()> {
+        Ok(())
+    }
+
     /// The command that cancels a submitted job. It prints nothing when it succeeds.
     ///
     /// # Errors

@@ -115,12 +115,20 @@ pub(super) async fn submit_starter(
     }
 }
 
+/// The program that deletes jobs.
+///
+/// # Errors
+/// There is no qdel.
+pub(super) fn find_cancel(host: &dyn Host) -> Result<OsString> {
+    find_command(OsStr::new("qdel"), host)
+}
+
 /// The command that deletes a job.
 ///
 /// # Errors
 /// There is no qdel.
 pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-    Ok(vec![find_command(OsStr::new("qdel"), host)?, job.0.clone().into()])
+    Ok(vec![find_cancel(host)?, job.0.clone().into()])
 }
 
 /// qsub's arguments: the user's, with defaults for missing ones. The job has the name of the program unless the user

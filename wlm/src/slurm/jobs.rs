@@ -57,6 +57,10 @@ impl BatchJobs for SlurmJobs {
         submit::submit(submission, host)
     }
 
+    fn check_cancel(&self, host: &dyn Host) -> Result<()> {
+        submit::find_cancel(host).map(drop)
+    }
+
     fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
         submit::plan_cancel(job, host)
     }

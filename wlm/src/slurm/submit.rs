@@ -49,12 +49,20 @@ fn put_in_front(dir: &Path, env: &[(OsString, OsString)], host: &dyn Host) -> Os
     path
 }
 
+/// The program that cancels jobs.
+///
+/// # Errors
+/// There is no scancel.
+pub(super) fn find_cancel(host: &dyn Host) -> Result<OsString> {
+    find_command("scancel", host)
+}
+
 /// The command that cancels a job.
 ///
 /// # Errors
 /// There is no scancel.
 pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-    let mut command = vec![find_command("scancel", host)?];
+    let mut command = vec![find_cancel(host)?];
     command.extend(words(&["--quiet", &job.0]));
     Ok(command)
 }
