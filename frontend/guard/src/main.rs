@@ -5,11 +5,13 @@
 //! | --- | --- |
 //! | `policy` | the guard's decisions, as a pure state machine |
 //! | `serve` | the guard's process |
+//! | `child` | a child that brings agents, and its last words |
 //! | `launcher`, `driven` | the app's launcher, started plainly or under control as by a debugger |
 //! | `table` | the launcher's own proctable |
 //! | `starter`, `last_word` | inside a job that brings agents; the report when they fail |
 //! | `held` | in a batch script, in the place of a launcher |
 
+mod child;
 mod driven;
 mod error;
 mod held;

@@ -3,11 +3,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_types::error::Failure;
 use gantry_types::id::Pid;
 use gantry_types::status::ExitStatus;
-use gantry_wlm::host::{GANTRY_KEPT, explain_open_files, raise_open_files, spawn_with_given_limit};
+use gantry_wlm::host::GANTRY_KEPT;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -24,14 +23,12 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
+use crate::child::{Running, agent_failure, is_readable, start_agent, start_step, step_failure};
 use crate::driven::{self, Driven};
 use crate::launcher;
 use crate::policy::{Event, Policy, Response};
 use crate::table::TableReader;
-use gantry_guard::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
-
-/// How much of an agent's standard error is kept.
-const LAST_WORDS_BYTES: usize = 4096;
+use gantry_guard::protocol::{FromGuard, ProcessId};
 
 /// The timeout of a write to the tool. After it, the tool counts as gone.
 const WRITE_DEADLINE: Duration = Duration::from_secs(5);
@@ -85,7 +82,7 @@ struct Guard {
     incoming: FrameBuffer,
     children_ended: SignalFd,
     policy: Policy,
-    children: HashMap<Pid, Child>,
+    children: HashMap<Pid, Running>,
     /// The launcher, if it is driven. Another thread is its parent.
     driven: Option<Driven>,
     table: TableReader,
@@ -101,6 +98,9 @@ impl Guard {
     fn turn(&mut self) -> io::Result<bool> {
         let [child_ready, tool_ready, tool_ended] = self.wait()?;
         let mut events = Vec::new();
+        for child in self.children.values_mut() {
+            child.hear();
+        }
         if child_ready {
             while self.children_ended.read_signal()?.is_some() {}
             self.take_ended(&mut events);
@@ -144,6 +144,8 @@ impl Guard {
         if self.drains {
             fds.extend(self.pipes.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)));
         }
+        let said = self.children.values().filter_map(|child| child.stderr.as_ref());
+        fds.extend(said.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)));
         fds.extend(
             self.driven.iter().filter_map(Driven::bell).map(|bell| PollFd::new(bell, PollFlags::POLLIN)),
         );
@@ -196,13 +198,13 @@ impl Guard {
     fn take_ended(&mut self, events: &mut Vec<Event>) {
         let mut ended = Vec::new();
         for (pid, child) in &mut self.children {
-            if let Ok(Some(status)) = child.try_wait() {
+            if let Ok(Some(status)) = child.process.try_wait() {
                 use std::os::unix::process::ExitStatusExt;
                 ended.push((*pid, ExitStatus::from_wait_status(status.into_raw())));
             }
         }
         for (pid, status) in ended {
-            let words = self.children.remove(&pid).map(last_words).unwrap_or_default();
+            let words = self.children.remove(&pid).map(Running::last_words).unwrap_or_default();
             events.push(Event::ChildEnded(pid, status, words));
         }
         for pid in self.orphans() {
@@ -277,7 +279,7 @@ impl Guard {
         let pid = |child: &Child| i32::try_from(child.id()).ok().and_then(Pid::new);
         match started.map(|child| (pid(&child), child)) {
             Ok((Some(pid), child)) => {
-                self.children.insert(pid, child);
+                self.children.insert(pid, child.into());
                 self.decide(Event::Started(id, pid))
             }
             Ok((None, _)) => true,
@@ -287,11 +289,7 @@ impl Guard {
 
     /// Drains the launcher's pipes after the tool has gone, so that their writers do not block.
     fn drain_pipes(&mut self) {
-        self.pipes.retain_mut(|pipe| {
-            let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-            let ready = poll(&mut ready, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
-            !ready || launcher::drain(pipe)
-        });
+        self.pipes.retain_mut(|pipe| !is_readable(pipe.as_fd()) || launcher::drain(pipe));
     }
 
     fn tell(&mut self, message: &FromGuard) {
@@ -377,75 +375,6 @@ fn waits_in_vain(pid: Pid) -> bool {
     !ended()
 }
 
-fn agent_failure(order: &StartAgent, error: &io::Error) -> Failure {
-    let program = order.program.to_string_lossy();
-    let hint = explain_open_files(error)
-        .unwrap_or_else(|| "see that all of gantry is installed and may be executed".to_owned());
-    Failure::new(error.into(), format!("cannot start the agent {program}: {error}")).with_hint(hint)
-}
-
-fn start_agent(order: &StartAgent) -> io::Result<Child> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the guard is the one place that starts long-lived processes"
-    )]
-    let mut command = Command::new(&order.program);
-    command.arg("serve");
-    start_with(command, &order.ticket.0)
-}
-
-fn step_failure(order: &StartStep, error: &io::Error) -> Failure {
-    let program = order.argv.first().map(|program| program.display().to_string()).unwrap_or_default();
-    Failure::new(error.into(), format!("cannot start {program}, which was to start agents: {error}"))
-}
-
-fn start_step(order: &StartStep) -> io::Result<Child> {
-    let (program, args) = order.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the guard is the one place that starts long-lived processes"
-    )]
-    let mut command = Command::new(program);
-    command.args(args).env_clear().envs(order.env.iter().map(|(name, value)| (name, value)));
-    start_with(command, &order.ticket.0)
-}
-
-/// Starts a command that reads `ticket` from its standard input.
-fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
-    raise_open_files();
-    let (stdin, mut to_stdin) = io::pipe()?;
-    let (from_stderr, stderr) = io::pipe()?;
-    let nowhere = File::options().write(true).open("/dev/null")?;
-    let stdio = [stdin.as_raw_fd(), nowhere.as_raw_fd(), stderr.as_raw_fd()];
-    command.stdin(stdin).stdout(nowhere).stderr(stderr).process_group(0);
-    command.env(GANTRY_KEPT, "1");
-    let mut child = spawn_with_given_limit(&mut command, stdio)?;
-    // The command owns this process's ends of the pipes, which would stay open.
-    drop(command);
-    child.stderr = Some(OwnedFd::from(from_stderr).into());
-    if let Err(error) = to_stdin.write_all(ticket)
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        drop(child.kill());
-        drop(child.wait());
-        return Err(error);
-    }
-    // An agent that closed its input early reports the reason on standard error and by its exit status.
-    Ok(child)
-}
-
-/// The last lines in the pipe of an ended agent, read without blocking.
-fn last_words(child: Child) -> String {
-    let Some(stderr) = child.stderr else { return String::new() };
-    let mut pipe = std::fs::File::from(OwnedFd::from(stderr));
-    let mut bytes = vec![0; 64 * 1024];
-    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-    let ready = poll(&mut fds, PollTimeout::ZERO).unwrap_or(0) > 0;
-    let length = if ready { pipe.read(&mut bytes).unwrap_or(0) } else { 0 };
-    let text = &bytes[..length];
-    String::from_utf8_lossy(&text[text.len().saturating_sub(LAST_WORDS_BYTES)..]).trim().to_owned()
-}
-
 /// Removes a socket of a killed tool. A tool that ended properly has removed it itself.
 fn remove_socket(path: &Path) {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
@@ -499,12 +428,15 @@ fn run_briefly(mut command: Command, timeout: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
 
     use gantry_shared::wire::message::Blob;
+    use nix::sys::signal::raise;
 
     use super::*;
-    use gantry_guard::protocol::ToGuard;
+    use gantry_guard::protocol::{StartAgent, StartStep, ToGuard};
 
     /// A guard without a tool and without children.
     fn idle() -> Guard {
@@ -538,9 +470,9 @@ mod tests {
         drop(another.stdin.take());
         assert!(another.wait().unwrap().success());
         let (pid, child) = start();
-        guard.children.insert(pid, child);
+        guard.children.insert(pid, child.into());
         guard.signal(pid, Signal::SIGKILL);
-        assert!(!guard.children.get_mut(&pid).unwrap().wait().unwrap().success());
+        assert!(!guard.children.get_mut(&pid).unwrap().process.wait().unwrap().success());
     }
 
     /// The process group of an ended agent stands here for another process that has its pid now.
@@ -561,7 +493,7 @@ mod tests {
         };
         drop(guard.policy.handle(Event::Said(ToGuard::StartAgent(order)), Instant::now()));
         drop(guard.policy.handle(Event::Started(ProcessId(1), pid), Instant::now()));
-        guard.children.insert(pid, agent);
+        guard.children.insert(pid, agent.into());
         let mut events = Vec::new();
         while events.is_empty() {
             guard.take_ended(&mut events);
@@ -573,6 +505,42 @@ mod tests {
         let mut said = String::new();
         output.read_to_string(&mut said).unwrap();
         assert_eq!(said, "still here", "its group was killed");
+    }
+
+    #[test]
+    fn a_step_that_says_more_than_a_pipe_holds_ends_and_its_last_words_are_told() {
+        let mut guard = idle();
+        // Another thread of this process could take SIGCHLD. Only this thread gets what it sends to itself.
+        let stand_in = SigSet::from(Signal::SIGUSR1);
+        stand_in.thread_block().unwrap();
+        guard.children_ended = SignalFd::with_flags(&stand_in, SfdFlags::SFD_NONBLOCK).unwrap();
+        let (tool, mut told) = UnixStream::pair().unwrap();
+        guard.tool = Some(tool);
+        let script =
+            "i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo $i: a node says why >&2; done; exit 3";
+        let (id, argv) = (ProcessId(1), ["/bin/sh", "-c", script].map(Into::into).to_vec());
+        let step = StartStep { id, argv, env: Vec::new(), ticket: Blob::default() };
+        guard.decide(Event::Said(ToGuard::StartStep(step)));
+        guard.decide(Event::Said(ToGuard::AgentsThere));
+        // A step that does not end is killed after a while.
+        guard.decide(Event::ToolGone);
+        while guard.turn().unwrap() {
+            if guard.children.values().all(|child| child.stderr.is_none()) {
+                raise(Signal::SIGUSR1).unwrap();
+            }
+        }
+        drop(guard);
+        let (mut bytes, mut said, mut messages) = (Vec::new(), FrameBuffer::new(), Vec::new());
+        told.read_to_end(&mut bytes).unwrap();
+        said.push(&bytes).unwrap();
+        while let Some(message) = said.next_message().unwrap() {
+            messages.push(message);
+        }
+        let Some(FromGuard::Exited { status, last_words, .. }) = messages.pop() else {
+            panic!("{messages:?}")
+        };
+        assert_eq!(status, ExitStatus::Code(3));
+        assert!(last_words.ends_with("\n5000: a node says why"), "{last_words}");
     }
 
     #[test]
