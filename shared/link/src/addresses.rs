@@ -10,26 +10,34 @@ use nix::sys::socket::SockaddrStorage;
 /// Most addresses that peers are told.
 const MAX_ADDRESSES: usize = 16;
 
-/// Every address at which peers can dial a listener that listens on all of them. Addresses of networks come first.
+/// The addresses at which peers can dial a listener that listens on all of them, at most [`MAX_ADDRESSES`]. Addresses of
+/// networks come first, and those of networks without a carrier behind the others: a login node may have many bridges
+/// of containers that no other machine reaches.
 ///
 /// Agents try the addresses side by side, and take the first that answers. Neither side looks up a name.
 ///
 /// # Errors
 /// The system does not list its interfaces.
 pub fn find_addresses(bound: SocketAddr) -> io::Result<Vec<SocketAddr>> {
-    let mut found: Vec<(u8, IpAddr)> = Vec::new();
-    for interface in getifaddrs()? {
-        let is_up = interface.flags.contains(InterfaceFlags::IFF_UP);
-        let Some(ip) = interface.address.as_ref().and_then(to_ip).filter(|_| is_up) else { continue };
-        if let Some(order) = order_of(ip, bound.is_ipv6())
-            && found.len() < MAX_ADDRESSES
-        {
-            found.push((order, ip));
-        }
+    let up = getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
+    let found = up.filter_map(|interface| {
+        let ip = interface.address.as_ref().and_then(to_ip)?;
+        Some((ip, interface.flags.contains(InterfaceFlags::IFF_RUNNING)))
+    });
+    Ok(choose(found, bound))
+}
+
+/// The best of these addresses. Each comes with the information whether its interface has a carrier.
+fn choose(found: impl Iterator<Item = (IpAddr, bool)>, bound: SocketAddr) -> Vec<SocketAddr> {
+    let ordered = found.filter_map(|(ip, runs)| Some((order_of(ip, runs, bound.is_ipv6())?, ip)));
+    let mut ordered: Vec<(u8, IpAddr)> = ordered.collect();
+    ordered.sort();
+    ordered.dedup();
+    if let Some(left_out @ 1..) = ordered.len().checked_sub(MAX_ADDRESSES) {
+        tracing::warn!(left_out, "this machine has more addresses than peers are told");
     }
-    found.sort();
-    found.dedup();
-    Ok(found.into_iter().map(|(_, ip)| SocketAddr::new(ip, bound.port())).collect())
+    ordered.truncate(MAX_ADDRESSES);
+    ordered.into_iter().map(|(_, ip)| SocketAddr::new(ip, bound.port())).collect()
 }
 
 fn to_ip(address: &SockaddrStorage) -> Option<IpAddr> {
@@ -39,13 +47,14 @@ fn to_ip(address: &SockaddrStorage) -> Option<IpAddr> {
 
 /// Rank of an address, lowest first. `None`: it cannot be dialled from elsewhere, or only with the name of an
 /// interface.
-fn order_of(ip: IpAddr, both_families: bool) -> Option<u8> {
+fn order_of(ip: IpAddr, runs: bool, both_families: bool) -> Option<u8> {
+    let idle = if runs { 0 } else { 2 };
     match ip {
-        IpAddr::V4(ip) if ip.is_loopback() => Some(2),
+        IpAddr::V4(ip) if ip.is_loopback() => Some(4),
         IpAddr::V4(ip) if ip.is_link_local() => None,
-        IpAddr::V4(_) => Some(0),
+        IpAddr::V4(_) => Some(idle),
         IpAddr::V6(ip) if !both_families || ip.is_loopback() || ip.is_unicast_link_local() => None,
-        IpAddr::V6(_) => Some(1),
+        IpAddr::V6(_) => Some(idle + 1),
     }
 }
 
@@ -53,16 +62,33 @@ fn order_of(ip: IpAddr, both_families: bool) -> Option<u8> {
 mod tests {
     use super::*;
 
+    /// Each address is that of an interface with a carrier, unless it begins with `idle `.
+    #[track_caller]
+    fn check(found: &[&str], bound: &str, expected: &[&str]) {
+        let found = found.iter().map(|text| match text.strip_prefix("idle ") {
+            Some(ip) => (ip.parse().unwrap(), false),
+            None => (text.parse().unwrap(), true),
+        });
+        let chosen = choose(found, bound.parse().unwrap());
+        assert_eq!(chosen.iter().map(|it| it.ip().to_string()).collect::<Vec<_>>(), expected);
+    }
+
     #[test]
     fn networks_come_first_and_what_needs_an_interface_is_left_out() {
-        let check = |ip: &str, expected| assert_eq!(order_of(ip.parse().unwrap(), true), expected, "{ip}");
-        check("10.1.2.3", Some(0));
-        check("2001:db8::1", Some(1));
-        check("127.0.0.1", Some(2));
-        check("::1", None);
-        check("fe80::1", None);
-        check("169.254.0.7", None);
-        assert_eq!(order_of("2001:db8::1".parse().unwrap(), false), None);
+        let found = ["127.0.0.1", "::1", "fe80::1", "169.254.0.7", "2001:db8::1", "10.1.2.3", "10.1.2.3"];
+        check(&found, "[::]:7", &["10.1.2.3", "2001:db8::1", "127.0.0.1"]);
+        check(&found, "0.0.0.0:7", &["10.1.2.3", "127.0.0.1"]);
+    }
+
+    #[test]
+    fn of_too_many_the_loopback_goes_first_and_then_networks_without_a_carrier() {
+        let bridges: Vec<String> = (0..20).map(|number| format!("idle 172.16.{number}.1")).collect();
+        let mut found = vec!["127.0.0.1"];
+        found.extend(bridges.iter().map(String::as_str));
+        found.extend(["172.30.0.1", "2001:db8::1"]);
+        let mut expected = vec!["172.30.0.1", "2001:db8::1"];
+        expected.extend((0..14).map(|number| bridges[number].strip_prefix("idle ").unwrap()));
+        check(&found, "[::]:7", &expected);
     }
 
     #[test]
