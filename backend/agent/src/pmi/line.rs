@@ -19,7 +19,7 @@ use crate::session::AppDir;
 /// Bytes per read.
 const CHUNK_BYTES: usize = 4096;
 
-/// How long the library may take to end. After it, the agent kills its process with its other children.
+/// How long the library may take to end. Its process ends itself soon after that.
 const END_WITHIN: Duration = Duration::from_secs(8);
 
 /// The line to a library's process.

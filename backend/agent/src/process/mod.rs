@@ -30,7 +30,8 @@ pub(crate) mod trace;
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::enter::{look_for_hold, prove_held, prove_stopping};
 pub(crate) use self::sys::{SERVED, allow_tracer};
@@ -42,30 +43,29 @@ pub(crate) fn parse_end(status: i32) -> Option<ExitStatus> {
     (libc::WIFEXITED(status) || libc::WIFSIGNALED(status)).then(|| ExitStatus::from_wait_status(status))
 }
 
-/// Kills what our processes have left behind. Waits until it is gone, for a bounded time.
+/// How long all orphans together may take to end. One that is blocked in a system call ends later, as init's child.
+const ORPHANS_END_WITHIN: Duration = Duration::from_secs(3);
+
+/// Kills what our processes have left behind. Waits until it is gone, [`ORPHANS_END_WITHIN`] at most.
 ///
 /// The agent is a subreaper, so these orphans are its children that it did not start itself.
 pub(crate) async fn end_orphans() {
-    const ROUNDS: u32 = 50;
-    for _ in 0..ROUNDS {
+    let until = Instant::now() + ORPHANS_END_WITHIN;
+    // The agent's reaper listens for this signal already, so the call cannot fail.
+    let Ok(mut news) = signal(SignalKind::child()) else { return };
+    while Instant::now() < until {
         let orphans = procfs::read_own_children().unwrap_or_default();
         if orphans.is_empty() {
             return;
         }
-        let mut pidfds = Vec::new();
+        let mut ended = false;
         for pid in orphans {
             // It may have ended by itself meanwhile. It keeps its pid until the agent collects it.
             drop(sys::kill(pid, libc::SIGKILL));
-            if let Ok(pidfd) = sys::pidfd_open(pid) {
-                pidfds.push((pid, pidfd));
-            }
+            ended |= !matches!(sys::wait(pid, libc::WNOHANG), Ok(None));
         }
-        for (pid, pidfd) in pidfds {
-            use std::os::fd::AsFd;
-            const ENDS_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
-            // A process that is blocked in a system call ends later, as init's child.
-            drop(tokio::time::timeout(ENDS_WITHIN, sys::pidfd_ended(pidfd.as_fd())).await);
-            drop(sys::wait(pid, libc::WNOHANG));
+        if !ended {
+            drop(timeout_at(until, news.recv()).await);
         }
     }
 }

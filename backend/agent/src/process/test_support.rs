@@ -4,7 +4,11 @@ use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::ptrace;
 
 use super::batch::Batch;
 use super::hold::{Hold, StartFailure, StartedRank, start_alone, start_ranks};
@@ -89,6 +93,35 @@ pub(super) fn release_and_wait(rank: &StartedRank) -> ExitStatus {
 pub(super) fn kill_and_wait(rank: &StartedRank) {
     assert!(signal::send(rank.process, libc::SIGKILL).unwrap());
     assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_types::signal::Signal::KILL));
+}
+
+/// A process that even SIGKILL does not end, like one whose file server is gone: its tracer stops it at its exit.
+/// Dropping this lets it end.
+pub(super) struct Undying(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
+
+impl Undying {
+    pub(super) fn of(pid: i32) -> Self {
+        const AT_MOST: Duration = Duration::from_secs(60);
+        let (traced, is_traced) = mpsc::channel();
+        let (done, is_done) = mpsc::channel();
+        let tracer = std::thread::spawn(move || {
+            ptrace::seize(nix::unistd::Pid::from_raw(pid), ptrace::Options::PTRACE_O_TRACEEXIT).unwrap();
+            traced.send(()).unwrap();
+            // The end of this thread lets go of the process.
+            drop(is_done.recv_timeout(AT_MOST));
+        });
+        is_traced.recv().unwrap();
+        Self(Some((done, tracer)))
+    }
+}
+
+impl Drop for Undying {
+    fn drop(&mut self) {
+        if let Some((done, tracer)) = self.0.take() {
+            drop(done);
+            tracer.join().unwrap();
+        }
+    }
 }
 
 /// Asserts that this process has no child of any kind.

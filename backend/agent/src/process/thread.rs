@@ -6,6 +6,7 @@
 //! During a rank's start only this thread waits for it. When [`RanksThread::start`] returns, the rank is handed over:
 //! this thread does not touch it again, and the caller waits for it, by pid.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub(super) const COLLECT_AT_MOST: Duration = Duration::from_secs(2);
 pub(crate) struct RanksThread {
     requests: mpsc::Sender<Request>,
     thread: JoinHandle<()>,
+    /// Closes when the thread is about to end.
+    over: oneshot::Receiver<Infallible>,
 }
 
 #[derive(Debug)]
@@ -67,8 +70,12 @@ impl RanksThread {
     /// When the system has no thread left.
     pub(crate) fn spawn() -> io::Result<Self> {
         let (requests, inbox) = mpsc::channel();
-        let thread = Builder::new().name("ranks".to_owned()).spawn(move || serve(&inbox))?;
-        Ok(Self { requests, thread })
+        let (end, over) = oneshot::channel();
+        let thread = Builder::new().name("ranks".to_owned()).spawn(move || {
+            serve(&inbox);
+            drop(end);
+        })?;
+        Ok(Self { requests, thread, over })
     }
 
     /// Starts a batch of ranks: see [`start_ranks`]. Waits until all of them are held (or run), at most until
@@ -123,10 +130,15 @@ impl RanksThread {
 
     /// Ends the thread and waits for it. Ranks that die with their parent are dying when this returns, but are not
     /// collected yet.
-    pub(crate) fn close(self) {
+    ///
+    /// Waits for [`COLLECT_AT_MOST`]. After it, the thread ends with this process: it waits for a process that even
+    /// SIGKILL does not end.
+    pub(crate) async fn close(self) {
         drop(self.requests);
-        // It has no result, and a panic on it has been printed.
-        drop(self.thread.join());
+        if timeout(COLLECT_AT_MOST, self.over).await.is_ok() {
+            // It has no result, and a panic on it has been printed.
+            drop(self.thread.join());
+        }
     }
 }
 

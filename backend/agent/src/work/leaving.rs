@@ -164,7 +164,7 @@ impl Agent {
         crate::process::end_orphans().await;
         self.pass_last_output(inputs).await;
         if let Ok(thread) = std::rc::Rc::try_unwrap(self.thread) {
-            thread.close();
+            thread.close().await;
         }
         let removed = self.storage.remove().await;
         if self.endings.iter().all(|ending| ending.requests.is_empty()) {

@@ -13,7 +13,7 @@ use crate::process::reaper::{Exited, Reaper};
 use crate::process::signal::{self, HeldRank, Released};
 use crate::process::test_support::*;
 use crate::process::thread::RanksThread;
-use crate::process::{ExitStatus, Pinned, procfs, sys};
+use crate::process::{ExitStatus, Pinned, end_orphans, procfs, sys};
 use gantry_types::error::Kind;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -68,7 +68,7 @@ fn parent_thread_ends_and_its_ranks_die_held_or_not() {
         let mut ranks = held_by(&thread, &["exit 0", "exit 0"]).await;
         let running = vec![shell("exec sleep 1000")];
         ranks.extend(thread.start(running, Hold::No, Instant::now() + LONG).await.unwrap());
-        thread.close();
+        thread.close().await;
         for rank in ranks {
             assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_types::signal::Signal::KILL));
         }
@@ -142,7 +142,7 @@ fn reaper_tells_every_end_and_no_stop() {
         }
         release(ranks[1].process);
         assert_eq!(reaper.next().await, Exited { pid: pids[1], status: ExitStatus::Code(4) });
-        thread.close();
+        thread.close().await;
     });
     assert_no_child();
 }
@@ -174,7 +174,58 @@ fn orphans_are_collected_and_ranks_being_started_are_not() {
             assert!(timeout(Duration::from_millis(1), reaper.next()).await.is_err());
         }
         nix::sys::prctl::set_child_subreaper(false).unwrap();
-        thread.close();
+        thread.close().await;
+    });
+    assert_no_child();
+}
+
+#[test]
+fn orphans_end_beside_one_that_cannot_be_killed_and_the_agent_waits_shortly_for_that() {
+    let _turn = turn();
+    with_runtime(|| async {
+        nix::sys::prctl::set_child_subreaper(true).unwrap();
+        let orphan = |script| {
+            let (parent, orphan) = foreign(script);
+            kill_and_wait(&parent);
+            orphan
+        };
+        let stuck = orphan("echo $$; exec sleep 1000");
+        let others = orphan("sleep 1000 & echo $$; wait");
+        let others = [vec![others], procfs::descendants(others).unwrap()].concat();
+        assert_eq!(others.len(), 2);
+        let undying = Undying::of(stuck);
+        end_orphans().await;
+        assert_eq!(procfs::read_stat(stuck).unwrap().state, 't');
+        assert!(!others.iter().any(|pid| procfs::read_stat(*pid).is_ok()));
+        drop(undying);
+        wait_end(stuck);
+        nix::sys::prctl::set_child_subreaper(false).unwrap();
+    });
+    assert_no_child();
+}
+
+#[test]
+fn a_thread_that_waits_for_a_process_that_cannot_be_killed_is_left_behind() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let pids = [(); 2].map(|()| start_one(shell("exec sleep 1000")).unwrap());
+        let undying = Undying::of(pids[1]);
+        let thread = RanksThread::spawn().unwrap();
+        let mut seize = Box::pin(thread.seize(pids.to_vec()));
+        let first = std::future::poll_fn(|context| Poll::Ready(seize.as_mut().poll(context).is_pending()));
+        assert!(first.await);
+        // The second one has a tracer already. So the thread kills both, and waits for their end.
+        while procfs::read_stat(pids[1]).unwrap().state != 't' {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(seize);
+        thread.close().await;
+        assert_eq!(procfs::read_stat(pids[1]).unwrap().state, 't');
+        drop(undying);
+        // The thread that was left behind collects them.
+        while pids.iter().any(|pid| procfs::read_stat(*pid).is_ok()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     });
     assert_no_child();
 }
@@ -207,7 +258,7 @@ fn batch_that_misses_its_deadline_is_killed() {
         // The thread works as before.
         let ranks = held_by(&thread, &["exit 0"]).await;
         assert_eq!(release_and_wait(&ranks[0]), ExitStatus::Code(0));
-        thread.close();
+        thread.close().await;
     });
     assert_no_child();
 }
@@ -226,7 +277,7 @@ fn start_that_nobody_waits_for_leaves_no_process() {
         }
         // The thread handles requests in their order, so this answer comes after all of that.
         held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
-        thread.close();
+        thread.close().await;
     });
     assert_no_child();
 }
@@ -247,7 +298,7 @@ fn started_ranks_that_nobody_takes_are_ended() {
         drop(start);
         held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
         assert_no_child();
-        thread.close();
+        thread.close().await;
     });
 }
 
