@@ -320,10 +320,7 @@ impl Ranks {
     /// Waits until all adopted ranks have ended.
     pub(crate) async fn all_ended(&self) {
         for (_, adopted) in self.adopted() {
-            // An adopted rank that cannot be watched counts as running.
-            if adopted.ended().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            adopted.ended().await;
         }
     }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
 
-/// How often the agent polls for the process on kernels without pidfds (before 5.3).
+/// How often the agent polls for the process where it has no pidfd, or cannot wait for that: on kernels before 5.3, or
+/// at a limit of the system.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A process of this user that we watch. Dropping it leaves the process as it is.
@@ -80,7 +81,7 @@ pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
     let process = Pinned { pid, start_time: before.start_time };
     let there = match &pidfd {
         Some(pidfd) => signal::there(sys::pidfd_send_signal(pidfd.as_fd(), 0)).map_err(look)?,
-        None => process.is_there(),
+        None => process.is_there().map_err(look)?,
     };
     if !there {
         return Err(AdoptError::Missing { pid });
@@ -90,21 +91,19 @@ pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
 
 impl Adopted {
     /// Waits until it ends. [`ExitStatus::Unknown`] where the kernel does not report the status to processes other than
-    /// its parent.
-    ///
-    /// # Errors
-    /// When the runtime cannot watch a descriptor.
-    pub(crate) async fn ended(&self) -> io::Result<ExitStatus> {
-        let Some(pidfd) = &self.pidfd else {
-            while self.status_as_zombie().is_none() && self.process.is_there() {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-            return Ok(self.status_as_zombie().unwrap_or(ExitStatus::Unknown));
+    /// its parent. A process that cannot be looked at counts as running.
+    pub(crate) async fn ended(&self) -> ExitStatus {
+        let pidfd = self.pidfd.as_ref().map(OwnedFd::as_fd);
+        let watched = match pidfd {
+            Some(pidfd) => sys::pidfd_ended(pidfd).await.is_ok(),
+            None => false,
         };
-        sys::pidfd_ended(pidfd.as_fd()).await?;
-        let told = || sys::pidfd_exit_status(pidfd.as_fd()).and_then(parse_end);
+        while !watched && self.status_as_zombie().is_none() && self.process.is_there().unwrap_or(true) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let told = || pidfd.and_then(sys::pidfd_exit_status).and_then(parse_end);
         // The parent has collected it, has not yet, or did so between the two calls.
-        Ok(told().or_else(|| self.status_as_zombie()).or_else(told).unwrap_or(ExitStatus::Unknown))
+        told().or_else(|| self.status_as_zombie()).or_else(told).unwrap_or(ExitStatus::Unknown)
     }
 
     /// Sends `signal`; false if it has ended.
@@ -131,5 +130,54 @@ impl Adopted {
             return None;
         }
         parse_end(stat.exit_status?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::pin::Pin;
+    use std::task::Poll;
+
+    use gantry_types::signal::Signal;
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+    use super::*;
+    use crate::process::strays::{self, Doomed};
+    use crate::process::test_support::{shell, start_one, turn, wait_end};
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_counts_as_running() {
+        let _turn = turn();
+        if crate::testing::rerun_alone(
+            "process::adopted::tests::a_process_that_cannot_be_looked_at_counts_as_running",
+        ) {
+            return;
+        }
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let pid = start_one(shell("exec sleep 1000")).unwrap();
+            let (adopted, bare) = (adopt(pid).unwrap(), Adopted { pidfd: None, ..adopt(pid).unwrap() });
+            // The runtime watches a descriptor once.
+            let mut waits: [Pin<Box<dyn Future<Output = ExitStatus>>>; 3] =
+                [Box::pin(adopted.ended()), Box::pin(adopted.ended()), Box::pin(bare.ended())];
+            let free = std::fs::File::open("/dev/null").unwrap().as_raw_fd().cast_unsigned().into();
+            setrlimit(Resource::RLIMIT_NOFILE, free, hard).unwrap();
+            for wait in &mut waits {
+                let first = std::future::poll_fn(|context| Poll::Ready(wait.as_mut().poll(context)));
+                assert_eq!(first.await, Poll::Pending);
+            }
+            signal::send(adopted.process, 0).unwrap_err();
+            setrlimit(Resource::RLIMIT_NOFILE, free + 1, hard).unwrap();
+            assert!(signal::send(adopted.process, 0).unwrap());
+            strays::end(&Doomed::default()).unwrap_err();
+            setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+            sys::kill(pid, libc::SIGKILL).unwrap();
+            for wait in waits {
+                assert_eq!(wait.await, ExitStatus::Signal(Signal::KILL));
+            }
+            wait_end(pid);
+        });
     }
 }

@@ -89,8 +89,20 @@ impl Pinned {
     }
 
     /// Whether this same process still exists. One that ended and was not collected does.
-    pub(crate) fn is_there(&self) -> bool {
-        procfs::read_stat(self.pid).is_ok_and(|stat| stat.start_time == self.start_time)
+    ///
+    /// # Errors
+    /// It cannot be looked at: no descriptor is left, say.
+    pub(crate) fn is_there(&self) -> std::io::Result<bool> {
+        Ok(self.read_stat()?.is_some())
+    }
+
+    /// Its state; `None` if it no longer exists.
+    fn read_stat(&self) -> std::io::Result<Option<procfs::Stat>> {
+        match procfs::read_stat(self.pid) {
+            Ok(stat) => Ok(Some(stat).filter(|stat| stat.start_time == self.start_time)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -102,11 +114,9 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) async fn stopped(mut processes: Vec<Pinned>) {
     let deadline = Instant::now() + STOPPED_WITHIN;
     loop {
-        processes.retain(|process| {
-            let stat = procfs::read_stat(process.pid);
-            stat.is_ok_and(|stat| {
-                stat.start_time == process.start_time && !matches!(stat.state, 'T' | 't' | 'Z' | 'X')
-            })
+        processes.retain(|process| match process.read_stat() {
+            Ok(stat) => stat.is_some_and(|stat| !matches!(stat.state, 'T' | 't' | 'Z' | 'X')),
+            Err(_) => true,
         });
         if processes.is_empty() || Instant::now() > deadline {
             return;

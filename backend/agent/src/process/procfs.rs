@@ -140,6 +140,20 @@ pub(crate) fn read_stat(pid: i32) -> io::Result<Stat> {
     parse_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))
 }
 
+/// As [`read_stat`], in a search of all processes. `None` for a process that has ended, or is hidden from this user.
+///
+/// # Errors
+/// It cannot be looked at: no descriptor is left, say.
+pub(crate) fn find_stat(pid: i32) -> io::Result<Option<Stat>> {
+    match read_stat(pid) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Where the process's initial environment is: its first address, and the one after its last.
 ///
 /// # Errors
@@ -210,7 +224,7 @@ pub(crate) fn read_parents() -> io::Result<Vec<(i32, i32)>> {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         // A process may end while we look.
-        if let Ok(stat) = read_stat(pid) {
+        if let Some(stat) = find_stat(pid)? {
             all.push((pid, stat.parent));
         }
     }

@@ -65,20 +65,11 @@ fn prepare_release(rank: HeldRank) -> io::Result<Ready> {
     let pid = rank.process.pid;
     let target = if rank.own { Some(Target { pid, pidfd: None }) } else { Target::open(pid) };
     let Some(target) = target else { return Ok(Ready::Not(Released::Gone)) };
-    let stat = match procfs::read_stat(pid) {
-        Ok(stat) if stat.start_time == rank.process.start_time => stat,
-        Ok(_) => return Ok(Ready::Not(Released::Gone)),
-        Err(error) if is_gone(&error) => return Ok(Ready::Not(Released::Gone)),
-        Err(error) => return Err(error),
-    };
+    let Some(stat) = rank.process.read_stat()? else { return Ok(Ready::Not(Released::Gone)) };
     // A process that is stopped and traced has state 't'. To read the tracer takes longer than all the rest.
     let tracer =
         if stat.state == 'T' { 0 } else { procfs::read_status(pid).map_or(0, |status| status.tracer) };
     Ok(if tracer == 0 { Ready::Held(target) } else { Ready::Not(Released::LeftToDebugger(tracer)) })
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// A process that existed when it was looked up, and the pidfd to reach it.
@@ -90,8 +81,17 @@ pub(super) struct Target {
 
 impl Target {
     /// `None` if it no longer exists.
-    pub(super) fn find(process: Pinned) -> Option<Self> {
-        Self::open(process.pid).filter(|_| process.is_there())
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub(super) fn find(process: Pinned) -> io::Result<Option<Self>> {
+        let Some(mut target) = Self::open(process.pid) else { return Ok(None) };
+        let there = process.is_there().or_else(|_| {
+            // The pidfd may have been the last descriptor.
+            target.pidfd = None;
+            process.is_there()
+        });
+        Ok(there?.then_some(target))
     }
 
     /// Whoever has this pid now. Read the start time after this call, so that both mean the same process.
@@ -124,9 +124,9 @@ impl Target {
 /// Sends `signal` to exactly this process; false if it no longer exists.
 ///
 /// # Errors
-/// When the process belongs to another user, or there is no such signal.
+/// When the process belongs to another user or cannot be looked at, or there is no such signal.
 pub(crate) fn send(process: Pinned, signal: i32) -> io::Result<bool> {
-    Target::find(process).map_or(Ok(false), |target| target.send(signal))
+    Target::find(process)?.map_or(Ok(false), |target| target.send(signal))
 }
 
 /// Sends `signal` to every process of the group that `leader` leads; false if the group is empty.

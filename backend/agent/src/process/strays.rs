@@ -191,7 +191,7 @@ fn stop_all(
         }
         for process in fresh {
             // A process that has ended meanwhile needs no stop.
-            if let Some(target) = Target::find(process) {
+            if let Some(target) = Target::find(process)? {
                 drop(target.send(libc::SIGSTOP));
                 caught.insert(process.pid, target);
             }
@@ -247,7 +247,7 @@ fn list() -> io::Result<Vec<Seen>> {
         if !entry.metadata().is_ok_and(|it| it.uid() == own) {
             continue;
         }
-        let Ok(stat) = procfs::read_stat(pid) else { continue };
+        let Some(stat) = procfs::find_stat(pid)? else { continue };
         if matches!(stat.state, 'Z' | 'X') {
             continue;
         }

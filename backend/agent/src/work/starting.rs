@@ -6,7 +6,6 @@ use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, FlowId, Found, RankReport, Source, Ticket, Word};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, Pid, Rank, RequestId, SessionId};
-use gantry_types::status::ExitStatus;
 use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::dies_with_step;
 use tokio::net::UnixListener;
@@ -326,7 +325,7 @@ impl Agent {
         for (rank, adopted) in self.ranks.adopted() {
             let events = self.events.clone();
             tokio::task::spawn_local(async move {
-                let status = adopted.ended().await.unwrap_or(ExitStatus::Unknown);
+                let status = adopted.ended().await;
                 // After the agent has left, the event has no receiver.
                 drop(events.send(Event::AdoptedEnded(rank, status)));
             });

@@ -54,7 +54,7 @@ fn rank_killed_while_held_leaves_nothing() {
     assert_eq!(release(later), Released::Gone);
     assert_eq!(procfs::read_stat(rank.process.pid).unwrap().state, 'T');
     kill_and_wait(&rank);
-    assert!(!rank.process.is_there());
+    assert!(!rank.process.is_there().unwrap());
     assert_eq!(release(rank.process), Released::Gone);
     assert!(!signal::send(rank.process, libc::SIGTERM).unwrap());
     assert_no_child();
@@ -163,7 +163,7 @@ fn orphans_are_collected_and_ranks_being_started_are_not() {
         assert_eq!(procfs::read_stat(orphan.pid).unwrap().parent, own);
         assert!(signal::send(orphan, libc::SIGKILL).unwrap());
         // Ranks start and end meanwhile. The reaper gets a signal for all their stops and must touch none of them.
-        while orphan.is_there() {
+        while orphan.is_there().unwrap() {
             let start = thread.start(vec![shell("exit 0")], Hold::AtEntry, Instant::now() + LONG);
             let ranks = tokio::select! {
                 biased;
@@ -238,7 +238,7 @@ fn child_that_ended_before_it_was_owned_is_told_too() {
         let ended = adopt(rank.process.pid).unwrap();
         release(rank.process);
         // Not collected yet, but its status is known.
-        assert_eq!(ended.ended().await.unwrap(), ExitStatus::Code(9));
+        assert_eq!(ended.ended().await, ExitStatus::Code(9));
         let mut reaper = Reaper::new().unwrap();
         reaper.own(rank.process.pid);
         let status = ExitStatus::Code(9);
@@ -330,11 +330,11 @@ fn foreign_process_is_adopted_and_its_end_is_told() {
         assert_eq!(adopted.exe, std::fs::canonicalize("/bin/sh").unwrap());
         assert!(timeout(Duration::from_millis(20), adopted.ended()).await.is_err());
         assert!(adopted.signal(libc::SIGTERM).unwrap());
-        let status = adopted.ended().await.unwrap();
+        let status = adopted.ended().await;
         assert!(matches!(status, ExitStatus::Code(42) | ExitStatus::Unknown), "{status}");
         assert_eq!(wait_end(parent.process.pid), ExitStatus::Code(0));
         // Its parent has collected it for sure. Where the kernel keeps the answer, it can be asked again.
-        let status = adopted.ended().await.unwrap();
+        let status = adopted.ended().await;
         let keeps = kernel() >= (6, 15);
         assert_eq!(status, if keeps { ExitStatus::Code(42) } else { ExitStatus::Unknown });
         assert!(!adopted.signal(libc::SIGTERM).unwrap());
