@@ -10,7 +10,7 @@ use super::{ExitStatus, parse_end, sys};
 /// The pids of a batch that is being started. Another thread can cancel the start: the batch is then killed, and its
 /// start fails.
 ///
-/// A pid is in it only until the process is collected.
+/// A pid is in it only until the process is collected, or the batch is handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     state: Mutex<BatchState>,
@@ -80,6 +80,11 @@ impl Batch {
         !state.given_up
     }
 
+    /// Takes out a pid that is no process any more.
+    pub(super) fn forget(&self, pid: i32) {
+        self.lock().pids.retain(|&other| other != pid);
+    }
+
     /// Hands the batch over: from here on it cannot be cancelled. False if it was cancelled before.
     pub(super) fn hand_over(&self) -> bool {
         let mut state = self.lock();
@@ -96,7 +101,7 @@ impl Batch {
         loop {
             let Some(pid) = self.lock().pids.last().copied() else { break };
             if self.end_process(pid).is_none() {
-                self.lock().pids.retain(|&other| other != pid);
+                self.forget(pid);
             }
         }
     }

@@ -2,8 +2,8 @@
 //! starter.
 //!
 //! The agent traces the rank and all its descendants through forks and execs, until one of them executes a program
-//! whose path matches. That process is held and is the rank from then on; the agent detaches from the others. A
-//! separate thread does all of it. Its tracees are all that it can wait for.
+//! whose path matches. That process is held and is the rank from then on. Once every rank is held, the agent detaches
+//! from all others. A separate thread does all of it. Its tracees are all that it can wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::Builder;
+use std::time::Duration;
 
 use gantry_shared::wire::message::AdoptRanks;
 use tokio::sync::oneshot;
@@ -21,12 +22,16 @@ use super::batch::Batch;
 use super::enter::{explain, prove_held, prove_stopped, refused, waiting};
 use super::error::StartError;
 use super::hold::StartFailure;
+use super::pauses::Pauses;
 use super::thread::{COLLECT_AT_MOST, GiveUpOnDrop, given_up};
-use super::trace::{self, HeldProof, HoldFailure, Stop};
+use super::trace::{self, EndWatch, HeldProof, HoldFailure, Stop};
 use super::{procfs, sys};
 
 /// Most programs that an error message names when none matched.
 const MOST_NAMED: usize = 8;
+
+/// How long the report of the hold waits until the other processes are let go.
+const LET_GO_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which program is to be held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,26 +146,19 @@ impl Follower {
     async fn start_with(
         pids: Vec<i32>,
         pattern: Pattern,
-        seize: fn(&mut Chase, &Batch) -> Result<(), StartFailure>,
+        seize: fn(&mut Chase) -> Result<(), StartFailure>,
     ) -> Result<Self, StartFailure> {
         let batch = GiveUpOnDrop(Arc::default());
         let (ready, seized) = oneshot::channel();
         let (told, held) = oneshot::channel();
         let shared = Arc::clone(&batch.0);
         let thread = Builder::new().name("follow".to_owned()).spawn(move || {
-            let mut chase = Chase::new(&pids, pattern);
-            let started = seize(&mut chase, &shared);
+            let mut chase = Chase::new(&pids, pattern, shared);
+            let started = seize(&mut chase);
             let failed = started.is_err();
-            if ready.send(started).is_err() || failed {
-                return;
+            if ready.send(started).is_ok() && !failed {
+                chase.run(told);
             }
-            let result = chase.run();
-            if result.is_ok() && !shared.hand_over() {
-                return;
-            }
-            // If the receiver is gone, its owner has cancelled the start and so killed the ranks. What is still traced
-            // dies with this thread.
-            drop(told.send(result));
         });
         thread.map_err(|source| StartFailure { index: 0, error: StartError::Fork { source } })?;
         seized.await.unwrap_or_else(|_| Err(given_up()))?;
@@ -187,8 +185,11 @@ impl Follower {
             Ok(held) => held.unwrap_or_else(|_| Err(given_up())),
             Err(_elapsed) => {
                 self.batch.0.give_up();
-                drop(timeout(COLLECT_AT_MOST, self.held).await);
-                Err(given_up())
+                match timeout(COLLECT_AT_MOST, self.held).await {
+                    // They were handed over just before.
+                    Ok(Ok(Ok(held))) => Ok(held),
+                    _ => Err(given_up()),
+                }
             }
         }
     }
@@ -198,9 +199,11 @@ impl Follower {
 struct Chase {
     pattern: Pattern,
     ranks: Vec<Chased>,
+    /// The found processes, and all in `traced`.
+    batch: Arc<Batch>,
     /// Every traced thread, and the rank that it descends from.
     traced: BTreeMap<i32, usize>,
-    /// Threads that stopped before their parent's fork event named their rank.
+    /// Threads that stopped, or ended, before their parent's fork event named their rank.
     strangers: BTreeSet<i32>,
 }
 
@@ -212,23 +215,23 @@ struct Chased {
 }
 
 impl Chase {
-    fn new(pids: &[i32], pattern: Pattern) -> Self {
+    fn new(pids: &[i32], pattern: Pattern, batch: Arc<Batch>) -> Self {
         let ranks = pids.iter().map(|&pid| Chased { pid, found: None, became: Vec::new() }).collect();
-        Self { pattern, ranks, traced: BTreeMap::new(), strangers: BTreeSet::new() }
+        Self { pattern, ranks, batch, traced: BTreeMap::new(), strangers: BTreeSet::new() }
     }
 
-    fn seize(&mut self, batch: &Batch) -> Result<(), StartFailure> {
-        (0..self.ranks.len()).try_for_each(|index| self.seize_one(index, batch))
+    fn seize(&mut self) -> Result<(), StartFailure> {
+        (0..self.ranks.len()).try_for_each(|index| self.seize_one(index))
     }
 
-    fn seize_one(&mut self, index: usize, batch: &Batch) -> Result<(), StartFailure> {
+    fn seize_one(&mut self, index: usize) -> Result<(), StartFailure> {
         let pid = self.ranks.get(index).map_or(0, |rank| rank.pid);
         let program = waiting(pid);
-        if !batch.add(pid) {
+        if !self.batch.add(pid) {
             return Err(StartFailure { index, error: StartError::GivenUp { program } });
         }
         if let Err(source) = sys::trace_seize_all(pid) {
-            batch.give_up();
+            self.batch.give_up();
             return Err(StartFailure { index, error: refused(pid, program, source) });
         }
         self.traced.insert(pid, index);
@@ -236,23 +239,23 @@ impl Chase {
     }
 
     /// Checks and traces all ranks before the first goes on.
-    fn seize_held(&mut self, batch: &Batch) -> Result<(), StartFailure> {
+    fn seize_held(&mut self) -> Result<(), StartFailure> {
         for index in 0..self.ranks.len() {
             let Some(rank) = self.ranks.get_mut(index) else { continue };
             let proof = prove_held(rank.pid).map_err(|error| {
-                batch.give_up();
+                self.batch.give_up();
                 StartFailure { index, error }
             })?;
             let (exe, words) = read_program(rank.pid);
             if self.pattern.fits(&Became { exe: &exe, words: &words, is_child: false, is_later: false }) {
                 rank.found = Some((rank.pid, proof));
                 // Add it to the batch: if another rank fails, this one is killed too.
-                if !batch.add(rank.pid) {
+                if !self.batch.add(rank.pid) {
                     return Err(StartFailure { index, error: StartError::GivenUp { program: exe } });
                 }
             } else {
                 rank.became.push(exe);
-                self.seize_one(index, batch)?;
+                self.seize_one(index)?;
             }
         }
         for &pid in self.traced.keys() {
@@ -262,10 +265,33 @@ impl Chase {
         Ok(())
     }
 
-    fn run(&mut self) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
+    /// Tells when all ranks are held, or one cannot be. Then all that is still traced dies with this thread.
+    fn run(mut self, told: oneshot::Sender<Result<Vec<(i32, HeldProof)>, StartFailure>>) {
+        let result = self.hold();
+        match &result {
+            Ok(_) => {
+                self.let_go();
+                if !self.batch.hand_over() {
+                    return;
+                }
+            }
+            Err(_) => self.batch.give_up(),
+        }
+        let all_held = result.is_ok();
+        // If the receiver is gone, its owner has cancelled the start and so killed the ranks.
+        drop(told.send(result));
+        while all_held && let Ok(tid) = sys::wait_for_any(0) {
+            self.detach(tid);
+        }
+    }
+
+    fn hold(&mut self) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
         while self.ranks.iter().any(|rank| rank.found.is_none()) {
-            let tid = sys::wait_for_any().map_err(|source| self.failed(0, call("wait for it", source)))?;
-            let collected = sys::wait(tid, libc::__WALL | libc::WUNTRACED | libc::WNOHANG);
+            let tid = sys::wait_for_any(0).map_err(|source| self.failed(0, call("wait for it", source)))?;
+            let collected = self.batch.collect(tid);
+            if self.batch.is_given_up() {
+                return Err(given_up());
+            }
             // Another thread may have killed it meanwhile. Then another report follows.
             if let Ok(Some(status)) = collected {
                 self.take(tid, status)?;
@@ -277,19 +303,19 @@ impl Chase {
     fn take(&mut self, tid: i32, status: i32) -> Result<(), StartFailure> {
         let stop = trace::classify(status);
         let Some(&index) = self.traced.get(&tid) else {
-            if !matches!(stop, Stop::Ended(_)) {
-                self.strangers.insert(tid);
-            }
+            self.strangers.insert(tid);
             return Ok(());
         };
         let went_on = match stop {
             Stop::Ended(_) => return self.ended(tid, index),
             Stop::Exec => return self.became(tid, index),
             Stop::Child => {
-                let child = sys::trace_event(tid).unwrap_or(0);
-                self.traced.insert(child, index);
-                if self.strangers.remove(&child) {
-                    drop(sys::trace_continue(child, 0));
+                // A stranger that cannot go on has ended.
+                if let Ok(child) = sys::trace_event(tid)
+                    && (!self.strangers.remove(&child) || sys::trace_continue(child, 0).is_ok())
+                {
+                    self.traced.insert(child, index);
+                    self.batch.add(child);
                 }
                 sys::trace_continue(tid, 0)
             }
@@ -325,16 +351,18 @@ impl Chase {
         let former = sys::trace_event(pid).unwrap_or(pid);
         if former != pid {
             self.traced.remove(&former);
+            self.batch.forget(former);
         }
         let (exe, words) = read_program(pid);
         let rank = self.ranks.get(index);
+        let is_found = rank.is_some_and(|rank| rank.found.is_some());
         let it = Became {
             exe: &exe,
             words: &words,
             is_child: rank.is_some_and(|rank| rank.pid != pid),
             is_later: rank.is_some_and(|rank| !rank.became.is_empty()),
         };
-        if !self.pattern.fits(&it) {
+        if is_found || !self.pattern.fits(&it) {
             if let Some(rank) = self.ranks.get_mut(index) {
                 rank.became.push(exe);
             }
@@ -348,20 +376,38 @@ impl Chase {
         if let Some(rank) = self.ranks.get_mut(index) {
             rank.found = Some((pid, proof));
         }
-        self.let_go(index);
         Ok(())
     }
 
-    /// Detaches from all other descendants of a rank.
-    fn let_go(&mut self, index: usize) {
-        let others: Vec<i32> =
-            self.traced.iter().filter(|(_, rank)| **rank == index).map(|(tid, _)| *tid).collect();
-        for tid in others {
-            self.traced.remove(&tid);
-            // Only a stopped tracee can be detached. One that has ended cannot be stopped, and needs no detach.
-            if sys::trace_interrupt(tid).is_ok() && sys::wait(tid, libc::__WALL | libc::WUNTRACED).is_ok() {
-                drop(sys::trace_detach(tid));
+    /// Detaches from all that is still traced. Only a stopped tracee can be detached. Some do not stop for a while: one
+    /// that waits in `vfork` for its child stops when the child has executed its program.
+    fn let_go(&self) {
+        for &tid in &self.strangers {
+            drop(sys::trace_detach(tid, 0));
+        }
+        for &tid in self.traced.keys() {
+            drop(sys::trace_interrupt(tid));
+        }
+        let mut pauses = Pauses::until((Instant::now() + LET_GO_WITHIN).into_std());
+        loop {
+            match sys::wait_for_any(libc::WNOHANG) {
+                Ok(0) if pauses.pause() => {}
+                Ok(0) | Err(_) => return,
+                Ok(tid) => self.detach(tid),
             }
+        }
+    }
+
+    /// Detaches from a tracee that has stopped. If it has just made another, that one is a tracee too, and its own stop
+    /// follows.
+    fn detach(&self, tid: i32) {
+        if let Ok(Some(status)) = self.batch.collect(tid) {
+            let signal = match trace::classify(status) {
+                Stop::Signal(signal) => signal,
+                _ => 0,
+            };
+            // One that was killed in its stop needs no detach.
+            drop(sys::trace_detach(tid, signal));
         }
     }
 

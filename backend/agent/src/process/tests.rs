@@ -1,5 +1,6 @@
 //! The process layer with real processes.
 
 mod errors;
+mod follow;
 mod held;
 mod lifetime;

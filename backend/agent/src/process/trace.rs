@@ -93,7 +93,7 @@ pub(super) fn leave_stopped(pid: i32) -> Result<(), HoldFailure> {
     // Ptrace cannot inject a signal at this stop, so `kill` sends it. The kernel handles it before the first
     // instruction.
     sys::kill(pid, libc::SIGSTOP).map_err(call("send it SIGSTOP"))?;
-    sys::trace_detach(pid).map_err(call("stop tracing it"))
+    sys::trace_detach(pid, 0).map_err(call("stop tracing it"))
 }
 
 /// Waits for the stop that [`leave_stopped`] has requested, and checks the result.

@@ -85,10 +85,12 @@ pub(crate) fn wait_for_news(pid: i32) -> io::Result<()> {
 /// Blocks until a tracee of this thread, or a child of it, has stopped or ended. Leaves the status for [`wait`] to
 /// collect. For threads whose only children are their tracees.
 ///
+/// With `WNOHANG` in `more` it does not block: 0 means that there is no news.
+///
 /// # Errors
 /// `ECHILD` when there is none.
-pub(crate) fn wait_for_any() -> io::Result<i32> {
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+pub(crate) fn wait_for_any(more: i32) -> io::Result<i32> {
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD | more;
     loop {
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: `info` is a valid place for one siginfo_t while the call runs.

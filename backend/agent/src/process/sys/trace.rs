@@ -68,9 +68,9 @@ pub(crate) fn trace_listen(pid: i32) -> io::Result<()> {
     request(PTRACE_LISTEN, pid, 0, ptr::null_mut())
 }
 
-/// Stops tracing a stopped tracee. The kernel delivers its pending signals next.
-pub(crate) fn trace_detach(pid: i32) -> io::Result<()> {
-    request(PTRACE_DETACH, pid, 0, ptr::null_mut())
+/// Stops tracing a stopped tracee. `signal` is as in [`trace_continue`]. The kernel delivers its pending signals next.
+pub(crate) fn trace_detach(pid: i32, signal: i32) -> io::Result<()> {
+    request(PTRACE_DETACH, pid, 0, ptr::without_provenance_mut(signal.cast_unsigned() as usize))
 }
 
 /// The general registers of a stopped tracee.

@@ -121,7 +121,7 @@ fn a_debugger_can_attach_to_a_held_rank_and_then_decides_over_it() {
     let status = sys::wait(pid, libc::__WALL).unwrap().unwrap();
     assert_eq!((libc::WSTOPSIG(status), status >> 16), (libc::SIGSTOP, libc::PTRACE_EVENT_STOP));
     assert_eq!(procfs::read_syscall_pc(pid).unwrap(), Some(rank.proof.unwrap().counter));
-    sys::trace_detach(pid).unwrap();
+    sys::trace_detach(pid, 0).unwrap();
     assert_eq!(release_and_wait(&rank), ExitStatus::Code(5));
     assert_no_child();
 }
@@ -139,7 +139,7 @@ fn a_held_rank_that_is_being_read_is_released_when_its_reader_has_let_go() {
         sys::wait(pid, libc::__WALL).unwrap();
         seized.send(()).unwrap();
         is_done.recv().unwrap();
-        sys::trace_detach(pid).unwrap();
+        sys::trace_detach(pid, 0).unwrap();
     });
     is_seized.recv().unwrap();
     let ranks = [&other, &rank].map(|rank| signal::HeldRank { process: rank.process, own: true });
