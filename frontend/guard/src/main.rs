@@ -122,7 +122,7 @@ fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
 const LEFT_BY_LAUNCHER: Duration = Duration::from_secs(5);
 
 fn guard() -> io::Result<()> {
-    // Otherwise the guard would keep the tool's pipes and sockets open. Kernels without the call rely on close-on-exec.
+    // Otherwise the guard would keep the tool's pipes and sockets open.
     gantry_wlm::host::close_inherited_descriptors().ok();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.local_addr()?;

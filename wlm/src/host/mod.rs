@@ -43,7 +43,7 @@ pub fn signal_process(process: &impl std::os::fd::AsFd, signal: libc::c_int) -> 
 /// descriptors. Call this first in `main`, before any file is opened.
 ///
 /// # Errors
-/// The kernel is older than 5.9; no descriptor was closed.
+/// The kernel is older than 5.9 and `/proc` cannot be read. No descriptor was closed.
 pub fn close_inherited_descriptors() -> io::Result<()> {
     sys::close_from(3)
 }

@@ -109,11 +109,22 @@ pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<std::os::fd::OwnedFd> {
 }
 
 /// Closes every descriptor from `first` on.
-pub(super) fn close_from(first: u32) -> io::Result<()> {
+pub(super) fn close_from(first: libc::c_int) -> io::Result<()> {
     // SAFETY: close_range takes three integers; that nothing in this process uses the descriptors is the caller's
     // promise.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
-    if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_int::MAX, 0) };
+    if closed == 0 {
+        return Ok(());
+    }
+    // Linux before 5.9 does not have the call, and some containers forbid it.
+    let listed = std::fs::read_dir("/proc/thread-self/fd")?;
+    let open: Vec<libc::c_int> =
+        listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd >= first) {
+        // SAFETY: takes an integer; the caller's promise is as above. The list's own descriptor is closed already.
+        unsafe { libc::close(fd) };
+    }
+    Ok(())
 }
 
 /// SIGKILL to the process of a pidfd. An ended process is not an error.
@@ -184,4 +195,56 @@ pub(super) fn reap(pid: libc::pid_t) -> Option<libc::c_int> {
 pub(super) fn kill_group(group: libc::pid_t) {
     // SAFETY: killpg takes two integers and touches no memory of ours.
     unsafe { libc::killpg(group, libc::SIGKILL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From now on, this thread has no system call `number`, as on a kernel that is older than the call.
+    fn remove_call(number: libc::c_long) {
+        let statement = |code: u32, if_not, k| {
+            let code = u16::try_from(code).unwrap();
+            libc::sock_filter { code, jt: 0, jf: if_not, k }
+        };
+        let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+        let mut filter = [
+            // The number is the first field of what a filter sees.
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::try_from(number).unwrap()),
+            statement(libc::BPF_RET | libc::BPF_K, 0, refused),
+            statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+        // SAFETY: takes integers only.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+        // SAFETY: `program` points to four statements, which outlive the call.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    }
+
+    /// The open descriptors of this thread, and the one that reads them.
+    fn read_open() -> Vec<String> {
+        let listed = std::fs::read_dir("/proc/thread-self/fd").unwrap();
+        let mut names: Vec<String> =
+            listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn descriptors_are_closed_on_a_kernel_without_a_call_for_it() {
+        let thread = std::thread::spawn(|| {
+            // SAFETY: takes an integer only. This thread owns no descriptor; it gets a table of its own.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+            remove_call(libc::SYS_close_range);
+            for _ in 0..100 {
+                // SAFETY: takes integers only.
+                assert!(unsafe { libc::dup(1) } > 2);
+            }
+            close_from(3).unwrap();
+            read_open()
+        });
+        assert_eq!(thread.join().unwrap(), ["0", "1", "2", "3"], "3 is what reads them");
+    }
 }

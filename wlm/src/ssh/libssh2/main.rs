@@ -46,7 +46,7 @@ use watch::{Phase, Watch};
 const START: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    // On a kernel without this call they stay open.
+    // If that fails they stay open.
     drop(close_inherited_descriptors());
     let call = match Call::parse_args(std::env::args_os().skip(1)) {
         Ok(call) => call,
