@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, interval, timeout_at};
 
+use crate::failure;
 use crate::process::error::StartError;
 use crate::process::follow::{Follower, Pattern};
 use crate::process::thread::{RanksThread, Seized};
@@ -76,7 +77,13 @@ struct Waiting {
 /// `take` gets the socket on which each one waits.
 pub(crate) async fn receive_collectors(listener: UnixListener, mut take: impl FnMut(UnixStream)) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                failure::pause_accepts(&error, "a collector").await;
+                continue;
+            }
+        };
         let deadline = Instant::now() + COLLECTOR_DEADLINE;
         if let Some((it, ToDesk::RankEnded)) = meet(stream, deadline).await {
             take(it.stream);
@@ -129,7 +136,7 @@ async fn gather(
         };
         let (stream, _) = accepted
             .map_err(|_| late(waiting, expected))?
-            .map_err(|error| crate::failure::from_io("accept a rank", &error))?;
+            .map_err(|error| failure::from_io("accept a rank", &error))?;
         // Ignores a process of another user, and one that sends nothing.
         let Some((it, check_in)) = greet(stream, deadline).await else { continue };
         if waiting.is_empty() {
@@ -321,5 +328,43 @@ impl Waiting {
             Kind::Lost,
             format!("rank {} (process {}) ended before it was its program: {what}", self.rank, self.pid),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::testing::{rerun_alone, without_descriptors};
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// Once, no collector was received from then on.
+    #[test]
+    fn a_collector_is_received_after_descriptors_were_short() {
+        if rerun_alone("desk::tests::a_collector_is_received_after_descriptors_were_short") {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("desk");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (take, taken) = std::sync::mpsc::channel();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = UnixListener::from_std(listener).unwrap();
+                ready.send(()).unwrap();
+                let received = receive_collectors(listener, |collector| take.send(collector).unwrap());
+                drop(tokio::time::timeout(2 * SOON, received).await);
+            });
+        });
+        is_ready.recv().unwrap();
+        let mut stream = without_descriptors(|| std::os::unix::net::UnixStream::connect(&path).unwrap());
+        stream.write_all(&frame::encode(&ToDesk::RankEnded).unwrap()).unwrap();
+        drop(taken.recv_timeout(SOON).unwrap());
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is let go");
     }
 }

@@ -1,7 +1,8 @@
-//! The system's errors as failures for the wire: one table from the kernel's error to what the user can do.
+//! The system's errors: one table from the kernel's error to what the user can do, and what a service does about one.
 
 use std::fmt::Display;
 use std::io;
+use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
 
@@ -24,4 +25,11 @@ pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
+}
+
+/// Waits after a failed accept. Nearly always a descriptor is missing, and anything on the machine may return one.
+pub(crate) async fn pause_accepts(error: &io::Error, whose: &str) {
+    const PAUSE: Duration = Duration::from_millis(100);
+    tracing::warn!(%error, whose, "cannot accept a connection");
+    tokio::time::sleep(PAUSE).await;
 }

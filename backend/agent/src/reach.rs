@@ -29,7 +29,13 @@ pub(crate) fn listen(within: Duration) -> Result<Vec<SocketAddr>, Failure> {
     if addresses.iter().any(|address| !address.ip().is_loopback()) {
         addresses.retain(|address| !address.ip().is_loopback());
     }
-    tokio::spawn(timeout(within, async move { while listener.accept().await.is_ok() {} }));
+    tokio::spawn(timeout(within, async move {
+        loop {
+            if let Err(error) = listener.accept().await {
+                failure::pause_accepts(&error, "another node").await;
+            }
+        }
+    }));
     Ok(addresses)
 }
 
@@ -67,6 +73,7 @@ async fn is_reached(addresses: Vec<SocketAddr>, within: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{rerun_alone, without_descriptors};
 
     #[tokio::test]
     async fn who_listens_is_reached_and_who_does_not_is_named() {
@@ -78,5 +85,28 @@ mod tests {
         let gone = vec![taken.local_addr().unwrap()];
         drop(taken);
         assert_eq!(try_all(vec![here.clone(), gone, here, Vec::new()], second).await, [1, 3]);
+    }
+
+    #[test]
+    fn a_node_is_reached_after_its_descriptors_were_short() {
+        if rerun_alone("reach::tests::a_node_is_reached_after_its_descriptors_were_short") {
+            return;
+        }
+        let minute = Duration::from_secs(60);
+        let (tell, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let node = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let here = listen(minute).unwrap();
+                tell.send(here[0]).unwrap();
+                stopped.await.unwrap_err();
+                try_all(vec![here], minute).await
+            })
+        });
+        let here = told.recv().unwrap();
+        drop(without_descriptors(|| std::net::TcpStream::connect(here).unwrap()));
+        drop(stop);
+        assert_eq!(node.join().unwrap(), [0_u32; 0]);
     }
 }

@@ -33,9 +33,6 @@ use crate::overlay::Uplink;
 /// A query has some ten bytes. A client that sends more than this without a complete query is not sending one.
 const MAX_ASK_BYTES: usize = 4096;
 
-/// The pause before the next accept if the system refuses a descriptor and no open connection can end.
-const RETRY: Duration = Duration::from_millis(100);
-
 /// What daemons may see.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
@@ -125,12 +122,7 @@ impl Service {
                         connections.spawn(attend(stream, Arc::clone(&view), up, self.limits.patience));
                     }
                     Ok((stream, _)) => refuse_at_once(&stream, &too_many(self.limits.connections)),
-                    Err(error) => {
-                        tracing::warn!(%error, "accept a daemon's connection");
-                        if connections.join_next().await.is_none() {
-                            tokio::time::sleep(RETRY).await;
-                        }
-                    }
+                    Err(error) => failure::pause_accepts(&error, "a daemon").await,
                 },
                 Some(_) = connections.join_next() => {}
             }

@@ -29,6 +29,7 @@ use super::caller::find_rank;
 use super::desk::Request;
 use super::link::{self, Closing};
 use super::room::Room;
+use crate::failure;
 use crate::service::View;
 
 /// Limits of the service.
@@ -49,9 +50,6 @@ const CHUNK_BYTES: usize = 256 * 1024;
 
 /// This many bytes of an item are read before it gets room.
 const FIRST_BYTES: usize = 1024;
-
-/// Time until the next accept, if the system refuses a descriptor and no connection is left that could end.
-const RETRY: Duration = Duration::from_millis(100);
 
 /// The socket, bound and listening.
 #[derive(Debug)]
@@ -170,12 +168,7 @@ impl Socket {
                     Ok((stream, place)) => {
                         connections.spawn(attend(stream, place, Arc::clone(&house)));
                     }
-                    Err(error) => {
-                        tracing::warn!(%error, "accept a rank's connection");
-                        if connections.join_next().await.is_none() {
-                            tokio::time::sleep(RETRY).await;
-                        }
-                    }
+                    Err(error) => failure::pause_accepts(&error, "a rank").await,
                 },
                 Some(_) = connections.join_next() => {}
             }

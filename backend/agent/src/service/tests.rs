@@ -13,6 +13,7 @@ use gantry_types::status::RankState;
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::testing::{rerun_alone, without_descriptors};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -329,4 +330,17 @@ fn a_socket_path_that_is_taken_is_a_failure() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let failure = runtime.block_on(async { Service::bind(&node.socket, receiver, None) }).unwrap_err();
     assert!(failure.message().contains("agent.sock"), "{failure}");
+}
+
+/// Once, the service then waited for the end of another connection, and daemons keep theirs.
+#[test]
+fn a_daemon_is_served_after_descriptors_were_short_while_another_stays() {
+    if rerun_alone("service::tests::a_daemon_is_served_after_descriptors_were_short_while_another_stays") {
+        return;
+    }
+    let fixture = Fixture::with(Limits { patience: 10 * DEADLINE, ..LIMITS }, "");
+    let _stays = fixture.connect().unwrap();
+    let mut stream = without_descriptors(|| fixture.raw());
+    stream.write_all(&[0xff; MAX_ASK_BYTES]).unwrap();
+    refusal(&mut stream);
 }

@@ -16,6 +16,7 @@ use gantry_types::status::RankState;
 
 use super::*;
 use crate::service::AppFacts;
+use crate::testing::{rerun_alone, without_descriptors};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
@@ -300,4 +301,21 @@ fn a_link_carries_bytes_both_ways_as_far_as_there_is_credit() {
     let answer = answer_to(&mut fixture.knock(), &ask);
     let tell: Tell = frame::decode(answer.get(4..).unwrap_or_default()).unwrap();
     assert!(matches!(tell, Tell::Refused(_)), "{tell:?}");
+}
+
+/// Once, the service then waited for the end of another connection, and ranks wait for each other.
+#[test]
+fn a_rank_is_served_after_descriptors_were_short_while_another_waits() {
+    if rerun_alone(
+        "rendezvous::service::tests::a_rank_is_served_after_descriptors_were_short_while_another_waits",
+    ) {
+        return;
+    }
+    let fixture = Fixture::new("short", Limits { patience: 10 * DEADLINE, ..LIMITS });
+    let mut waits = fixture.knock();
+    waits.write_all(&frame::encode(&ask_for(AskWhat::Link)).unwrap()).unwrap();
+    waits.read_exact(&mut [0]).unwrap();
+    let mut stream = without_descriptors(|| fixture.knock());
+    let answer = answer_to(&mut stream, &frame::encode(&ask_for(AskWhat::Get(Want::All))).unwrap());
+    assert!(!answer.is_empty());
 }
