@@ -367,19 +367,12 @@ impl World {
             drop(write_item(&mut self.fresh, item));
         }
         self.fresh_items += 2;
-        self.insert(key.to_vec(), value.to_vec());
+        insert(&mut self.pairs, &mut self.bytes, key, value);
         Reply::ok(message, name)
     }
 
     fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
         self.bytes + cost_of(key, value) <= MAX_SPACE_BYTES
-    }
-
-    fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.bytes += cost_of(&key, &value);
-        let before = self.pairs.get(&key).map_or(0, |before| cost_of(&key, before));
-        self.pairs.insert(key, value);
-        self.bytes -= before;
     }
 
     fn get(&self, message: &Message<'_>, name: &str) -> Reply {
@@ -404,8 +397,7 @@ impl World {
         if !self.has_room(key, value) {
             return Reply::refused(message, NAME, "no_room");
         }
-        self.bytes += cost_of(key, value);
-        self.local.insert(key.to_vec(), value.to_vec());
+        insert(&mut self.local, &mut self.bytes, key, value);
         for (_, reply, told) in self.asking.extract_if(.., |(wanted, ..)| wanted == key) {
             // The waiting rank may have ended.
             drop(told.send(reply.with("found", "TRUE").with_bytes("value", value).into_bytes()));
@@ -488,7 +480,7 @@ impl World {
             if !fits(key, value) || !self.has_room(key, value) {
                 return Err("too large");
             }
-            self.insert(key.to_vec(), value.to_vec());
+            insert(&mut self.pairs, &mut self.bytes, key, value);
         }
         Ok(())
     }
@@ -540,6 +532,14 @@ impl World {
 /// The exit code of an app that fails because a rank has ended with `status`.
 fn code_of(status: ExitStatus) -> i32 {
     status.code().filter(|code| *code != 0).unwrap_or(1).into()
+}
+
+/// Inserts a pair, and keeps `bytes` the cost of all pairs.
+fn insert(pairs: &mut BTreeMap<Vec<u8>, Vec<u8>>, bytes: &mut usize, key: &[u8], value: &[u8]) {
+    *bytes += cost_of(key, value);
+    if let Some(before) = pairs.insert(key.to_vec(), value.to_vec()) {
+        *bytes -= cost_of(key, &before);
+    }
 }
 
 /// How much of a node's room a key and its value take.

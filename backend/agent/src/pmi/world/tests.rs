@@ -365,6 +365,20 @@ fn there_is_an_end_to_what_ranks_may_put() {
 }
 
 #[test]
+fn a_second_put_of_the_same_key_takes_no_more_room() {
+    let mut world = world(true);
+    begin(&mut world, 0..1);
+    for put in ["kvs-put", "info-putnodeattr"] {
+        let room = [(); 2].map(|()| {
+            let said = ask_two(&mut world, 0, &format!("cmd={put};key=a;value=b;"));
+            assert_eq!(said, format!("cmd={put}-response;rc=0;"));
+            world.bytes
+        });
+        assert_eq!(room[0], room[1], "{put}");
+    }
+}
+
+#[test]
 fn the_same_in_pmi_2() {
     let mut world = world(true);
     for rank in 0..4 {
