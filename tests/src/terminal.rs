@@ -97,7 +97,16 @@ impl Terminal {
     /// When the terminal is gone.
     #[track_caller]
     pub fn type_text(&mut self, text: &str) {
-        self.keyboard.write_all(text.as_bytes()).expect("a terminal that takes what is typed");
+        self.type_bytes(text.as_bytes());
+    }
+
+    /// Types bytes that may be no text.
+    ///
+    /// # Panics
+    /// When the terminal is gone.
+    #[track_caller]
+    pub fn type_bytes(&mut self, bytes: &[u8]) {
+        self.keyboard.write_all(bytes).expect("a terminal that takes what is typed");
     }
 
     /// The text on the screen, after all text that has scrolled out of it.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_tests::{Run, SOON, World, becomes_true, proc, within};
+use gantry_tests::{Run, SOON, World, becomes_true, proc, programs, require, tool, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -57,8 +57,12 @@ impl Cluster {
 }
 
 fn run(site: &Value, test: impl FnOnce(&Cluster) + Send + 'static) {
+    run_for(LIMIT, site, test);
+}
+
+fn run_for(limit: Duration, site: &Value, test: impl FnOnce(&Cluster) + Send + 'static) {
     let site = site.clone();
-    within(LIMIT, move || {
+    within(limit, move || {
         let cluster = Cluster::new(&site);
         test(&cluster);
         cluster.world.finish();
@@ -209,5 +213,34 @@ fn parts_of_a_job_start_together_whatever_their_queue() {
         assert_eq!(done.code(), 0, "{done:?}");
         let exited = done.events().into_iter().find(|event| event["event"] == "job_exited").expect("an end");
         assert_eq!(exited["subjobs"].as_array().map(Vec::len), Some(2), "{exited}");
+    });
+}
+
+#[test]
+fn gdb_outlives_a_node_that_is_late_and_takes_no_answer_for_another() {
+    require!(tool("gdb"));
+    run_for(3 * LIMIT, &json!({}), |cluster| {
+        let program = programs::get("rounds");
+        let own = ["--json", "gdb", "--wlm", "fake", "--timeout", "8", "--", "-n", "2", "-N", "2"];
+        let mut run = cluster.gantry(&[&own[..], &[program.to_str().expect("a path"), "1000"]].concat());
+        let answered = |run: &mut Run, command: &str, text: &str| {
+            let line = run.next_line(3 * SOON);
+            let said: Value = serde_json::from_str(&line).expect("JSON");
+            assert_eq!((&said["command"], &said["classes"][0]["ranks"]), (&json!(command), &json!("0-1")));
+            assert_eq!(said["classes"][0]["text"], text, "{line}");
+        };
+        run.write(b"print 40 + 1\n");
+        answered(&mut run, "print 40 + 1", "$1 = 41");
+        let agent = cluster.read("agents/fake2").expect("an agent").parse().expect("a pid");
+        proc::send(agent, Signal::SIGSTOP);
+        run.write(b"print 40 + 2\n");
+        let late = run.next_line(3 * SOON);
+        assert!(late.contains("no answer from fake2"), "{late}");
+        proc::send(agent, Signal::SIGCONT);
+        answered(&mut run, "print 40 + 2", "$2 = 42");
+        run.write(b"print 40 + 3\n");
+        answered(&mut run, "print 40 + 3", "$3 = 43");
+        run.write(b"quit\n");
+        assert_eq!(run.wait(SOON).code(), 0);
     });
 }

@@ -131,6 +131,14 @@ impl Fault {
     }
 }
 
+/// The text of a fault: its cause and hint.
+pub(crate) fn text_of(fault: &Fault) -> String {
+    match fault.0.hint() {
+        Some(hint) => format!("{}; hint: {hint}", fault.0.message()),
+        None => fault.0.message().to_owned(),
+    }
+}
+
 /// The result of a command: its exit code, or the reason of its failure.
 pub(crate) type Outcome = Result<u8, Fault>;
 

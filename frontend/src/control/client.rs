@@ -120,6 +120,8 @@ pub struct Client {
     app: AppId,
     lines: Lines<OwnedReadHalf>,
     to: OwnedWriteHalf,
+    /// A request has no answer yet. After its timeout, that answer would be taken for the next one's.
+    is_owed: bool,
 }
 
 impl Client {
@@ -161,7 +163,7 @@ impl Client {
 
     fn new(app: AppId, stream: UnixStream) -> Self {
         let (from, to) = stream.into_split();
-        Self { app, lines: Lines::new(from, MAX_ANSWER_BYTES), to }
+        Self { app, lines: Lines::new(from, MAX_ANSWER_BYTES), to, is_owed: false }
     }
 
     /// Whether that process serves the app, or is the parent of the one that does.
@@ -306,6 +308,10 @@ impl Client {
     ) -> Result<T> {
         let request = Request::new(ask, Some(timeout));
         let app = self.app;
+        if std::mem::replace(&mut self.is_owed, true) {
+            let reason = "its frontend has not answered in time".to_owned();
+            return Err(Error::Lost { what: vec![format!("app {app}")], reason });
+        }
         let asking = async {
             // A frontend that refuses the connection closes it before it has read this. Its answer can still be read.
             drop(line::write(&mut self.to, &request).await);
@@ -324,6 +330,7 @@ impl Client {
         };
         let waited = timeout.saturating_add(ANSWER_SLACK);
         let line = time::timeout(waited, asking).await.unwrap_or_else(|_| Err(late(phase, timeout, app)))?;
+        self.is_owed = false;
         match serde_json::from_slice(&line) {
             Ok(Answer::Ok(value)) => Ok(value),
             Ok(Answer::Error(failure)) => Err(Error::Node { hosts: Vec::new(), failure }),

@@ -13,12 +13,12 @@ use gantry_types::signal::Signal;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
 
-use self::app::{Begun, Debugged, text_of};
+use self::app::{Begun, Debugged};
 use self::peers::Peers;
 use super::interrupts::Interrupts;
 use super::say;
 use crate::args::Dap;
-use crate::exit::{self, Fault, Outcome};
+use crate::exit::{self, Fault, Outcome, text_of};
 use crate::view::Page;
 
 /// The maximum number of waiting inputs. When the queue is full, ranks and editors wait.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use gantry_debug::input::{Input, Line};
 use gantry_frontend::{App, Config, Frontend, LaunchRequest, OutputTo};
 use gantry_gdb::DAEMON;
+use gantry_types::error::Kind;
 use tokio::task::JoinHandle;
 
 use self::debugger::{Debugger, Done};
@@ -17,7 +18,7 @@ use super::END;
 use super::interrupts::{Interrupt, Interrupts};
 use super::look::Owner;
 use crate::args::Gdb;
-use crate::exit::{self, Fault, Outcome};
+use crate::exit::{self, Fault, Outcome, text_of};
 use crate::view::{Screen, Talk};
 
 /// The maximum nesting depth of scripts.
@@ -104,12 +105,14 @@ impl Talking<'_> {
     /// Runs everything: options, scripts and the prompt.
     async fn talk(&mut self, args: &Gdb) -> Outcome {
         for script in &args.scripts {
-            if let Some(code) = self.follow_script(&script.to_string_lossy(), 0).await? {
+            let done = self.follow_script(&script.to_string_lossy(), 0).await;
+            if let Some(code) = self.outlive(done)? {
                 return Ok(code);
             }
         }
         for command in &args.commands {
-            if let Some(code) = self.follow(command, 0).await? {
+            let done = self.follow(command, 0).await;
+            if let Some(code) = self.outlive(done)? {
                 return Ok(code);
             }
         }
@@ -164,6 +167,16 @@ impl Talking<'_> {
         Ok(None)
     }
 
+    /// A failure ends the line that was typed. It ends the session in a batch, and when the ranks are out of reach.
+    fn outlive(&mut self, done: Result<Option<u8>, Fault>) -> Result<Option<u8>, Fault> {
+        match done {
+            Err(fault) if !self.is_batch && !matches!(fault.0.kind(), Kind::Gone | Kind::Lost) => {
+                self.refuse(&text_of(&fault))
+            }
+            done => done,
+        }
+    }
+
     fn refuse(&mut self, why: &str) -> Result<Option<u8>, Fault> {
         self.has_failed = true;
         self.debugger.complain(why)?;
@@ -194,12 +207,15 @@ impl Talking<'_> {
             };
             match typed {
                 Typed::Line(line) => {
-                    if let Some(code) = self.follow(&line, 0).await? {
+                    let done = self.follow(&line, 0).await;
+                    if let Some(code) = self.outlive(done)? {
                         return Ok(code);
                     }
                 }
                 Typed::Nothing => {}
+                Typed::Garbled => self.debugger.complain("the line is not UTF-8")?,
                 Typed::End => return Ok(exit::SUCCESS),
+                Typed::Failed(error) => return Err(Fault::io("cannot read commands", &error)),
             }
         }
     }

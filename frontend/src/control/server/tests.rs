@@ -267,6 +267,16 @@ async fn a_stopped_frontend_is_listed_as_silent() {
     assert_eq!((listing.apps.len(), listing.silent), (1, vec![other]));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_is_not_taken_for_the_next_one() {
+    let stage = stage();
+    let other: AppId = "aaaaaaaa".parse().unwrap();
+    let _deaf = stage.registry.bind(other, Shelf::Live).unwrap();
+    let mut client = Client::connect(&stage.registry, other).await.unwrap();
+    assert_eq!(client.release(SOON).await.unwrap_err().kind(), Kind::TimedOut);
+    assert_eq!(client.release(SOON).await.unwrap_err().kind(), Kind::Lost);
+}
+
 #[tokio::test]
 async fn a_waiter_gets_the_end_and_a_follower_gets_everything() {
     let stage = stage();

@@ -20,7 +20,7 @@ use super::super::gdbs::{Gdbs, Said};
 use super::super::look::{Hand, Owner};
 use super::lines::pass_on;
 use crate::args::Hosts;
-use crate::exit::Fault;
+use crate::exit::{Fault, text_of};
 
 /// The timeout for the start and for each answer of the nodes, unless one is configured.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -147,14 +147,6 @@ async fn tell_end(hand: Hand, inputs: UnboundedSender<Input>) {
         Err(fault) => Err(text_of(&fault)),
     };
     inputs.send(Input::Ended(ended)).unwrap_or_default();
-}
-
-/// The text of a fault: its cause and hint.
-pub(super) fn text_of(fault: &Fault) -> String {
-    match fault.0.hint() {
-        Some(hint) => format!("{}; hint: {hint}", fault.0.message()),
-        None => fault.0.message().to_owned(),
-    }
 }
 
 impl Debugged {

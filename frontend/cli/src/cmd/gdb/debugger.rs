@@ -262,11 +262,11 @@ impl Debugger {
         if self.is_released || !self.session.all_have_gone_on() {
             return Ok(());
         }
-        self.is_released = true;
-        match self.hand.info().await?.state {
-            AppState::Held => self.hand.release().await,
-            _ => Ok(()),
+        if self.hand.info().await?.state == AppState::Held {
+            self.hand.release().await?;
         }
+        self.is_released = true;
+        Ok(())
     }
 
     /// Waits until the ranks are stopped.

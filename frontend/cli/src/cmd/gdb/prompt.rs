@@ -6,7 +6,7 @@ use std::sync::mpsc as blocking;
 
 use gantry_debug::input::OWN;
 use gantry_debug::sets::WORDS;
-use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{FlushArg, SetArg, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -69,13 +69,17 @@ const COMMANDS: [&str; 48] = [
 ];
 
 /// The result of reading a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Typed {
     Line(String),
     /// Ctrl-C before Enter.
     Nothing,
+    /// A line that is not UTF-8.
+    Garbled,
     /// The end of the input.
     End,
+    /// Nothing can be read any more, and why.
+    Failed(io::Error),
 }
 
 /// Reads lines from the user.
@@ -106,8 +110,7 @@ impl Prompt {
                         last = if repeats(&line) { line.clone() } else { String::new() };
                         Typed::Line(line)
                     }
-                    Err(ReadlineError::Interrupted) => Typed::Nothing,
-                    Err(_) => Typed::End,
+                    Err(error) => failed(error),
                 };
                 if send.blocking_send(typed).is_err() {
                     return;
@@ -135,6 +138,21 @@ impl Drop for Prompt {
         if let Some(before) = &self.before {
             tcsetattr(io::stdin(), SetArg::TCSANOW, before).unwrap_or_default();
         }
+    }
+}
+
+/// What it means that no line was read.
+fn failed(error: ReadlineError) -> Typed {
+    match error {
+        ReadlineError::Interrupted | ReadlineError::Signal(_) => Typed::Nothing,
+        ReadlineError::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+            // The rest of a pasted line is no command. Input that is no terminal is read in lines.
+            tcflush(io::stdin(), FlushArg::TCIFLUSH).unwrap_or_default();
+            Typed::Garbled
+        }
+        ReadlineError::Eof => Typed::End,
+        ReadlineError::Io(error) => Typed::Failed(error),
+        error => Typed::Failed(io::Error::other(error)),
     }
 }
 
