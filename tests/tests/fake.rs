@@ -2,7 +2,7 @@
 //! tests show in milliseconds what the suites of real workload managers show in seconds.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_tests::{Run, SOON, World, becomes_true, proc, programs, require, tool, within};
@@ -243,4 +243,33 @@ fn gdb_outlives_a_node_that_is_late_and_takes_no_answer_for_another() {
         run.write(b"quit\n");
         assert_eq!(run.wait(SOON).code(), 0);
     });
+}
+
+#[test]
+fn a_signal_ends_gdb_while_it_waits_for_a_node_to_start_its_daemon() {
+    run(&json!({}), |cluster| {
+        let launch = ["launch", "--background", "--hold", "--wlm", "fake", "--", "-n", "2", "-N", "2"];
+        let done = cluster.gantry(&[&launch[..], &["/bin/true"]].concat()).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let app = done.stdout.concat();
+        let agent = cluster.read("agents/fake2").expect("an agent").parse().expect("a pid");
+        proc::send(agent, Signal::SIGSTOP);
+        let mut run = cluster.gantry(&["gdb", "--batch", &app]);
+        let stage = cluster.world.stage_dir();
+        let has_come = || has_file(&stage, "gantry-gdbd");
+        assert!(becomes_true(SOON, has_come), "no node gets a daemon");
+        proc::send(run.pid(), Signal::SIGINT);
+        assert_eq!(run.wait(SOON / 2).code(), 130);
+        proc::send(agent, Signal::SIGCONT);
+        assert_eq!(cluster.gantry(&["kill", "--yes", &app]).wait(SOON).code(), 0);
+    });
+}
+
+/// Whether a file of this name is below a folder.
+fn has_file(folder: &Path, name: &str) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        true => has_file(&entry.path(), name),
+        false => entry.file_name() == name,
+    })
 }

@@ -413,6 +413,20 @@ fn a_program_that_is_launched_for_it_ends_with_its_own_code() {
     });
 }
 
+#[test]
+fn a_signal_ends_a_long_look_at_a_program_that_is_launched_for_it() {
+    in_a_world(LIMIT, |world| {
+        let program = programs::get("two_paths");
+        let words = ["stack", "--launch", "--after", "0.1", "--samples", "10000", "--every", "1", "--"];
+        let mut run = world.gantry([&words[..], &["-n", "2", program.to_str().unwrap(), "200"]].concat());
+        let is_reader = |pid: &i32| proc::exe(*pid).is_some_and(|exe| exe.ends_with("gantry-stackd"));
+        eventually(SOON, "it looks", || world.processes().iter().any(is_reader));
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.wait(SOON).code(), 130);
+        eventually(SOON, "nothing is left", || world.processes().is_empty());
+    });
+}
+
 /// The longest time for which a rank may be stopped to be read.
 const LONGEST_STOP: u64 = 10_000;
 

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_frontend::App;
 use gantry_frontend::control::{Client, Registry};
 
+use super::interrupts::Interrupts;
 use crate::exit::{Fault, Outcome};
 use crate::view::{self, Page};
 
@@ -26,6 +28,15 @@ pub(super) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
 /// Connects to the frontend of the app that `name` selects.
 pub(super) async fn reach(name: Option<&str>) -> Result<Client, Fault> {
     Ok(Client::find(&Registry::open(None)?, name).await?)
+}
+
+/// Ends what this command started, or leaves what it attached to. Another signal skips the wait: the guard and the
+/// agents finish the work.
+pub(super) async fn close(app: App, interrupts: &mut Interrupts) -> Result<(), Fault> {
+    tokio::select! {
+        closed = app.close(END) => Ok(closed?),
+        _ = interrupts.next() => Ok(()),
+    }
 }
 
 /// Prints the result of a command.

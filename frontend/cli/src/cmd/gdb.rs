@@ -38,14 +38,25 @@ pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
         Owner::Other(..) => None,
     };
     let done = debug(&owner, &args, json, &mut interrupts).await;
-    let closed = match owner.into_app() {
-        Some(app) => app.close(END).await.map_err(Fault::from),
-        None => Ok(()),
+    let ending = async {
+        let closed = match owner.into_app() {
+            Some(app) => app.close(END).await.map_err(Fault::from),
+            None => Ok(()),
+        };
+        if let Some(printing) = printing {
+            // All output has arrived when the app is closed. A foreign process may keep the pipe open for ever.
+            drop(tokio::time::timeout(END, printing).await);
+        }
+        closed
     };
-    if let Some(printing) = printing {
-        // All output has arrived when the app is closed. A foreign process may keep the pipe open for ever.
-        drop(tokio::time::timeout(END, printing).await);
-    }
+    let closed = tokio::select! {
+        closed = ending => closed,
+        // The guard and the agents finish the work.
+        _ = interrupts.next() => {
+            screen.hurry();
+            Ok(())
+        }
+    };
     screen.finish().await;
     // Report the first failure, not the one of closing.
     done.and_then(|code| closed.map(|()| code))
@@ -76,6 +87,25 @@ fn print_output(app: &App, screen: Arc<Screen>) -> Option<JoinHandle<()>> {
 }
 
 async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupts) -> Outcome {
+    let debugger = tokio::select! {
+        debugger = start(owner, args, json) => debugger?,
+        // No rank has a gdb yet. The daemons end with their session.
+        interrupt = interrupts.next() => return Ok(interrupt.code(false)),
+    };
+    let mut talking = Talking { debugger, interrupts, is_batch: args.batch, has_failed: false };
+    let done = talking.talk(args).await;
+    // A launched app ends as it is.
+    if args.target.is_some() {
+        tokio::select! {
+            () = talking.debugger.leave() => {}
+            // The end of the daemons does the same.
+            _ = talking.interrupts.next() => {}
+        }
+    }
+    done
+}
+
+async fn start(owner: &Owner, args: &Gdb, json: bool) -> Result<Debugger, Fault> {
     let hand = owner.hand(args.timeout);
     let ranks = hand.info().await?.ranks.iter().map(|rank| rank.rank).collect();
     let daemons = owner.start_daemons(DAEMON, args.gdb.clone(), args.timeout).await?;
@@ -84,13 +114,7 @@ async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupt
     if let Some(ranks) = &args.ranks {
         debugger.focus_on(&ranks.to_string())?;
     }
-    let mut talking = Talking { debugger, interrupts, is_batch: args.batch, has_failed: false };
-    let done = talking.talk(args).await;
-    // A launched app ends as it is.
-    if args.target.is_some() {
-        talking.debugger.leave().await;
-    }
-    done
+    Ok(debugger)
 }
 
 /// The command loop.

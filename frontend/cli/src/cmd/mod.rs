@@ -35,7 +35,7 @@ mod wlm;
 
 use std::fs::{File, OpenOptions};
 
-use self::common::{END, absolute, block_on, reach, say};
+use self::common::{END, absolute, block_on, close, reach, say};
 use crate::args::{Cli, Command};
 use crate::exit::{self, Fault, Outcome};
 use crate::view;

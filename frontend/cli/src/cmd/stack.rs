@@ -8,7 +8,7 @@ use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
 use super::look::{Looking, frontend};
-use super::{END, say};
+use super::{close, say};
 use crate::args::Stack;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::{Findings, Report};
@@ -51,9 +51,9 @@ async fn look(
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
     if let Some(app) = looking.into_app() {
-        let closed = app.close(END).await;
+        let closed = close(app, interrupts).await;
         // Report why nothing was shown, rather than the failure to detach.
-        return shown.and_then(|code| Ok(closed.map(|()| code)?));
+        return shown.and_then(|code| closed.map(|()| code));
     }
     shown
 }
@@ -80,25 +80,27 @@ async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Inte
         interrupt = interrupts.next() => Some(interrupt),
     };
     if let Some(interrupt) = stopped {
-        app.close(END).await?;
+        close(app, interrupts).await?;
         return Ok(interrupt.code(false));
     }
-    let mut looking = Looking::at_app(app, orders, args.look.timeout).await?;
-    let shown = match looking.findings(orders, args.full).await {
-        Ok(found) => show(&found, args, json),
-        Err(fault) => Err(fault),
+    let mut looking = tokio::select! {
+        looking = Looking::at_app(app, orders, args.look.timeout) => looking?,
+        // The guard ends the ranks.
+        interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
-    let code = match &shown {
-        Ok(_) => tokio::select! {
-            exit = handle.wait() => exit::of_app(exit?.code),
-            interrupt = interrupts.next() => interrupt.code(false),
-        },
-        Err(_) => exit::SUCCESS,
+    let stay = async {
+        show(&looking.findings(orders, args.full).await?, args, json)?;
+        Ok::<u8, Fault>(exit::of_app(handle.wait().await?.code))
+    };
+    let done = tokio::select! {
+        done = stay => done,
+        interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
     if let Some(app) = looking.into_app() {
-        app.close(END).await?;
+        let closed = close(app, interrupts).await;
+        return done.and_then(|code| closed.map(|()| code));
     }
-    shown.map(|_| code)
+    done
 }
 
 /// Prints the findings and writes the requested files.

@@ -11,7 +11,7 @@ use gantry_stack::orders::Orders;
 use self::taking::{figures_of, take};
 use super::interrupts::Interrupts;
 use super::look::{Looking, frontend};
-use super::{END, say};
+use super::{close, say};
 use crate::args::Top;
 use crate::exit::{self, Fault, Outcome};
 use crate::top::text::{self, Object};
@@ -36,8 +36,8 @@ pub(super) async fn run(args: Top, json: bool) -> Outcome {
         false => once(looking, &orders, json, &mut interrupts).await,
     };
     if let Some(app) = looking.and_then(Looking::into_app) {
-        let closed = app.close(END).await;
-        return done.and_then(|code| Ok(closed.map(|()| code)?));
+        let closed = close(app, &mut interrupts).await;
+        return done.and_then(|code| closed.map(|()| code));
     }
     done
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::child;
 use super::interrupts::Interrupts;
 use super::look::Looking;
-use super::{END, say};
+use super::{close, say};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::Findings;
@@ -60,8 +60,8 @@ pub(super) async fn stay(
         interrupt = interrupts.next() => Ok(interrupt.code(true)),
     };
     if let Some(app) = looking.into_app() {
-        let closed = app.close(END).await;
-        return said.and_then(|code| Ok(closed.map(|()| code)?));
+        let closed = close(app, interrupts).await;
+        return said.and_then(|code| closed.map(|()| code));
     }
     said
 }

@@ -7,7 +7,7 @@ use gantry_stack::orders::Orders;
 use super::interrupts::Interrupts;
 use super::look::{Looking, frontend};
 use super::watch;
-use super::{END, say};
+use super::{close, say};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::Findings;
@@ -40,8 +40,8 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
     if let Some(app) = looking.into_app() {
-        let closed = app.close(END).await;
-        return said.and_then(|code| Ok(closed.map(|()| code)?));
+        let closed = close(app, &mut interrupts).await;
+        return said.and_then(|code| closed.map(|()| code));
     }
     said
 }
