@@ -435,3 +435,25 @@ fn an_agent_that_is_killed_ends_the_session_with_its_reason() {
         eventually(SOON, "nothing is left", || world.processes().is_empty());
     });
 }
+
+#[test]
+fn an_editor_hears_what_a_launch_waits_for_and_limits_it() {
+    in_a_world(LIMIT, |world| {
+        let site = world.path().join("site");
+        std::fs::create_dir(&site).unwrap();
+        std::fs::write(site.join("site.json"), r#"{ "queue_ms": 1000000 }"#).unwrap();
+        let mut command = world.gantry_command(["dap"]);
+        command.env("GANTRY_FAKE_SITE", &site);
+        let mut editor = Editor::start_with(command);
+        editor.done("initialize", json!({ "adapterID": "gantry" }));
+        let mut configuration = launching(1);
+        configuration["wlm"] = json!("fake");
+        configuration["queueTimeout"] = json!(1);
+        let refused = editor.ask("launch", configuration);
+        assert!(refused["success"] == false && refused.to_string().contains("in the queue"), "{refused}");
+        editor.output("submitted job 1; ");
+        let end = site.join("jobs/1/end");
+        eventually(SOON, "the job is cancelled", || end.exists());
+        editor.leave(json!({}));
+    });
+}

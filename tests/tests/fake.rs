@@ -265,6 +265,39 @@ fn a_signal_ends_gdb_while_it_waits_for_a_node_to_start_its_daemon() {
     });
 }
 
+#[test]
+fn every_command_that_launches_says_what_it_waits_for_and_for_how_long_it_may() {
+    let commands: [&[&str]; 2] = [&["gdb", "--batch"], &["stack", "--launch"]];
+    for command in commands {
+        run(&json!({ "queue_ms": FOREVER_MS }), move |cluster| {
+            let rest = ["--wlm", "fake", "--queue-timeout", "0.3", "--", "/bin/true"];
+            let done = cluster.gantry(&[command, &rest].concat()).wait(SOON);
+            assert_eq!(done.code(), 67, "{done:?}");
+            for part in ["submitted job 1", "waits for nodes (Resources)", "in the queue"] {
+                assert!(done.stderr.iter().any(|line| line.contains(part)), "{part}: {done:?}");
+            }
+            assert_eq!(cluster.end(), "cancelled");
+        });
+    }
+}
+
+#[test]
+fn doctor_shows_what_it_knows_before_it_waits_for_a_node_and_does_not_wait_long() {
+    run(&json!({ "queue_ms": FOREVER_MS }), |cluster| {
+        let mut command = cluster.world.gantry_command(["doctor"]);
+        command.env("GANTRY_FAKE_SITE", cluster.folder()).env("GANTRY_WLM", "fake");
+        let mut run = cluster.world.spawn(command);
+        while !run.next_line(SOON).contains("hold method: ") {}
+        run.stderr_line("submitted job 1", SOON);
+        assert!(cluster.read("end").is_none(), "all is shown at the end");
+        let done = run.wait(SOON);
+        let is_hold = |line: &&String| line.starts_with("warn  hold: no node ");
+        let hold = done.stdout.iter().find(is_hold).unwrap_or_else(|| panic!("{done:?}"));
+        assert!(hold.contains("waits for nodes (Resources), after 15 s in the queue"), "{hold}");
+        assert_eq!(cluster.end(), "cancelled");
+    });
+}
+
 /// Whether a file of this name is below a folder.
 fn has_file(folder: &Path, name: &str) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -20,6 +20,8 @@ pub struct Launch {
     pub cwd: Option<String>,
     /// Variables of the ranks' environment.
     pub env: BTreeMap<String, String>,
+    /// How many seconds the launch may wait for nodes. None: as long as it takes.
+    pub queue_timeout: Option<u64>,
     /// What launches and attaches have in common.
     #[serde(flatten)]
     pub common: Common,

@@ -60,6 +60,9 @@ pub(crate) struct Gdb {
     pub(crate) wlm: Option<String>,
     #[command(flatten)]
     pub(crate) hosts: Hosts,
+    /// How long the launch may wait for nodes. That time does not count towards --timeout. Default: as long as it takes.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "target")]
+    pub(crate) queue_timeout: Option<Duration>,
     /// How long the start, and each answer of the nodes, may take.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,

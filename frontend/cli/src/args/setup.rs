@@ -18,6 +18,9 @@ pub(crate) struct Wlm {
 }
 
 /// Check whether gantry can work on this machine, and name the setting to change where it cannot.
+///
+/// The last check launches '/bin/true' and holds it. Outside an allocation that is a job of one rank, in your default account. It waits for a node 15 seconds
+/// at most, then it is cancelled.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -46,6 +46,9 @@ pub(crate) struct Stack {
     /// How long a program that is launched runs before it is looked at.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds, requires = "launch")]
     pub(crate) after: Duration,
+    /// How long the launch may wait for nodes. That time does not count towards --timeout. Default: as long as it takes.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "launch")]
+    pub(crate) queue_timeout: Option<Duration>,
     /// How often each stack is read.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) samples: u32,

@@ -8,13 +8,14 @@ use gantry_frontend::info::AppState;
 use gantry_frontend::{Config, Error, Frontend, HoldMethod, LaunchRequest};
 use gantry_guard::helpers::{AGENT, GUARD, find_helper};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
-use gantry_types::error::Failure;
+use gantry_types::error::{Failure, Kind};
 use gantry_wlm::host::{Machine, run as run_program};
 use gantry_wlm::{Host, WLMS};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::mkdtemp;
 use serde::Serialize;
 
+use super::queue::note_changes;
 use super::say;
 use crate::args::Doctor;
 use crate::exit::{self, Outcome};
@@ -23,7 +24,7 @@ use crate::view::Page;
 /// The timeout for a helper's `--version`.
 const VERSION_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The timeout for holding and releasing a program that does nothing.
+/// The timeout for holding and releasing a program that does nothing, and for its wait in a queue.
 const HOLD_DEADLINE: Duration = Duration::from_secs(15);
 
 /// The oldest kernel with all that gantry needs: `pidfd_open`.
@@ -47,38 +48,42 @@ enum Verdict {
 }
 
 pub(super) async fn run(args: &Doctor, json: bool) -> Outcome {
-    let mut checks = vec![
-        check_kernel(&read("/proc/sys/kernel/osrelease")),
-        check_ptrace(&read("/proc/sys/kernel/yama/ptrace_scope"), Machine.uid()),
-        check_seccomp(&read("/proc/self/status")),
-        check_stage(args.stage_dir.as_deref()),
-        check_runtime(),
-        check_helper(GUARD),
-        check_helper(AGENT),
-        check_wlm(),
-        check_hold_method(),
-        check_hold(args.stage_dir.clone()).await,
-    ];
-    checks.extend(check_transport());
-    say(&if json { Page::json(&checks) } else { for_people(&checks) })?;
+    let mut checks = Vec::new();
+    // People get each result at once: the last ones may take a while.
+    let mut take = |check: Check| {
+        let told = if json { Ok(()) } else { say(&for_people(&check)) };
+        checks.push(check);
+        told
+    };
+    take(check_kernel(&read("/proc/sys/kernel/osrelease")))?;
+    take(check_ptrace(&read("/proc/sys/kernel/yama/ptrace_scope"), Machine.uid()))?;
+    take(check_seccomp(&read("/proc/self/status")))?;
+    take(check_stage(args.stage_dir.as_deref()))?;
+    take(check_runtime())?;
+    take(check_helper(GUARD))?;
+    take(check_helper(AGENT))?;
+    take(check_wlm())?;
+    take(check_hold_method())?;
+    take(check_hold(args.stage_dir.clone()).await)?;
+    check_transport().into_iter().try_for_each(take)?;
+    if json {
+        say(&Page::json(&checks))?;
+    }
     Ok(if checks.iter().any(|check| check.result == Verdict::Fail) { exit::UNFIT } else { exit::SUCCESS })
 }
 
-fn for_people(checks: &[Check]) -> Page {
-    let mut page = Page::default();
-    for check in checks {
-        let verdict = match check.result {
-            Verdict::Ok => "ok",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "fail",
-        };
-        page.add(format_args!("{verdict:4}  {}: {}", check.check, check.found));
-        check
-            .remedy
-            .iter()
-            .flat_map(|remedy| remedy.lines())
-            .for_each(|it| page.add(format_args!("      {it}")));
-    }
+fn for_people(check: &Check) -> Page {
+    let verdict = match check.result {
+        Verdict::Ok => "ok",
+        Verdict::Warn => "warn",
+        Verdict::Fail => "fail",
+    };
+    let mut page = Page::line(format_args!("{verdict:4}  {}: {}", check.check, check.found));
+    check
+        .remedy
+        .iter()
+        .flat_map(|remedy| remedy.lines())
+        .for_each(|it| page.add(format_args!("      {it}")));
     page
 }
 
@@ -266,6 +271,11 @@ fn check_hold_method() -> Check {
 async fn check_hold(stage_base: Option<PathBuf>) -> Check {
     match hold_once(stage_base).await {
         Ok(found) => verdict("hold", Verdict::Ok, found, None),
+        // The frontend's words for both ways in which it learns of a queue.
+        Err(error) if error.kind() == Kind::TimedOut && error.to_string().contains("in the queue") => {
+            let remedy = Some("look again when there are free nodes, or inside an allocation");
+            verdict("hold", Verdict::Warn, format!("no node for a trial: {error}"), remedy)
+        }
         Err(error) => from_error("hold", &error.to_failure()),
     }
 }
@@ -274,7 +284,8 @@ async fn check_hold(stage_base: Option<PathBuf>) -> Check {
 async fn hold_once(stage_base: Option<PathBuf>) -> Result<String, Error> {
     let frontend = Frontend::new(Config { stage_base, control: false, ..Config::default() });
     let begun = Instant::now();
-    let app = frontend.launch(LaunchRequest::new(["-n", "1", "/bin/true"]).hold(true), HOLD_DEADLINE).await?;
+    let request = LaunchRequest::new(["-n", "1", "/bin/true"]).hold(true).queue_timeout(HOLD_DEADLINE);
+    let app = frontend.launch_with_news(request, note_changes(), HOLD_DEADLINE).await?;
     let (held, took) = (app.state() == AppState::Held, begun.elapsed());
     let ended = async {
         app.session(HOLD_DEADLINE).await?.destroy(HOLD_DEADLINE).await?;

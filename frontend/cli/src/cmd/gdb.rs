@@ -17,6 +17,7 @@ use self::prompt::{Prompt, Typed};
 use super::END;
 use super::interrupts::{Interrupt, Interrupts};
 use super::look::Owner;
+use super::queue::note_changes;
 use crate::args::Gdb;
 use crate::exit::{self, Fault, Outcome, text_of};
 use crate::view::{Screen, Talk};
@@ -70,8 +71,11 @@ async fn reach(args: &Gdb) -> Result<Owner, Fault> {
     match &args.target {
         Some(target) => Owner::reach(&frontend, target, args.timeout).await,
         None => {
-            let request = LaunchRequest::new(args.rest.clone()).hold(true).output(OutputTo::Stream);
-            Ok(Owner::Own(frontend.launch(request, args.timeout).await?))
+            let mut request = LaunchRequest::new(args.rest.clone()).hold(true).output(OutputTo::Stream);
+            if let Some(timeout) = args.queue_timeout {
+                request = request.queue_timeout(timeout);
+            }
+            Ok(Owner::Own(frontend.launch_with_news(request, note_changes(), args.timeout).await?))
         }
     }
 }

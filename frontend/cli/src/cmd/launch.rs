@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gantry_frontend::{Config, Event, Frontend, HoldMethod, Input, LaunchRequest, OutputTo, QueueNews};
 
 use super::input::{self, Enter};
+use super::queue::each_change;
 use super::stay::{Plan, stay};
 use crate::args::{Launch, Stay};
 use crate::exit::{Fault, Outcome};
@@ -107,19 +108,15 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
 
 /// Reports why a queued job waits.
 fn tell_job(screen: Arc<Screen>, wlm: &'static str) -> impl FnMut(&QueueNews) + Send {
-    let mut last: Option<QueueNews> = None;
-    move |news| {
-        let QueueNews { job, submitted, message, .. } = news;
-        if *submitted && last.as_ref().is_none_or(|last| last.job != *job) {
+    each_change(move |news, is_submitted| {
+        let QueueNews { job, message, .. } = news;
+        if is_submitted {
             screen.event(&Event::Submitted { job: job.clone(), wlm: wlm.to_owned() });
             screen.note(&format!("submitted job {job}"));
         }
-        if last.as_ref() != Some(news) {
-            last = Some(news.clone());
-            screen.event(&Event::Waiting { job: job.clone(), message: message.clone() });
-            screen.note(message);
-        }
-    }
+        screen.event(&Event::Waiting { job: job.clone(), message: message.clone() });
+        screen.note(message);
+    })
 }
 
 pub(super) fn frontend(wlm: Option<String>, stay: &Stay) -> Frontend {

@@ -23,6 +23,7 @@ mod mpir;
 mod owner;
 mod pm;
 mod ps;
+mod queue;
 mod release;
 mod stack;
 mod stay;

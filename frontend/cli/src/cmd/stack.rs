@@ -8,6 +8,7 @@ use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
 use super::look::{Looking, frontend};
+use super::queue::note_changes;
 use super::{close, say};
 use crate::args::Stack;
 use crate::exit::{self, Fault, Outcome};
@@ -67,10 +68,13 @@ async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Inte
         false => std::io::stdout().as_fd().try_clone_to_owned(),
     };
     let output = OutputTo::Fds { stdout: stdout.map_err(descriptor)?, stderr: errors };
-    let request = LaunchRequest::new(args.rest.clone()).output(output);
+    let mut request = LaunchRequest::new(args.rest.clone()).output(output);
+    if let Some(timeout) = args.queue_timeout {
+        request = request.queue_timeout(timeout);
+    }
     let frontend = frontend(&args.look, Vec::new());
     let app = tokio::select! {
-        app = frontend.launch(request, args.look.timeout) => app?,
+        app = frontend.launch_with_news(request, note_changes(), args.look.timeout) => app?,
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
     let handle = (*app).clone();

@@ -8,7 +8,7 @@ use gantry_dap::adapter::{Input, Start, Started};
 use gantry_dap::args::{Attach, Common, Launch};
 use gantry_frontend::event::Exit;
 use gantry_frontend::info::AppState;
-use gantry_frontend::{Config, Frontend, LaunchRequest, OutputTo};
+use gantry_frontend::{Config, Frontend, LaunchRequest, OutputTo, QueueNews};
 use gantry_gdb::DAEMON;
 use gantry_gdb::order::What;
 use gantry_types::rank_set::RankSet;
@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use super::super::END;
 use super::super::gdbs::{Gdbs, Said};
 use super::super::look::{Hand, Owner};
+use super::super::queue::each_change;
 use super::lines::pass_on;
 use crate::args::Hosts;
 use crate::exit::{Fault, text_of};
@@ -57,7 +58,8 @@ pub(super) async fn begin(
     let owner = match start {
         Start::Launch(launch) => {
             let request = build_request(launch)?;
-            Owner::Own(frontend(&common, &hosts, Vec::new()).launch(request, timeout).await?)
+            let frontend = frontend(&common, &hosts, Vec::new());
+            Owner::Own(frontend.launch_with_news(request, tell_queue(news.clone()), timeout).await?)
         }
         Start::Attach(attach) => {
             let reach_args = attach.reach_args.into_iter().map(OsString::from).collect();
@@ -108,10 +110,21 @@ fn build_request(launch: Launch) -> Result<LaunchRequest, Fault> {
     if let Some(cwd) = launch.cwd {
         request = request.cwd(PathBuf::from(cwd));
     }
+    if let Some(seconds) = launch.queue_timeout {
+        request = request.queue_timeout(Duration::from_secs(seconds));
+    }
     for (name, value) in &launch.env {
         request = request.env_string(format!("{name}={value}"))?;
     }
     Ok(request)
+}
+
+/// Tells the editor what the launch waits for.
+fn tell_queue(inputs: UnboundedSender<Input>) -> impl FnMut(&QueueNews) + Send {
+    each_change(move |news, is_submitted| {
+        let submitted = if is_submitted { format!("submitted job {}; ", news.job) } else { String::new() };
+        inputs.send(Input::Note(format!("{submitted}{}", news.message))).unwrap_or_default();
+    })
 }
 
 /// Gives orders to the daemons, one after the other.
