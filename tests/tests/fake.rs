@@ -246,7 +246,7 @@ fn gdb_outlives_a_node_that_is_late_and_takes_no_answer_for_another() {
 }
 
 #[test]
-fn a_signal_ends_gdb_while_it_waits_for_a_node_to_start_its_daemon() {
+fn a_signal_ends_gdb_while_it_waits_for_a_node_to_open_its_session() {
     run(&json!({}), |cluster| {
         let launch = ["launch", "--background", "--hold", "--wlm", "fake", "--", "-n", "2", "-N", "2"];
         let done = cluster.gantry(&[&launch[..], &["/bin/true"]].concat()).wait(SOON);
@@ -256,8 +256,7 @@ fn a_signal_ends_gdb_while_it_waits_for_a_node_to_start_its_daemon() {
         proc::send(agent, Signal::SIGSTOP);
         let mut run = cluster.gantry(&["gdb", "--batch", &app]);
         let stage = cluster.world.stage_dir();
-        let has_come = || has_file(&stage, "gantry-gdbd");
-        assert!(becomes_true(SOON, has_come), "no node gets a daemon");
+        assert!(becomes_true(SOON, || has_file(&stage, "s1.lease")), "no node has its session");
         proc::send(run.pid(), Signal::SIGINT);
         assert_eq!(run.wait(SOON / 2).code(), 130);
         proc::send(agent, Signal::SIGCONT);
