@@ -79,11 +79,7 @@ fn for_people(check: &Check) -> Page {
         Verdict::Fail => "fail",
     };
     let mut page = Page::line(format_args!("{verdict:4}  {}: {}", check.check, check.found));
-    check
-        .remedy
-        .iter()
-        .flat_map(|remedy| remedy.lines())
-        .for_each(|it| page.add(format_args!("      {it}")));
+    check.remedy.iter().flat_map(|remedy| remedy.lines()).for_each(|it| page.add(format_args!("      {it}")));
     page
 }
 
