@@ -579,28 +579,21 @@ fn a_mistake_at_the_prompt_ends_neither_the_session_nor_the_ranks() {
         command.args(["gdb", "-x", "nosuch.gdb", "--", "-n", "2", &program(), "200"]);
         command.env("TERM", "xterm").env_remove("NO_COLOR");
         let mut terminal = world.terminal_sized(command, 120, 40);
-        let prompt = "[0-1] (gdb)";
         // The second byte ends the letter that the first one has begun.
         let lines = [b"script lok.gdb\r".as_slice(), b"script loop.gdb\r", b"\xe4\r", b"print 6 * 7\r"];
         for (before, line) in lines.into_iter().enumerate() {
             terminal.wait_for("the next prompt", SOON, |shown| {
-                shown.ends_with(prompt) && shown.matches("(gdb)").count() == before + 1
+                shown.ends_with("[0-1] (gdb)") && shown.matches("(gdb)").count() == before + 1
             });
             terminal.type_bytes(line);
         }
         let text = terminal.wait_text("[0-1] $1 = 42", SOON);
-        for part in [
-            "cannot read nosuch.gdb: ",
-            "cannot read lok.gdb: ",
-            "loop.gdb: scripts call each other; hint: ",
-            "the line is not UTF-8",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
+        let told =
+            ["cannot read nosuch.gdb: ", "cannot read lok.gdb: ", "scripts call each other", "is not UTF-8"];
+        assert!(told.iter().all(|part| text.contains(part)), "{text}");
         terminal.type_text("quit\r");
         assert_eq!(terminal.wait(SOON).code(), Some(0));
         eventually(SOON, "nothing is left", || world.processes().is_empty());
-        // In a batch, there is nobody to correct it.
         let done = gantry(world, &["gdb", "--batch", "-x", "nosuch.gdb", "--", "-n", "1", &program(), "200"]);
         assert_eq!(done.code(), 65, "{done:?}");
     });
