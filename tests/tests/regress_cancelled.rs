@@ -2,17 +2,19 @@
 //!
 //! What broke: a dropped future had already sent its order. The session or the daemon then existed without an owner.
 //! A release was carried out, but the app stayed "held" forever. An app whose detach failed was neither detached nor
-//! ended. A session did not know of files that nodes had got, and could have no other file of that name.
+//! ended. A session did not know of files that nodes had got, and could have no other library of that name.
 
 use std::fs;
+use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{DaemonRequest, LaunchRequest};
-use gantry_tests::{SOON, Site, eventually, on_this_machine, pids, proc};
+use gantry_tests::{SOON, Site, eventually, on_this_machine, pids, proc, require, tool};
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
+use gantry_types::status::ExitStatus;
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -89,36 +91,45 @@ fn a_daemon_whose_caller_has_gone_does_not_stay() {
     });
 }
 
+/// Makes a program that ends with this code, by a library of this name beside it.
+fn make_program(site: &Site, library: &str, code: u8) -> PathBuf {
+    let folder = site.world.work_dir().join(format!("{library}-{code}"));
+    fs::create_dir(&folder).expect("a folder");
+    let make = |source: &str, options: &[&str]| {
+        fs::write(folder.join("source.c"), source).expect("a file");
+        let mut cc = site.world.command("cc");
+        cc.current_dir(&folder).arg("source.c").args(options);
+        let done = site.world.spawn(cc).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    };
+    make(&format!("int code(void) {{ return {code}; }}\n"), &["-shared", "-fPIC", "-o", library]);
+    let program = format!("{library}-{code}");
+    let text = "int code(void); int main(void) { return code(); }\n";
+    make(text, &[library, "-Wl,-rpath,$ORIGIN", "-o", &program]);
+    folder.join(program)
+}
+
 #[test]
 fn a_session_knows_the_files_of_a_manifest_whose_caller_has_gone() {
+    let _compiler = require!(tool("cc"));
     on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         let lib = session.dirs(NodeId(0)).expect("directories").lib.clone();
-        let write = |version: &str, name: &str| {
-            let folder = site.world.work_dir().join(version);
-            fs::create_dir_all(&folder).expect("a folder");
-            let path = folder.join(name);
-            fs::write(&path, version).expect("a file");
-            path
-        };
-        let given_up = async |name: &str| {
+        // On a busy machine the answer may be there before the caller waits for it.
+        for number in 0.. {
+            let library = format!("libcode{number}.so");
             let mut manifest = session.manifest();
-            manifest.add_library(write("old", name)).expect("a library");
+            manifest.add_binary(make_program(site, &library, 3)).expect("a program");
             // The answer of the node comes after the file, and wakes the caller.
-            drop_when(|| lib.join(name).exists(), manifest.send(SOON)).await.is_none()
-        };
-        let mut names = (0..).map(|number| format!("libx{number}.so"));
-        let name = loop {
-            let name = names.next().expect("a name");
-            // On a busy machine the answer may be there before the caller waits for it.
-            if given_up(&name).await {
-                break name;
+            if drop_when(|| lib.join(&library).exists(), manifest.send(SOON)).await.is_none() {
+                let other = make_program(site, &library, 4);
+                let started = session.manifest().exec_daemon(DaemonRequest::new(other), SOON).await;
+                let ends = started.expect("a place for its library").wait().await;
+                assert_eq!(ends, [(NodeId(0), ExitStatus::Code(4))]);
+                break;
             }
-        };
-        let mut manifest = session.manifest();
-        manifest.add_library(write("new", &name)).expect("another library");
-        manifest.send(SOON).await.expect("a place for it");
+        }
         drop(session);
         app.close(SOON).await.expect("close");
     });
