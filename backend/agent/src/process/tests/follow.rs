@@ -195,7 +195,8 @@ fn a_program_that_is_held_behind_a_rank_ends_if_another_rank_fails() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let [file, go] = ["pid", "go"].map(|name| folder.path().join(name));
-    let starts = hold_one(shell(&format!("sleep 1000 & echo $! > {}; wait", file.display())));
+    // Without the trap, the kernel may end it: with its shell, its process group loses the last parent outside.
+    let starts = hold_one(shell(&format!("trap '' HUP; sleep 1000 & echo $! > {}; wait", file.display())));
     let fails = hold_one(shell(&format!("until [ -e {} ]; do :; done", go.display())));
     let pids = vec![starts.process.pid, fails.process.pid];
     let (held, failure) = follow(pids.clone(), "sleep", async |follower| {
