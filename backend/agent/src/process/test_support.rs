@@ -108,7 +108,7 @@ impl Undying {
             ptrace::seize(nix::unistd::Pid::from_raw(pid), ptrace::Options::PTRACE_O_TRACEEXIT).unwrap();
             traced.send(()).unwrap();
             // The end of this thread lets go of the process.
-            drop(is_done.recv_timeout(AT_MOST));
+            is_done.recv_timeout(AT_MOST).ok();
         });
         is_traced.recv().unwrap();
         Self(Some((done, tracer)))
