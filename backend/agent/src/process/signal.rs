@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{Pid, getpgid};
 
 use super::{Pinned, procfs, sys};
 
@@ -129,15 +130,19 @@ pub(crate) fn send(process: Pinned, signal: i32) -> io::Result<bool> {
     Target::find(process)?.map_or(Ok(false), |target| target.send(signal))
 }
 
-/// Sends `signal` to every process of the group that `leader` leads; false if the group is empty.
+/// Sends `signal` to `leader` and to every process of the group that it was started in; false if there is none.
 ///
-/// The number of a group stays taken while its leader is not collected or one member lives. Call this only during that
-/// time.
+/// Both numbers stay taken while the leader is not collected. Call this only during that time.
 ///
 /// # Errors
 /// When none of them is ours, or there is no such signal or group.
 pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<bool> {
-    there(sys::kill_group(leader, signal))
+    let sent = there(sys::kill_group(leader, signal));
+    // A process may move to another group of its session.
+    match getpgid(Some(Pid::from_raw(leader))) {
+        Ok(group) if group.as_raw() != leader => there(sys::kill(leader, signal)),
+        _ => sent,
+    }
 }
 
 pub(super) fn there(sent: io::Result<()>) -> io::Result<bool> {

@@ -148,6 +148,21 @@ fn reaper_tells_every_end_and_no_stop() {
 }
 
 #[test]
+fn a_process_that_has_left_its_group_gets_the_signals_of_the_group() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <unistd.h>\nint main(void) { setpgid(0, getpgid(getppid())); pause(); }\n";
+    let program = compile(folder.path(), "moves", source, &[]);
+    let pid = start_one(spec(program, &[])).unwrap();
+    while procfs::read_stat(pid).unwrap().group == pid {
+        std::thread::yield_now();
+    }
+    assert!(signal::kill_group(pid, libc::SIGKILL).unwrap());
+    assert_eq!(wait_end(pid), ExitStatus::Signal(gantry_types::signal::Signal::KILL));
+    assert_no_child();
+}
+
+#[test]
 fn orphans_are_collected_and_ranks_being_started_are_not() {
     let _turn = turn();
     with_runtime(|| async {
