@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gantry_types::error::Kind;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm, find_batch};
 use tokio::sync::mpsc;
 use tokio::time;
 
-use crate::app::{App, adopt};
+use crate::app::{App, NotAttached, adopt};
 use crate::clock::{Clock, QueueTime};
 use crate::config::Frontend;
 use crate::error::{Error, Result};
@@ -18,7 +19,8 @@ use crate::helpers;
 use crate::submission::{Submitted, cancel_job, submit_owned};
 
 /// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the
-/// death of the process. After the attachment the job is like any other.
+/// death of the process. After the attachment the job is like any other. A question to the workload manager that gets no
+/// answer is repeated.
 #[derive(Debug)]
 pub struct Batch {
     frontend: Frontend,
@@ -106,8 +108,11 @@ impl Batch {
         self
     }
 
+    /// A clock that stands still: an accepted job is in the queue until the workload manager says otherwise.
     fn clock(&self, timeout: Duration) -> Clock {
-        Clock::new(timeout, QueueTime::Apart(self.queue_timeout))
+        let clock = Clock::new(timeout, QueueTime::Apart(self.queue_timeout));
+        clock.stop();
+        clock
     }
 
     /// Waits until the job has ranks, and attaches to them. The ranks are not held, so they may have run for a while by
@@ -115,22 +120,37 @@ impl Batch {
     /// the queue does not count towards `timeout`: see [`Batch::queue_timeout`].
     ///
     /// # Errors
-    /// The timeout expired, with the reason why there are no ranks yet; or the job has ended without any. The job is
-    /// cancelled in both cases.
+    /// The timeout expired, with the reason why there are no ranks yet: the job is cancelled. The job has ended without
+    /// any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an agent: the job is
+    /// detached from, because it may be in good order.
     pub async fn attach(self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
         let clock = self.clock(timeout);
-        let app = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), &clock).await?;
-        self.detach().await?;
-        Ok(app)
+        let attached = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), &clock).await;
+        let job = self.job.0.clone();
+        match attached {
+            Ok(app) => self.detach().await.map(|()| app),
+            // Dropping it cancels the job.
+            Err(NotAttached::Late(error)) => Err(error),
+            Err(NotAttached::Failed(error)) => {
+                self.detach().await?;
+                Err(if error.kind() == Kind::Gone {
+                    error
+                } else {
+                    Error::JobLeft { error: Box::new(error), job }
+                })
+            }
+        }
     }
 
     /// Waits until the job has ranks, then detaches from it. Returns the name to attach to.
     ///
     /// # Errors
-    /// As [`Batch::attach`].
+    /// The timeout expired, with the reason why there are no ranks yet; the job has ended without any; or its ranks
+    /// cannot be named. The job is cancelled in each case.
     pub async fn wait_for_ranks(self, timeout: Duration) -> Result<String> {
         let clock = self.clock(timeout);
-        let found = adopt(self.wlm, &self.job, &[], Some(&mut |_| {}), &clock).await?;
+        let found = adopt(self.wlm, &self.job, &[], &mut Some(&mut |_| {}), &clock).await;
+        let found = found.map_err(NotAttached::into_error)?;
         self.detach().await?;
         Ok(found.job.0)
     }

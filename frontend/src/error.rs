@@ -63,6 +63,14 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A batch job could not be attached to. It goes on without an owner, if it has not ended.
+    #[error("{error}; job {job} was left as it is")]
+    JobLeft {
+        /// What failed.
+        error: Box<Error>,
+        /// The job's name, as the workload manager's own commands know it.
+        job: String,
+    },
     /// Daemons are missing in an operation on a channel, more than its policy allows.
     #[error("{phase}: {} of {members} daemons are missing: {}", .missing.len(), first_missing(.missing))]
     Incomplete {
@@ -158,7 +166,9 @@ impl Error {
             Self::Wlm(WlmError(error)) => error.kind(),
             Self::Node { failure, .. } => failure.kind(),
             Self::TimedOut { .. } => Kind::TimedOut,
-            Self::Crowded { error, .. } | Self::NoMoreFiles { error, .. } => error.kind(),
+            Self::Crowded { error, .. } | Self::NoMoreFiles { error, .. } | Self::JobLeft { error, .. } => {
+                error.kind()
+            }
             Self::Incomplete { missing, .. } => {
                 missing.first().map_or(Kind::TimedOut, |first| first.why.kind())
             }
@@ -191,6 +201,11 @@ impl Error {
                 explain_open_files(source).or_else(|| hint_of(source).map(str::to_owned))
             }
             Self::NoMoreFiles { source, .. } => explain_open_files(source),
+            Self::JobLeft { error, job } => Some(error.own_hint().unwrap_or_else(|| {
+                format!(
+                    "'gantry attach {job}' tries again; the workload manager's own command cancels the job"
+                )
+            })),
             Self::Crowded { error, .. } => Some(error.own_hint().unwrap_or_else(|| {
                 "see which programs connect to all ports of this host, with 'ss -tnp' as root".to_owned()
             })),

@@ -7,7 +7,7 @@ use gantry_types::launch::{HoldChoice, HoldMethod};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Reach, reach, registry};
 
-use crate::app::{App, News, QueueNews, find_launcher};
+use crate::app::{App, News, NotAttached, QueueNews, find_launcher};
 use crate::clock::{Clock, QueueTime};
 pub use crate::config::{Config, DEFAULT_BULK_RADIX, DEFAULT_RADIX, Frontend};
 use crate::error::Result;
@@ -169,6 +169,7 @@ impl Frontend {
             (None, _) => (self.choose()?.wlm, target),
         };
         let clock = Clock::new(timeout, QueueTime::Counts);
-        self.attach_until(wlm, &JobRef(job.to_owned()), wait, &clock).await
+        let attached = self.attach_until(wlm, &JobRef(job.to_owned()), wait, &clock).await;
+        attached.map_err(NotAttached::into_error)
     }
 }

@@ -23,8 +23,15 @@ impl Cluster {
     fn new(site: &Value) -> Self {
         let cluster = Self { world: World::new() };
         fs::create_dir(cluster.folder()).expect("a folder");
-        fs::write(cluster.folder().join("site.json"), site.to_string()).expect("a file");
+        cluster.becomes(site);
         cluster
+    }
+
+    /// Makes it behave in this way from now on.
+    fn becomes(&self, site: &Value) {
+        let new = self.folder().join("new");
+        fs::write(&new, site.to_string()).expect("a file");
+        fs::rename(new, self.folder().join("site.json")).expect("a file");
     }
 
     fn folder(&self) -> PathBuf {
@@ -199,6 +206,44 @@ fn a_batch_job_is_attached_to_when_it_has_its_nodes() {
         let attached = run.next_event("attached", SOON);
         assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(1), "{attached}");
         assert_eq!(run.wait(SOON).code(), 0);
+        assert_eq!(cluster.end(), "0");
+    });
+}
+
+#[test]
+fn a_question_without_an_answer_says_nothing_about_the_job() {
+    for words in [&["launch"][..], &["submit"]] {
+        run(&json!({ "silent": true }), move |cluster| {
+            let options = ["--wlm", "fake", "--timeout", "20", "--", "/bin/sh", "-c"];
+            let script = "until [ -e go ]; do sleep 0.05; done";
+            let mut run = cluster.gantry(&[&["--json"], words, &options, &[script]].concat());
+            let waiting = run.next_event("waiting", SOON)["message"].to_string();
+            assert!(waiting.contains("gives no answer"), "{waiting}");
+            cluster.becomes(&json!({}));
+            run.next_event(if words == ["launch"] { "started" } else { "attached" }, SOON);
+            fs::write(cluster.world.work_dir().join("go"), "").expect("a file");
+            assert_eq!(run.wait(SOON).code(), 0);
+            assert_eq!(cluster.end(), "0");
+        });
+    }
+}
+
+#[test]
+fn a_job_that_runs_is_left_where_it_cannot_be_attached_to() {
+    let here = nix::unistd::gethostname().expect("a name").into_string().expect("a name in UTF-8");
+    run(&json!({ "broken": [here] }), |cluster| {
+        let script = "until [ -e go ]; do sleep 0.05; done";
+        let done = cluster.gantry(&["submit", "--wlm", "fake", "--", "/bin/sh", "-c", script]).wait(SOON);
+        let error = done.stderr.concat();
+        assert!(error.contains("the node does not start anything"), "{done:?}");
+        assert!(error.contains("job 1 was left as it is"), "{done:?}");
+        // The guard would cancel it.
+        let guards = || {
+            let processes = cluster.world.processes().into_iter();
+            processes.filter(|pid| proc::command_line(*pid).contains("gantry-guard")).count()
+        };
+        assert!(becomes_true(SOON, || guards() == 0), "a guard stays");
+        fs::write(cluster.world.work_dir().join("go"), "").expect("a file");
         assert_eq!(cluster.end(), "0");
     });
 }

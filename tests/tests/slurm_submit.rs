@@ -2,25 +2,38 @@
 //! the command stops waiting.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use gantry_tests::fault::guards;
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
 use gantry_tests::submit::{attached_and_left, check_cancelled, check_waits, submit, write_script};
 use gantry_tests::testbed::Config;
-use gantry_tests::{Run, SOON, World, becomes_true, proc};
+use gantry_tests::{Run, SOON, World, becomes_true, binaries, proc};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
+/// A folder that every host can access.
+fn folder(name: &str) -> PathBuf {
+    let programs = gantry_tests::target_dir().join("test-programs");
+    let folder = programs.join(format!("submit-{}", std::process::id())).join(name);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
 /// A batch script at a path that every host can access.
 fn script(name: &str, lines: &str) -> String {
-    let folder =
-        gantry_tests::target_dir().join("test-programs").join(format!("submit-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
-    let path = folder.join(name);
+    let path = folder("scripts").join(name);
     write_script(&path, lines);
     path.display().to_string()
+}
+
+/// A PATH in which a program stands in front of Slurm's own of the same name. It does `lines` first.
+fn path_with(name: &str, lines: &str) -> String {
+    let folder = folder(name);
+    write_script(&folder.join(name), &format!("{lines}\nexec /usr/bin/{name} \"$@\""));
+    format!("{}:/usr/bin:/bin", folder.display())
 }
 
 /// The states of the user's jobs according to Slurm.
@@ -78,6 +91,44 @@ fn a_job_that_is_refused_or_launches_nothing_says_so() {
         assert!(error.to_string().contains("COMPLETED"), "{error}");
         let done = submit(cluster, "localhost", &["--", "x"]).wait(SOON);
         assert!(error_of(&done).to_string().contains("runs no batch jobs"), "{done:?}");
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
+}
+
+#[test]
+fn a_controller_that_does_not_answer_once_is_asked_again() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let marks = folder("marks");
+        fs::set_permissions(&marks, fs::Permissions::from_mode(0o777)).expect("permissions");
+        let words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
+        let asked = marks.join("asked").display().to_string();
+        let lines = format!("mkdir {asked} 2>/dev/null && {{ echo '{words}' >&2; exit 1; }}");
+        let path = path_with("scontrol", &lines);
+        let args = ["submit", "--json", "--wlm=slurm", "--", "--output=/dev/null", "--wrap=srun sleep 704"];
+        let mut run = cluster.run(&binaries().gantry, args, &[("PATH", &path)]);
+        assert!(run.next_event("waiting", SOON)["message"].to_string().contains(words));
+        run.next_event("attached", SOON);
+        cluster.said("scancel", ["--me"]);
+        run.exited(SOON);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
+}
+
+#[test]
+fn a_step_that_ends_while_it_is_attached_to_gives_way_to_the_next() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        // The first step ends before its agents are there.
+        let lines = "case \"$*\" in *gantry-agents*) job=\"${*#*--jobid=}\"; step=\"${job%% *}.0\"\n\
+             scancel \"$step\"; while scontrol -o show step \"$step\" | grep -q State=RUNNING; do sleep 0.1; done;; esac";
+        let path = path_with("srun", lines);
+        let script = script("steps", "srun -n1 sleep 705; srun -n1 sleep 706");
+        let args = ["submit", "--json", "--wlm=slurm", "--", "--output=/dev/null", &script];
+        let mut run = cluster.run(&binaries().gantry, args, &[("PATH", &path)]);
+        let attached = run.next_event("attached", SOON);
+        assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(1), "{attached}");
+        assert!(cluster.find("sleep 705").is_empty() && !cluster.find("sleep 706").is_empty(), "{attached}");
+        cluster.said("scancel", ["--me"]);
+        run.exited(SOON);
         cluster.bed.wait_idle(2 * SOON).expect("idle");
     });
 }

@@ -47,6 +47,13 @@ pub enum Error {
         /// Whether it waits in a queue for its nodes.
         queued: bool,
     },
+    /// The WLM gave no answer to a question: it is busy, is restarted, or cannot be reached. This says nothing about the
+    /// job.
+    #[error("{0}")]
+    Unanswered(
+        /// What its command printed instead.
+        Failure,
+    ),
     /// The job or process exists, but this user may not use it.
     #[error("{message}")]
     NoAccess {
@@ -95,13 +102,18 @@ impl Error {
         Self::Invalid { message: message.into(), hint: Some(hint.into()) }
     }
 
+    /// Whether the same question may get another answer later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::NotYet { .. } | Self::Unanswered(_))
+    }
+
     /// The kind of error, as every layer of gantry sorts them.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid { .. } | Self::UnknownWlm { .. } => Kind::Invalid,
             Self::NotFound { .. } | Self::NotYet { .. } => Kind::NotFound,
             Self::NoAccess { .. } => Kind::NoAccess,
-            Self::NotStarted(failure) | Self::Refused(failure) => failure.kind(),
+            Self::NotStarted(failure) | Self::Refused(failure) | Self::Unanswered(failure) => failure.kind(),
             Self::Hosts { missing, .. } => missing.first().map_or(Kind::Lost, |(_, failure)| failure.kind()),
             Self::Read { source, .. } => source.into(),
         }
@@ -115,7 +127,9 @@ impl Error {
             | Self::NotYet { hint, .. }
             | Self::NoAccess { hint, .. } => hint.clone(),
             Self::UnknownWlm { known, .. } => Some(format!("known are: {}", known.join(", "))),
-            Self::NotStarted(failure) | Self::Refused(failure) => failure.hint().map(str::to_owned),
+            Self::NotStarted(failure) | Self::Refused(failure) | Self::Unanswered(failure) => {
+                failure.hint().map(str::to_owned)
+            }
             // Of several hints, show the first one.
             Self::Hosts { missing, .. } => missing.iter().find_map(|(_, why)| why.hint().map(str::to_owned)),
             Self::Read { .. } => None,

@@ -211,6 +211,7 @@ pub(crate) struct Hosts {
 ///
 /// The command shows what the job waits for. Nothing is changed in the job: its ranks run for a moment before they are attached to. Before that moment, Ctrl-C,
 /// --queue-timeout, --timeout and the command's own end cancel the job. Afterwards Ctrl-C detaches, and the job goes on.
+/// A job that cannot be attached to for another reason is left as it is, and the error says so.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

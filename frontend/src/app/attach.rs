@@ -13,8 +13,8 @@ use super::App;
 use super::agent_hosts::AgentHosts;
 use super::context::LaunchContext;
 use super::launch::build_adoption;
-use super::waiting::{ASK_EVERY, ASK_SOON, SHORT_WAIT, explain_late};
-use crate::clock::Clock;
+use super::waiting::{ASK_EVERY, SHORT_WAIT, explain_late, pause_after};
+use crate::clock::{Clock, Late};
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
 use crate::event::MissingHost;
@@ -23,21 +23,73 @@ use crate::helpers;
 /// Reports to the caller what an attachment waits for. None: the caller does not wait for a job that has no ranks yet.
 pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
 
+/// Why there is no attachment.
+#[derive(Debug)]
+pub(crate) enum NotAttached {
+    /// The WLM answered that there were no ranks, until a timeout expired.
+    Late(Error),
+    /// Something else. It says nothing about whether ranks run, or will.
+    Failed(Error),
+}
+
+impl From<Error> for NotAttached {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl NotAttached {
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Late(error) | Self::Failed(error) => error,
+        }
+    }
+}
+
 impl Frontend {
+    /// Attaches to the ranks of `job`. If they end meanwhile and the caller waits, to those that come next: the first
+    /// step of a script may be a short one.
     pub(crate) async fn attach_until(
         &self,
         wlm: &'static dyn Wlm,
         job: &JobRef,
-        wait: News<'_>,
+        mut wait: News<'_>,
+        clock: &Clock,
+    ) -> std::result::Result<App, NotAttached> {
+        self.check_policy(wlm, true)?;
+        let wlm_data = read_reach_args(wlm, &self.config.reach_args).map_err(Error::from)?;
+        let agent = helpers::find(helpers::AGENT)?;
+        let question = Question { wlm, job, wlm_data: &wlm_data, agent: &agent };
+        let waits = wait.is_some();
+        loop {
+            let context = LaunchContext::attach(self, wlm, job, waits)?;
+            let found = adopt(wlm, job, &wlm_data, &mut wait, clock).await?;
+            let attached = tokio::select! {
+                attached = self.attach_found(context, found.clone(), wlm_data.clone(), clock) => attached,
+                () = question.wait_for_change(&found), if waits => continue,
+            };
+            let error = match attached {
+                Ok(app) => return Ok(app),
+                Err(error) => error,
+            };
+            if !waits || !question.has_changed(&found).await {
+                return Err(error.into());
+            }
+            tracing::debug!(%error, job = found.job.0, "the ranks that were found have ended");
+        }
+    }
+
+    /// Attaches to ranks that were found.
+    async fn attach_found(
+        &self,
+        context: LaunchContext,
+        Adoption { job, placement, marks }: Adoption,
+        wlm_data: Vec<String>,
         clock: &Clock,
     ) -> Result<App> {
-        self.check_policy(wlm, true)?;
-        let context = LaunchContext::attach(self, wlm, job, wait.is_some())?;
-        let wlm_data = read_reach_args(wlm, &self.config.reach_args)?;
-        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &wlm_data, wait, clock).await?;
         let deadline = clock.deadline();
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let agent_hosts = AgentHosts { hosts, job: Some(adopted.clone()), wlm_data, fallback: None };
+        let agent_hosts = AgentHosts { hosts, job: Some(job.clone()), wlm_data, fallback: None };
         let joined = self.start_agents(&context, agent_hosts, deadline).await?;
         let placement = put_last(&placement, &joined.left_out)?;
         let order = match marks {
@@ -52,7 +104,7 @@ impl Frontend {
                 hold_at: None,
             }),
         };
-        let begun = context.begin(joined, placement, Some(adopted), None).await?;
+        let begun = context.begin(joined, placement, Some(job), None).await?;
         begun.order_ranks(order, "attaching to ranks", deadline).await?.serve().await
     }
 }
@@ -63,27 +115,34 @@ pub(crate) async fn adopt(
     wlm: &'static dyn Wlm,
     job: &JobRef,
     wlm_data: &[String],
-    mut wait: News<'_>,
+    wait: &mut News<'_>,
     clock: &Clock,
-) -> Result<Adoption> {
+) -> std::result::Result<Adoption, NotAttached> {
     let agent = helpers::find(helpers::AGENT)?;
+    let question = Question { wlm, job, wlm_data, agent: &agent };
     let started = Instant::now();
     // The WLM's last answer. After a timeout it explains more than the question that was interrupted.
     let mut said = None;
     let asking = async {
         loop {
-            let not_yet = match ask(wlm, job, wlm_data, &agent).await {
-                Err(Error::Wlm(WlmError(not_yet @ gantry_wlm::Error::NotYet { .. }))) => not_yet,
+            let not_yet = match question.ask().await {
+                Err(Error::Wlm(WlmError(error))) if error.is_temporary() => error,
                 found => return found,
             };
-            let Some(tell) = &mut wait else { return Err(not_yet.into()) };
+            let Some(tell) = wait else { return Err(not_yet.into()) };
+            let mut waited = started.elapsed();
             match not_yet {
                 gantry_wlm::Error::NotYet { queued: true, .. } => clock.stop(),
-                _ => clock.go_on(),
+                gantry_wlm::Error::NotYet { .. } => {
+                    clock.go_on();
+                    waited = waited.min(SHORT_WAIT);
+                }
+                // Without an answer it is as it was.
+                _ => {}
             }
             tell(&not_yet.to_string());
             said = Some(not_yet);
-            tokio::time::sleep(if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY }).await;
+            tokio::time::sleep(pause_after(waited)).await;
         }
     };
     let found = tokio::select! {
@@ -91,17 +150,53 @@ pub(crate) async fn adopt(
         late = clock.run_out() => Err(late),
     };
     clock.go_on();
-    found
-        .unwrap_or_else(|late| Err(explain_late(clock, late, "looking for what to attach to", said.as_ref())))
+    match found {
+        Ok(found) => Ok(found?),
+        Err(late) => {
+            let error = explain_late(clock, late, "looking for what to attach to", said.as_ref());
+            let is_silent = late == Late::Launch && matches!(said, Some(gantry_wlm::Error::Unanswered(_)));
+            Err(if is_silent { NotAttached::Failed(error) } else { NotAttached::Late(error) })
+        }
+    }
 }
 
-/// Asks the WLM once.
-async fn ask(wlm: &'static dyn Wlm, job: &JobRef, wlm_data: &[String], agent: &Path) -> Result<Adoption> {
-    let (asked, wlm_data, agent) = (job.clone(), wlm_data.to_vec(), agent.to_owned());
-    let runtime = tokio::runtime::Handle::current();
-    let asking =
-        tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &wlm_data, &agent, &Machine)));
-    Ok(asking.await??)
+/// The question where the ranks of a job are.
+struct Question<'a> {
+    wlm: &'static dyn Wlm,
+    job: &'a JobRef,
+    wlm_data: &'a [String],
+    /// The agent's path on this machine.
+    agent: &'a Path,
+}
+
+impl Question<'_> {
+    async fn ask(&self) -> Result<Adoption> {
+        let (wlm, job) = (self.wlm, self.job.clone());
+        let (wlm_data, agent) = (self.wlm_data.to_vec(), self.agent.to_owned());
+        let runtime = tokio::runtime::Handle::current();
+        let asking = tokio::task::spawn_blocking(move || {
+            runtime.block_on(wlm.adopt(&job, &wlm_data, &agent, &Machine))
+        });
+        Ok(asking.await??)
+    }
+
+    /// Whether the WLM says that the ranks are no longer those that were found.
+    async fn has_changed(&self, found: &Adoption) -> bool {
+        match self.ask().await {
+            Ok(now) => now != *found,
+            Err(Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_)))) => false,
+            Err(_) => true,
+        }
+    }
+
+    async fn wait_for_change(&self, found: &Adoption) {
+        loop {
+            tokio::time::sleep(ASK_EVERY).await;
+            if self.has_changed(found).await {
+                return;
+            }
+        }
+    }
 }
 
 /// Moves the nodes that were left out to the end, so that the nodes with agents are numbered without gaps.

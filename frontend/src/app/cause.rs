@@ -25,7 +25,7 @@ pub(super) async fn tell_cause(core: &Core) {
         let asking = tokio::task::spawn_blocking(move || jobs.find_cause(&asked, &Machine));
         match tokio::time::timeout_at(until, asking).await {
             Ok(Ok(Ok(Some(cause)))) => return core.happened(Happening::EndedBy(cause)),
-            Ok(Ok(Err(gantry_wlm::Error::NotYet { .. }))) if Instant::now() + ASK_EVERY < until => {
+            Ok(Ok(Err(error))) if error.is_temporary() && Instant::now() + ASK_EVERY < until => {
                 tokio::time::sleep(ASK_EVERY).await;
             }
             // The app ended by itself, or the cause is unknown.

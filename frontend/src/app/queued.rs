@@ -17,7 +17,7 @@ use super::connected::Connected;
 use super::context::LaunchContext;
 use super::launch::{begin_direct, prepare_direct};
 use super::prepare::{build_ticket, patience_until};
-use super::waiting::{ASK_EVERY, ASK_SOON, JobNews, QueueNews, SHORT_WAIT, explain_late};
+use super::waiting::{ASK_EVERY, JobNews, QueueNews, explain_late, pause_after};
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
@@ -118,14 +118,14 @@ async fn wait_for_nodes(
     let asking = async {
         loop {
             let not_yet = match find_nodes(queue, plan, job).await {
-                Err(Error::Wlm(WlmError(not_yet @ gantry_wlm::Error::NotYet { .. }))) => not_yet,
+                Err(Error::Wlm(WlmError(error))) if error.is_temporary() => error,
                 found => return found,
             };
             if let Some(tell) = &mut news {
                 tell(&QueueNews { job: job.0.clone(), submitted: true, message: not_yet.to_string() });
             }
             said = Some(not_yet);
-            tokio::time::sleep(if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY }).await;
+            tokio::time::sleep(pause_after(started.elapsed())).await;
         }
     };
     let found = tokio::select! {
@@ -138,12 +138,13 @@ async fn wait_for_nodes(
     found
 }
 
-/// Waits until the job has ended, or the WLM cannot be asked about it.
+/// Waits until the WLM says that the job has ended, or that there is none.
 async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Error {
     loop {
         tokio::time::sleep(ASK_EVERY).await;
         match find_nodes(queue, plan, job).await {
-            Ok(_) | Err(Error::Wlm(WlmError(gantry_wlm::Error::NotYet { .. }))) => {}
+            Ok(_) => {}
+            Err(Error::Wlm(WlmError(error))) if error.is_temporary() => {}
             Err(error) => return error,
         }
     }

@@ -20,13 +20,25 @@ use crate::guard::Guard;
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// The same during the first [`SHORT_WAIT`]: a short wait must not be missed.
-pub(super) const ASK_SOON: Duration = Duration::from_millis(300);
+const ASK_SOON: Duration = Duration::from_millis(300);
 
 /// For how long questions are asked every [`ASK_SOON`].
 pub(super) const SHORT_WAIT: Duration = Duration::from_secs(10);
 
-/// How often the WLM is asked why a job waits, after a long wait. The launcher itself says when the wait ends.
+/// How often the WLM is asked during a long wait.
 const ASK_SELDOM: Duration = Duration::from_secs(10);
+
+/// After this time in the queue a few seconds more do not matter.
+const LONG_WAIT: Duration = Duration::from_secs(5 * 60);
+
+/// How long to wait before the WLM is asked again about a job that has waited this long.
+pub(super) fn pause_after(waited: Duration) -> Duration {
+    match waited {
+        short if short < SHORT_WAIT => ASK_SOON,
+        long if long >= LONG_WAIT => ASK_SELDOM,
+        _ => ASK_EVERY,
+    }
+}
 
 /// What a launch waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +133,7 @@ async fn follow_said(
     }
     let begun = Instant::now();
     loop {
+        // The launcher itself says when the wait ends.
         let every = if begun.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_SELDOM };
         match timeout(every, lines.changed()).await {
             Ok(changed) => return changed,
@@ -193,4 +206,20 @@ async fn ask_reason(waits: &'static dyn LauncherWaits, job: &JobRef) -> crate::R
     let job = job.clone();
     let asking = tokio::task::spawn_blocking(move || waits.ask_reason(&job, &Machine));
     Ok(asking.await??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_wait_is_not_missed_and_a_long_one_costs_few_questions() {
+        let count = |until: Duration| {
+            let waits = std::iter::successors(Some(Duration::ZERO), |at| Some(*at + pause_after(*at)));
+            waits.take_while(|at| *at < until).count()
+        };
+        assert!(count(Duration::from_secs(3)) >= 10);
+        let day = count(Duration::from_secs(24 * 60 * 60));
+        assert!(day < 10_000, "{day}");
+    }
 }

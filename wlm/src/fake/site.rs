@@ -36,6 +36,8 @@ pub(super) struct Site {
     pub(super) limit_ms: Option<u64>,
     /// Nodes on which no agent can be started.
     pub(super) broken: Vec<String>,
+    /// Answers no question about a job.
+    pub(super) silent: bool,
 }
 
 impl Default for Site {
@@ -47,6 +49,7 @@ impl Default for Site {
             refuse: None,
             limit_ms: None,
             broken: Vec::new(),
+            silent: false,
         }
     }
 }
@@ -85,6 +88,14 @@ impl Site {
 
     pub(super) fn check_submission(&self) -> Result<()> {
         self.refuse.as_ref().map_or(Ok(()), |words| Err(refused(words)))
+    }
+
+    pub(super) fn check_answer(&self) -> Result<()> {
+        if self.silent {
+            let failure = Failure::new(Kind::TimedOut, "the cluster gives no answer");
+            return Err(Error::Unanswered(failure.with_hint("see site.json: it is silent")));
+        }
+        Ok(())
     }
 
     /// Refuses hosts on which no agent can be started.

@@ -75,9 +75,10 @@ impl Wlm for Fake {
         _agent: &Path,
         host: &dyn Host,
     ) -> Result<Adoption> {
-        let found = Job::find(job, host)?;
+        let (site, found) = (Site::read(host)?, Job::find(job, host)?);
+        site.check_answer()?;
         match found.state(host)? {
-            State::Queued => Err(found.still_queued(&Site::read(host)?)),
+            State::Queued => Err(found.still_queued(&site)),
             State::Ended(how) => Err(found.has_ended(&how)),
             State::Running => {
                 let placement = find_target(&found.script_pid(host)?.to_string(), host)?;
@@ -188,6 +189,7 @@ impl Queue for Fake {
 
     fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
         let (site, job) = (Site::read(host)?, Job::find(job, host)?);
+        site.check_answer()?;
         match job.state(host)? {
             State::Queued => Err(job.still_queued(&site)),
             State::Ended(how) => Err(job.has_ended(&how)),

@@ -12,7 +12,7 @@ use super::command::{build_events, build_hosts, build_info};
 use super::detect::URI;
 use super::job::{Entry, Job, parse_events, parse_jobs};
 use super::reference::{JobId, Target};
-use super::words::parse_failure;
+use super::words::{is_verdict, parse_failure};
 use crate::host::{Asked, Host};
 use crate::{Error, Result};
 
@@ -52,19 +52,19 @@ impl Instance {
     /// Runs `flux` with these words and returns its output.
     ///
     /// # Errors
-    /// `flux` is not installed, or did not answer within the timeout.
+    /// `flux` is not installed. [`Error::Unanswered`]: it did not run to its end.
     pub(super) fn ask(&self, words: &[OsString], host: &dyn Host) -> Result<Asked> {
         let command = flux(words, host)?;
         host.ask_in_with(Path::new("/"), &command, &self.variables(), PATIENCE).map_err(|error| {
             let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
-            Error::Refused(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
+            Error::Unanswered(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
         })
     }
 
     /// The instance's record of a job.
     ///
     /// # Errors
-    /// The job is unknown, or the instance does not answer: its message.
+    /// The job is unknown. [`Error::Unanswered`]: the instance does not answer.
     pub(super) fn ask_job(&self, job: JobId, host: &dyn Host) -> Result<Job> {
         let words = build_info(job);
         let said = self.ask(&words, host)?;
@@ -125,10 +125,16 @@ fn with_program(words: &[OsString]) -> Vec<OsString> {
     std::iter::once("flux".into()).chain(words.iter().cloned()).collect()
 }
 
-/// The error for a command's output that is no answer.
+/// The error for a command's output that does not have what was asked for.
 pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
+    let failure = explain(command, said);
+    if is_verdict(&failure) { Error::Refused(failure) } else { Error::Unanswered(failure) }
+}
+
+/// A command's own message.
+pub(super) fn explain(command: &[OsString], said: &Asked) -> Failure {
     let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    Error::Refused(parse_failure(&words, "an error", &said.stderr))
+    parse_failure(&words, "an error", &said.stderr)
 }
 
 /// Converts an ssh address of an instance to a local one, if the instance is on this machine.

@@ -262,6 +262,11 @@ mod tests {
         let other = job(16, "").replace("1000", "5");
         assert_eq!(check(&other, "", "belongs to user 5").kind(), Kind::NoAccess);
         assert_eq!(check("", "flux-job: f7: unknown job id\n", "unknown job id").kind(), Kind::NotFound);
+        // A broker that is restarted says nothing about the job.
+        for words in ["flux-job: flux_open: No such file or directory", "flux-job: Connection reset by peer"]
+        {
+            assert!(matches!(check("", words, words), Error::Unanswered(_)), "{words}");
+        }
     }
 
     #[test]

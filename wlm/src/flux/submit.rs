@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use gantry_types::error::{Failure, Kind};
 
-use super::ask::{PATIENCE, flux, refused};
+use super::ask::{PATIENCE, explain, flux};
 use super::reference::{JobId, Target};
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
@@ -33,7 +33,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
             format!("flux batch printed no job: '{}'", said.stdout.trim()),
             "leave out options with which nothing is submitted",
         )),
-        None => Err(refused(&command, &said)),
+        None => Err(Error::Refused(explain(&command, &said))),
     }
 }
 

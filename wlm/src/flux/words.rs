@@ -81,6 +81,12 @@ pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> F
     MESSAGES.explain(command, status, stderr, are_agents)
 }
 
+/// Whether a failure is about what was asked for. Others are about the way to a broker, or unknown.
+pub(super) fn is_verdict(failure: &Failure) -> bool {
+    let is_of_the_way = matches!(failure.kind(), Kind::TimedOut | Kind::Lost | Kind::LauncherFailed);
+    !is_of_the_way && failure.hint() != Some(NO_INSTANCE)
+}
+
 /// Whether a line comes from Flux and not from a rank.
 pub(super) fn is_of_flux(line: &str) -> bool {
     const WRITERS: [&str; 3] = ["flux-", "flux: ", "flux "];

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use gantry_types::error::{Failure, Kind};
 use serde::Deserialize;
 
-use super::ask::{ask, refused};
+use super::ask::{ask, explain};
 use crate::host::Host;
 use crate::slots::HostSlots;
 use crate::{Error, JobPhase, JobRef, Result};
@@ -156,7 +156,7 @@ fn parse_select(text: &str) -> Vec<(u32, bool)> {
 /// The server's record of a job, even of an ended one if the server keeps it.
 ///
 /// # Errors
-/// The server does not know the job; qstat fails: its message.
+/// The server does not know the job, or does not let this user see it. [`Error::Unanswered`]: qstat gave no answer.
 pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
     let command: Vec<OsString> =
         ["qstat", "-x", "-f", "-F", "json", &job.0].into_iter().map(OsString::from).collect();
@@ -165,14 +165,14 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
         return Ok(found);
     }
     let words = said.stderr.trim();
-    if words.contains("Unknown Job") || words.is_empty() || words.contains("illegally formed") {
-        let words = if words.is_empty() { "qstat printed nothing" } else { words };
+    if words.contains("Unknown Job") || words.contains("illegally formed") {
         return Err(Error::NotFound {
             message: format!("PBS knows no job {}: {words}", job.0),
             hint: Some("'qstat -u USER' lists the jobs of a user".to_owned()),
         });
     }
-    Err(refused(&command, &said))
+    let failure = explain(&command, &said);
+    Err(if failure.kind() == Kind::NoAccess { Error::Refused(failure) } else { Error::Unanswered(failure) })
 }
 
 /// The jobs that `qstat -f -F json` prints.
@@ -193,6 +193,22 @@ fn parse_jobs(text: &str) -> Result<Vec<Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn only_the_servers_own_words_are_about_the_job() {
+        let ask = |words: &str| {
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
+            let host = host.with_answer("/bin/qstat -x -f -F json 7", "", words);
+            ask_job(&JobRef("7".to_owned()), &host).unwrap_err()
+        };
+        for words in ["qstat: cannot connect to server head (errno=111)", "qstat: End of File", ""] {
+            let error = ask(words);
+            assert!(matches!(error, Error::Unanswered(_)) && error.to_string().contains(words), "{error}");
+        }
+        assert!(matches!(ask("qstat: Unknown Job Id 7.head"), Error::NotFound { .. }));
+        assert_eq!(ask("qstat: Unauthorized Request 7.head").kind(), Kind::NoAccess);
+    }
 
     #[track_caller]
     fn check_slots(exec_host: &str, select: &str, expected: &str) {

@@ -61,7 +61,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     command.extend(name_variables(submission)?);
     command.extend(submission.args.iter().cloned());
     let said = host.ask_in_with(&submission.cwd, &command, &submission.env, PATIENCE);
-    let said = said.map_err(|error| not_run(&command, &error))?;
+    let said = said.map_err(|error| Error::Refused(not_run(&command, &error)))?;
     match parse_submitted(&said.stdout) {
         Some(job) => Ok(JobRef(job.to_owned())),
         None => Err(refused(&command, &said)),
@@ -108,7 +108,7 @@ pub(super) async fn submit_starter(
     let (prepare, gifts) = build_starter_script(program, agent, *send, addresses, host).await?;
     let script = build_script(&prepare, &starter.input);
     let said = host.ask_with(&starter.cwd, &command, script.as_bytes(), PATIENCE);
-    let said = said.map_err(|error| not_run(&command, &error))?;
+    let said = said.map_err(|error| Error::Refused(not_run(&command, &error)))?;
     match parse_submitted(&said.stdout) {
         Some(job) => Ok((JobRef(job.to_owned()), gifts)),
         None => Err(refused(&command, &said)),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use gantry_types::error::Failure;
+use gantry_types::error::{Failure, Kind};
 
 use super::{
     Job, JobName, StepInfo, Target, build_job, build_step, parse_failure, parse_shown_jobs, parse_steps,
@@ -17,15 +17,26 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the command `words`, after looking up its first word in PATH. Returns its output.
 ///
 /// # Errors
-/// It does not exist, or has not answered in time.
+/// It does not exist. [`Error::Unanswered`]: it did not run to its end, or the controller did not answer it.
 pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
     let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
     let path = find_command(&program.to_string_lossy(), host)?;
     let command: Vec<OsString> = std::iter::once(path).chain(args.iter().cloned()).collect();
-    host.ask(&command, PATIENCE).map_err(|error| {
+    let said = host.ask(&command, PATIENCE).map_err(|error| {
         let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
-        Error::Refused(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
-    })
+        Error::Unanswered(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
+    })?;
+    match refused(words, &said) {
+        Some(Error::Refused(failure)) if said.stdout.trim().is_empty() && !is_verdict(&failure) => {
+            Err(Error::Unanswered(failure))
+        }
+        _ => Ok(said),
+    }
+}
+
+/// Whether a message is about what was asked for. An unknown one may be about anything, as the way to the controller.
+fn is_verdict(failure: &Failure) -> bool {
+    !matches!(failure.kind(), Kind::TimedOut | Kind::LauncherFailed)
 }
 
 /// The path of the command with that name.

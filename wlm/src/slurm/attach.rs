@@ -21,10 +21,13 @@ use crate::host::{Asked, Host};
 use crate::mpir::read_running;
 use crate::{Adoption, Error, JobPhase, JobRef, Result};
 
+/// Slurm's name of the state of a step whose tasks run.
+const RUNNING: &str = "RUNNING";
+
 /// Finds the step with the name `text`.
 ///
 /// # Errors
-/// [`Error::NotYet`] for a job that waits or has no step yet; otherwise Slurm's error.
+/// [`Error::NotYet`] for a job that waits or in which no step runs; otherwise Slurm's error.
 pub(super) fn adopt(text: &str, host: &dyn Host) -> Result<Adoption> {
     let (target, of_srun) = match find_srun(text, host) {
         Some(pid) => (ask_srun(pid, host)?, true),
@@ -54,8 +57,12 @@ pub(super) fn adopt(text: &str, host: &dyn Host) -> Result<Adoption> {
         let step = Target { job: JobName::Plain(share.job.id), step: Some(StepName::Number(share.number)) };
         let words = build_layout(&step);
         let layout = ask(&words, host)?;
-        let nodes =
-            parse_layout(&layout.stdout).map_err(|error| refused(&words, &layout).unwrap_or(error))?;
+        let nodes = match parse_layout(&layout.stdout) {
+            Ok(nodes) => nodes,
+            // It has ended since Slurm listed it.
+            Err(_) if target.step.is_none() && !is_running(&step, host)? => return Err(no_step_yet(&target)),
+            Err(error) => return Err(refused(&words, &layout).unwrap_or(error)),
+        };
         place(&mut placement, share, &nodes)?;
     }
     let adopted = JobRef(named.to_string());
@@ -152,13 +159,22 @@ fn explain_state(job: &Job) -> Error {
     }
 }
 
-/// The share of each job in the step: of the newest one of one srun, unless a number is given.
-fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<Vec<Share<'a>>> {
-    let not_yet = || Error::NotYet {
+/// The error for a job in which no step runs at the moment.
+fn no_step_yet(target: &Target) -> Error {
+    Error::NotYet {
         message: format!("{target}: no such step runs in the job"),
         hint: Some("wait for it with --wait".to_owned()),
         queued: false,
-    };
+    }
+}
+
+fn is_running(step: &Target, host: &dyn Host) -> Result<bool> {
+    let (steps, _) = ask_steps(step, host)?;
+    Ok(steps.iter().any(|it| it.state == RUNNING))
+}
+
+/// The share of each job in the step: of the newest one of one srun, unless a number is given.
+fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<Vec<Share<'a>>> {
     let (mut all, mut waiting) = (Vec::new(), Vec::new());
     let mut last = Asked::default();
     for job in jobs {
@@ -181,12 +197,12 @@ fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<
     let Some((number, srun)) = chosen.map(|share| (share.number, share.step.srun.clone())) else {
         return match target.step {
             Some(_) => Err(not_found(&target.to_string(), &last)),
-            None => Err(not_yet()),
+            None => Err(no_step_yet(target)),
         };
     };
     // Tasks in one component may start before those in another one.
     if srun.is_some() && waiting.contains(&srun) {
-        return Err(not_yet());
+        return Err(no_step_yet(target));
     }
     // Components may run unrelated steps with the same number.
     all.retain(|share| share.number == number && share.step.srun == srun);
@@ -201,7 +217,7 @@ impl<'a> Share<'a> {
             Some(named) => named == StepName::Number(number),
             None => step.label != AGENTS_LABEL,
         };
-        (meant && step.state == "RUNNING").then_some(Self { job, number, step })
+        (meant && step.state == RUNNING).then_some(Self { job, number, step })
     }
 }
 

@@ -8,14 +8,12 @@ use crate::explain::{Cause, Messages};
 /// What Slurm's commands print.
 const MESSAGES: Messages = Messages { causes: CAUSES, is_own: is_slurms, is_noise };
 
+const SEE_CONTROLLER: &str =
+    "see with 'scontrol ping' whether the controller answers, and whether SLURM_CONF names the right cluster";
+
 const CAUSES: &[Cause] = &[
-    (
-        &["Unable to contact slurm controller"],
-        Kind::TimedOut,
-        Some(
-            "see with 'scontrol ping' whether the controller answers, and whether SLURM_CONF names the right cluster",
-        ),
-    ),
+    (&["Unable to contact slurm controller"], Kind::TimedOut, Some(SEE_CONTROLLER)),
+    (&["Socket timed out"], Kind::TimedOut, Some(SEE_CONTROLLER)),
     (
         &["Could not establish a configuration source"],
         Kind::NotFound,

@@ -78,6 +78,45 @@ fn another_users_step_and_layouts_that_do_not_fit() {
 }
 
 #[test]
+fn a_step_that_ends_while_it_is_looked_at_is_no_verdict_on_its_job() {
+    let listed = || running("7", &format!("StepId=7.0 {STEP}\n"));
+    let gone = |host: FakeHost, steps: &str| {
+        let words = "sattach: error: Job step 7.0 not found";
+        with_steps(host.with_answer("/bin/sattach --layout 7.0", "", words), "7.0", steps)
+    };
+    let ended = gone(listed(), "Job step 7.0 not found\n");
+    assert!(matches!(adopt("7", &ended), Err(Error::NotYet { queued: false, .. })));
+    // The same answer about a step that runs, or that was named, is the user's to see.
+    check(&gone(listed(), &format!("StepId=7.0 {STEP}\n")), "7", Err("Job step 7.0 not found"));
+    check(&ended, "7.0", Err("Job step 7.0 not found"));
+}
+
+#[test]
+fn a_controller_that_gives_no_answer_says_nothing_about_the_job() {
+    let asked = |command: &str, words: &str| {
+        let host = running("7", &format!("StepId=7.0 {STEP}\n"));
+        adopt("7", &host.with_answer(command, "", words)).unwrap_err()
+    };
+    for command in
+        ["scontrol --oneliner show job 7", "scontrol --oneliner show step 7", "sattach --layout 7.0"]
+    {
+        for words in [
+            "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+            "slurm_load_jobs error: Socket timed out on send/recv operation",
+            "scontrol: error: the network is on fire",
+        ] {
+            let error = asked(&format!("/bin/{command}"), words);
+            assert!(matches!(error, Error::Unanswered(_)) && error.to_string().contains(words), "{error}");
+        }
+    }
+    // The fake machine runs no program without an answer: this one was not run.
+    assert!(matches!(adopt("8", &host()), Err(Error::Unanswered(_))));
+    let unknown =
+        asked("/bin/scontrol --oneliner show job 7", "slurm_load_jobs error: Invalid job id specified");
+    assert!(matches!(unknown, Error::Refused(_)), "{unknown}");
+}
+
+#[test]
 fn a_job_that_does_not_run_tells_why() {
     let in_state = |state: &str| with_jobs(host(), "7", &job("7", state));
     check(&in_state("PENDING"), "7", Err("job 7 is PENDING (Priority)"));
