@@ -1,10 +1,14 @@
 //! The server's records of jobs: `qstat -f -F json`. Source: qstat(1B), pbs_job_attributes(7B).
+//!
+//! qstat knows no types: what looks like a number is one in its JSON. Before 23.06 its text is no JSON at all where a
+//! variable of the job has a value such as `007`, a quote or a backslash. Then it is asked for its other form.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use gantry_types::error::{Failure, Kind};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::ask::{ask, explain};
 use crate::host::Host;
@@ -31,10 +35,10 @@ pub struct Job {
     #[serde(rename = "Job_Owner", default)]
     pub owner: String,
     /// The last comment of the scheduler or the server.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_text")]
     pub comment: Option<String>,
     /// Its hosts, with one entry per chunk: `n001/0*2+n002/0*2`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_text")]
     pub exec_host: Option<String>,
     /// Its exit status: an exit code, 256 plus a signal's number, or a negative number if it never started.
     #[serde(rename = "Exit_status", default)]
@@ -49,8 +53,17 @@ pub struct Job {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Resources {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_text")]
     select: Option<String>,
+}
+
+/// A text, or what qstat took for a number: `2` for `-l select=2`.
+fn read_text<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    })
 }
 
 impl Job {
@@ -161,7 +174,11 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
     let command: Vec<OsString> =
         ["qstat", "-x", "-f", "-F", "json", &job.0].into_iter().map(OsString::from).collect();
     let (command, said) = ask(&command, host)?;
-    if let Some(found) = parse_jobs(&said.stdout)?.pop() {
+    let found = match parse_jobs(&said.stdout) {
+        Ok(mut jobs) => jobs.pop(),
+        Err(error) => Some(ask_in_lines(job, host)?.ok_or(error)?),
+    };
+    if let Some(found) = found {
         return Ok(found);
     }
     let words = said.stderr.trim();
@@ -173,6 +190,33 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
     }
     let failure = explain(&command, &said);
     Err(if failure.kind() == Kind::NoAccess { Error::Refused(failure) } else { Error::Unanswered(failure) })
+}
+
+/// The same record in the form that has no syntax to be broken.
+fn ask_in_lines(job: &JobRef, host: &dyn Host) -> Result<Option<Job>> {
+    let command: Vec<OsString> = ["qstat", "-x", "-f", &job.0].into_iter().map(OsString::from).collect();
+    Ok(parse_lines(&ask(&command, host)?.1.stdout))
+}
+
+/// The job that `qstat -f` prints: its name, and a line for each attribute, `    name = value`. A long value continues
+/// in lines that begin with a tab.
+fn parse_lines(text: &str) -> Option<Job> {
+    let text = text.replace("\n\t", "");
+    let mut lines = text.lines();
+    let id = lines.find_map(|line| line.strip_prefix("Job Id: "))?.trim().to_owned();
+    let attributes: Vec<_> = lines.filter_map(|line| line.strip_prefix("    ")?.split_once(" = ")).collect();
+    // The first one counts: later ones may be lines of a variable's value.
+    let find = |name: &str| attributes.iter().find(|it| it.0 == name).map(|it| it.1.to_owned());
+    Some(Job {
+        id,
+        job_state: find("job_state")?,
+        owner: find("Job_Owner").unwrap_or_default(),
+        comment: find("comment"),
+        exec_host: find("exec_host"),
+        exit_status: find("Exit_status").and_then(|status| status.parse().ok()),
+        session_id: find("session_id").and_then(|session| session.parse().ok()),
+        resources: Resources { select: find("Resource_List.select") },
+    })
 }
 
 /// The jobs that `qstat -f -F json` prints.
@@ -232,13 +276,39 @@ mod tests {
         check_slots("n1/0", "mpiprocs=3", "n1:3!");
     }
 
+    fn recorded(name: &str) -> String {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/pbs-qstat/23.06.06");
+        std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap()
+    }
+
+    #[test]
+    fn a_number_of_chunks_alone_is_a_number_to_qstat() {
+        let text = recorded("running").replace("\"3:ncpus=2:mpiprocs=2\"", "3");
+        let job = parse_jobs(&text).unwrap().pop().unwrap();
+        let slots: Vec<_> = job.slots().iter().map(|it| (it.slots, it.stated)).collect();
+        assert_eq!((job.resources.select.as_deref(), slots.as_slice()), (Some("3"), &[(1, false); 3][..]));
+    }
+
+    #[test]
+    fn a_record_that_is_no_json_is_read_line_by_line() {
+        let lines = "Job Id: 2.login\n    Job_Name = STDIN\n    Job_Owner = tester@login\n    job_state = R\n    \
+            exec_host = n001/0*2+n002/0*2+n0\n\t03/0*2\n    Resource_List.select = 3:ncpus=2:mpiprocs=2\n    \
+            session_id = 170\n    Variable_List = FOO=007,BAR=a\n    job_state = F\n\t,PBS_O_HOST=login\n    \
+            comment = Job run at Sun Nov 22 at 00:47 on (n001:ncpus=2)+(n002:ncpus=2)\n\t+(n003:ncpus=2)\n\n";
+        let broken = recorded("running").replace("\"C.UTF-8\"", "007");
+        let ask = |lines: &str| {
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
+            let host = host.with_answer("/bin/qstat -x -f -F json 2", &broken, "");
+            ask_job(&JobRef("2".to_owned()), &host.with_answer("/bin/qstat -x -f 2", lines, ""))
+        };
+        assert_eq!(ask(lines).unwrap(), parse_jobs(&recorded("running")).unwrap().pop().unwrap());
+        let error = ask("").unwrap_err().to_string();
+        assert!(error.contains("what qstat prints cannot be read"), "{error}");
+    }
+
     #[test]
     fn recorded_jobs() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/pbs-qstat/23.06.06");
-        let read = |name: &str| {
-            let text = std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
-            parse_jobs(&text).unwrap().pop()
-        };
+        let read = |name: &str| parse_jobs(&recorded(name)).unwrap().pop();
         let running = read("running").unwrap();
         assert_eq!((running.id.as_str(), running.phase()), ("2.login", JobPhase::Running));
         assert_eq!((running.session_id, running.first_host()), (Some(170), Some("n001")));
