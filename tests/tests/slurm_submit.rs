@@ -134,6 +134,18 @@ fn a_step_that_ends_while_it_is_attached_to_gives_way_to_the_next() {
 }
 
 #[test]
+fn an_sbatch_that_would_stay_until_the_jobs_end_is_not_waited_for() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let job = ["--", "--wait", "--output=/dev/null", "--wrap=srun sleep 707"];
+        let mut run = submit(cluster, "slurm", &job);
+        run.next_event("attached", SOON);
+        cluster.said("scancel", ["--me"]);
+        run.exited(SOON);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
+}
+
+#[test]
 fn a_job_in_the_background_is_known_when_it_is_attached_to() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let script = script("stays", "srun -n1 sleep 702");

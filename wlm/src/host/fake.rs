@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Asked, Host};
+use super::{Asked, Host, IsAnswer};
 
 /// A machine made of tables.
 #[derive(Debug, Default)]
@@ -92,6 +92,17 @@ impl Host for FakeHost {
         timeout: Duration,
     ) -> io::Result<Asked> {
         self.ask_in(dir, command, timeout)
+    }
+
+    fn ask_for_line(
+        &self,
+        dir: &Path,
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        _is_answer: IsAnswer,
+        timeout: Duration,
+    ) -> io::Result<Asked> {
+        self.ask_in_with(dir, command, env, timeout)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

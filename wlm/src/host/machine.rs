@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Asked, FileVersion, Host, sys};
+use super::{Asked, FileVersion, Host, IsAnswer, sys};
 
 /// The machine that this process runs on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,7 +58,7 @@ impl Host for Machine {
         input: &[u8],
         timeout: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, input, &[], timeout)
+        super::orphan::ask_with(dir, command, input, &[], None, timeout)
     }
 
     fn ask_in_with(
@@ -68,7 +68,18 @@ impl Host for Machine {
         env: &[(OsString, OsString)],
         timeout: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, &[], env, timeout)
+        super::orphan::ask_with(dir, command, &[], env, None, timeout)
+    }
+
+    fn ask_for_line(
+        &self,
+        dir: &Path,
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        is_answer: IsAnswer,
+        timeout: Duration,
+    ) -> io::Result<Asked> {
+        super::orphan::ask_with(dir, command, &[], env, Some(is_answer), timeout)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

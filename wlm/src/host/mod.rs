@@ -59,6 +59,9 @@ pub struct FileVersion {
     pub(crate) bytes: u64,
 }
 
+/// Whether a line of a program's output is what it was asked for.
+pub type IsAnswer = fn(&str) -> bool;
+
 /// The operations on a machine. [`Machine`] is the real one.
 pub trait Host: Send + Sync + std::fmt::Debug {
     /// The environment of this process, as it is now.
@@ -129,6 +132,20 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         dir: &Path,
         command: &[OsString],
         env: &[(OsString, OsString)],
+        timeout: Duration,
+    ) -> io::Result<Asked>;
+
+    /// As [`Host::ask_in_with`], of a program that says all that matters in the first line for which `is_answer` holds.
+    /// If it stays for long after that, it is killed.
+    ///
+    /// # Errors
+    /// As [`Host::ask`].
+    fn ask_for_line(
+        &self,
+        dir: &Path,
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        is_answer: IsAnswer,
         timeout: Duration,
     ) -> io::Result<Asked>;
 

@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, PipeReader, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use super::IsAnswer;
 use super::open_files::{given_open_files, restore_open_files};
 use super::sys;
 use super::sys::grandchild::{self, Grandchild, above_stdio};
@@ -125,9 +126,13 @@ pub struct Asked {
 /// The number of bytes that any pipe takes without a reader.
 const MOST_INPUT_BYTES: usize = 60 << 10;
 
+/// How long a program may stay after its answer. It may be a script that does more.
+const STAYS_WITHIN: Duration = Duration::from_secs(3);
+
 /// Runs a small program in the directory `dir`, not as a child of this process, with `input` on its standard input
 /// and additional variables, and returns its output. Its exit status is unknown, so its output must show the result.
-/// After the deadline it is killed with its process group.
+/// After the deadline it is killed with its process group. After a line for which `is_answer` holds, it is killed
+/// earlier, which is no error.
 ///
 /// # Errors
 /// It cannot be executed, or exceeds the timeout (`TimedOut`); the input exceeds a pipe's capacity (`InvalidInput`).
@@ -136,6 +141,7 @@ pub(super) fn ask_with(
     command: &[OsString],
     input: &[u8],
     env: &[(OsString, OsString)],
+    is_answer: Option<IsAnswer>,
     timeout: Duration,
 ) -> io::Result<Asked> {
     if input.len() > MOST_INPUT_BYTES {
@@ -160,30 +166,67 @@ pub(super) fn ask_with(
     let orphan = spawn_told(&mut command)?;
     // `command` holds our ends of the pipes and would keep them open.
     drop(command);
-    let (stdout, stderr) = (read_aside(out)?, read_aside(err)?);
-    let text = |read: Receiver<io::Result<Vec<u8>>>| {
-        let left = until.saturating_duration_since(Instant::now());
-        let late = |_| {
-            // The timeout is the error to report.
-            orphan.kill().err();
-            io::Error::new(io::ErrorKind::TimedOut, format!("did not end within {} s", timeout.as_secs_f32()))
-        };
-        let bytes = read.recv_timeout(left).map_err(late)??;
-        Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
+    let (stdout, stderr) = (read_aside(out, is_answer)?, read_aside(err, None)?);
+    let late = |_| {
+        // The timeout is the error to report.
+        orphan.kill().err();
+        io::Error::new(io::ErrorKind::TimedOut, format!("did not end within {} s", timeout.as_secs_f32()))
     };
-    Ok(Asked { stdout: text(stdout)?, stderr: text(stderr)? })
+    let left = |until: Instant| until.saturating_duration_since(Instant::now());
+    let mut said = stdout.recv_timeout(left(until)).map_err(late)??;
+    let has_answered = !said.ended;
+    let until = if has_answered { until.min(Instant::now() + STAYS_WITHIN) } else { until };
+    if has_answered {
+        match stdout.recv_timeout(left(until)) {
+            Ok(all) => said = all?,
+            // Its answer is complete.
+            Err(_stays) => drop(orphan.kill()),
+        }
+    }
+    let errors = match stderr.recv_timeout(left(until)) {
+        Ok(errors) => errors?.bytes,
+        Err(_stays) if has_answered => Vec::new(),
+        Err(error) => return Err(late(error)),
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Asked { stdout: text(&said.bytes), stderr: text(&errors) })
 }
 
-/// Reads to the end on a separate thread.
-fn read_aside(mut pipe: PipeReader) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
+/// What a program has written.
+#[derive(Debug)]
+struct Written {
+    bytes: Vec<u8>,
+    /// There is no more.
+    ended: bool,
+}
+
+/// Reads to the end on a separate thread. With `is_answer`, what has come by then is a message of its own.
+fn read_aside(pipe: PipeReader, is_answer: Option<IsAnswer>) -> io::Result<Receiver<io::Result<Written>>> {
     let (sender, read) = mpsc::channel();
     std::thread::Builder::new().name("answer".to_owned()).spawn(move || {
-        let mut bytes = Vec::new();
-        let all = pipe.by_ref().take(MAX_ANSWER_BYTES).read_to_end(&mut bytes).map(|_| bytes);
+        let mut pipe = BufReader::new(pipe.take(MAX_ANSWER_BYTES));
+        let begun = is_answer.map_or(Ok(Vec::new()), |is_answer| read_answer(&mut pipe, is_answer));
+        let all = begun.and_then(|mut bytes| {
+            if !bytes.is_empty() {
+                drop(sender.send(Ok(Written { bytes: bytes.clone(), ended: false })));
+            }
+            pipe.read_to_end(&mut bytes).map(|_| Written { bytes, ended: true })
+        });
         // The receiver is gone after the timeout.
         drop(sender.send(all));
     })?;
     Ok(read)
+}
+
+/// Reads up to the end of the first answer, or to the end.
+fn read_answer(pipe: &mut impl BufRead, is_answer: IsAnswer) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    loop {
+        let begin = bytes.len();
+        if pipe.read_until(b'\n', &mut bytes)? == 0 || is_answer(&String::from_utf8_lossy(&bytes[begin..])) {
+            return Ok(bytes);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -225,7 +268,8 @@ mod tests {
 
     #[test]
     fn a_program_returns_its_output_and_is_not_our_child() {
-        let run = |command: &[OsString], deadline| ask_with(Path::new("/"), command, &[], &[], deadline);
+        let run =
+            |command: &[OsString], deadline| ask_with(Path::new("/"), command, &[], &[], None, deadline);
         let ask = |script: &str, deadline| run(&["/bin/sh".into(), "-c".into(), script.into()], deadline);
         let said = ask("echo $PPID; echo no >&2; exit 3", Duration::from_secs(10)).unwrap();
         assert_eq!(said.stderr, "no\n");
@@ -245,13 +289,35 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_stays_after_its_answer_is_killed_and_one_that_ends_says_all() {
+        let ask = |script: &str, timeout| {
+            let command = ["/bin/sh", "-c", script].map(OsString::from);
+            let is_answer: IsAnswer = |line| line.trim() == "7";
+            ask_with(Path::new("/"), &command, &[], &[], Some(is_answer), timeout)
+        };
+        let (mut ours, theirs) = io::pipe().unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), theirs.as_raw_fd());
+        let script = format!("exec 3>{path}; echo hello; echo 7; sleep 1000 & sleep 1000");
+        let said = ask(&script, Duration::from_secs(60)).unwrap();
+        assert_eq!(said.stdout, "hello\n7\n");
+        drop(theirs);
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+        let said = ask("echo 7; echo more; echo words >&2", Duration::from_secs(60)).unwrap();
+        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("7\nmore\n", "words\n"));
+        let said = ask("printf 7; exit 1", Duration::from_secs(60)).unwrap();
+        assert_eq!(said.stdout, "7");
+        let late = ask("echo 8; exec sleep 1000", Duration::from_millis(100)).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
     fn a_program_reads_its_input_and_the_end_of_it() {
         let cat = ["/bin/cat".into()];
         let input = vec![b'x'; MOST_INPUT_BYTES];
-        let said = ask_with(Path::new("/"), &cat, &input, &[], Duration::from_secs(10)).unwrap();
+        let said = ask_with(Path::new("/"), &cat, &input, &[], None, Duration::from_secs(10)).unwrap();
         assert_eq!(said.stdout.len(), input.len());
         let more = vec![b'x'; MOST_INPUT_BYTES + 1];
-        let error = ask_with(Path::new("/"), &cat, &more, &[], Duration::from_secs(10)).unwrap_err();
+        let error = ask_with(Path::new("/"), &cat, &more, &[], None, Duration::from_secs(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 

@@ -127,6 +127,10 @@ fn find_own(job: &JobRef, host: &dyn Host) -> Option<JobRef> {
 }
 
 fn find_script(job: &JobRef, host: &dyn Host) -> Result<Script> {
+    if job.0.contains("[]") {
+        let hint = format!("name one of them, as {}: 'qstat -t' lists them", job.0.replace("[]", "[1]"));
+        return Err(Error::invalid_with(format!("{} is an array of many jobs", job.0), hint));
+    }
     let found = ask_job(job, host)?;
     let described = found.describe();
     match found.phase() {
@@ -246,6 +250,9 @@ mod tests {
         check(&held, "job 7.head is held by a user or the server: held").await;
         let adopted = adopt(&JobRef("7".to_owned()), Path::new(AGENT), &held).await;
         assert!(matches!(adopted, Err(Error::NotYet { .. })));
+        let array = adopt(&JobRef("7[].head".to_owned()), Path::new(AGENT), &held).await.unwrap_err();
+        assert_eq!(array.to_string(), "7[].head is an array of many jobs");
+        assert!(array.hint().is_some_and(|hint| hint.contains("7[1].head")));
         check(&login(r#""job_state": "R""#), "its script has not begun").await;
         check(&login(r#""job_state": "F", "Exit_status": 3"#), "gone: job 7.head is ended with 3").await;
     }

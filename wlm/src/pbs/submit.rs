@@ -60,7 +60,9 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     }
     command.extend(name_variables(submission)?);
     command.extend(submission.args.iter().cloned());
-    let said = host.ask_in_with(&submission.cwd, &command, &submission.env, PATIENCE);
+    // A script may ask for a qsub that stays until the job's end: #PBS -W block=true.
+    let is_answer = |line: &str| parse_submitted(line).is_some();
+    let said = host.ask_for_line(&submission.cwd, &command, &submission.env, is_answer, PATIENCE);
     let said = said.map_err(|error| Error::Refused(not_run(&command, &error)))?;
     match parse_submitted(&said.stdout) {
         Some(job) => Ok(JobRef(job.to_owned())),
@@ -168,7 +170,9 @@ fn build_job_name(program: &OsStr) -> String {
 /// Refuses options that make qsub wait for the job's end.
 fn refuse_block(options: &[OsString]) -> Result<()> {
     let blocks = |pair: &[OsString]| pair[0] == "-W" && pair[1].to_string_lossy().contains("block=");
-    if options.windows(2).any(blocks) {
+    let blocks_at_once =
+        |it: &OsString| it.to_string_lossy().strip_prefix("-W").is_some_and(|it| it.contains("block="));
+    if options.windows(2).any(blocks) || options.iter().any(blocks_at_once) {
         let hint = "leave it out: gantry waits for the job's ranks by itself";
         return Err(Error::invalid_with("qsub's option '-W block' cannot be used here", hint));
     }
@@ -190,10 +194,11 @@ fn build_script(prepare: &str, input: &str) -> Zeroizing<String> {
     script
 }
 
-/// The job's name; qsub prints nothing else: `7.head`.
+/// The job's name; qsub prints nothing else: `7.head`, or `7[].head` for an array.
 fn parse_submitted(stdout: &str) -> Option<&str> {
     let line = stdout.lines().last()?.trim();
     let number = line.split('.').next()?;
+    let number = number.strip_suffix("[]").unwrap_or(number);
     (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(line)
 }
 
@@ -265,6 +270,7 @@ mod tests {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
         let words = "qsub: script file:: No such file or directory";
         let host = host.with_answer("/bin/qsub -f -l select=2 job.sh", "8.head\n", "");
+        let host = host.with_answer("/bin/qsub -f -J 1-9 job.sh", "9[].head\n", "");
         let host = host.with_answer("/bin/qsub -f none.sh", "", words);
         let ask = |args: &str| {
             let args = args.split(' ').map(OsString::from).collect();
@@ -273,6 +279,8 @@ mod tests {
                 .map_err(|it| it.to_string())
         };
         assert_eq!(ask("-l select=2 job.sh"), Ok("8.head".to_owned()));
+        assert_eq!(ask("-J 1-9 job.sh"), Ok("9[].head".to_owned()));
+        assert!(ask("-Wblock=true x").unwrap_err().contains("cannot be"));
         assert!(ask("none.sh").unwrap_err().contains(words));
         assert!(ask("-I").unwrap_err().contains("has no script"));
         assert!(ask("-W block=true x").unwrap_err().contains("cannot be"));

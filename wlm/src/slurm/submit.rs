@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gantry_types::error::{Failure, Kind};
 
-use super::ask::{PATIENCE, find_command, refused};
+use super::ask::{PATIENCE, ask, find_command, refused};
 use super::command::words;
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
@@ -23,12 +23,19 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
         command.extend(["--export=ALL".into(), held.script.clone()]);
         env.push(("PATH".into(), put_in_front(&held.launchers, &env, host)));
     }
-    let said = host.ask_in_with(&submission.cwd, &command, &env, PATIENCE).map_err(|error| {
+    // With --wait, also from the script or by SBATCH_WAIT, sbatch stays until the job's end.
+    let is_answer = |line: &str| parse_submitted(line).is_some();
+    let said = host.ask_for_line(&submission.cwd, &command, &env, is_answer, PATIENCE).map_err(|error| {
         let message = format!("cannot run sbatch in {}: {error}", submission.cwd.display());
         Error::Refused(Failure::new(Kind::LauncherFailed, message))
     })?;
     match parse_submitted(&said.stdout) {
-        Some(job) => Ok(JobRef(job.to_owned())),
+        Some((job, None)) => Ok(JobRef(job.to_owned())),
+        // All of Slurm's commands obey the variable.
+        Some((job, Some(cluster))) if host.env("SLURM_CLUSTERS").is_some_and(|it| it == cluster) => {
+            Ok(JobRef(job.to_owned()))
+        }
+        Some((job, Some(cluster))) => Err(refuse_elsewhere(job, cluster, host)),
         None => Err(refused(&command, &said).unwrap_or_else(|| {
             Error::invalid_with(
                 format!("sbatch printed no job: '{}'", said.stdout.trim()),
@@ -67,11 +74,28 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
     Ok(command)
 }
 
-/// The job's number in the output of `sbatch --parsable`: `7`, or with a cluster's name `7;cluster`.
-fn parse_submitted(stdout: &str) -> Option<&str> {
+/// Cancels a job that was submitted to a named cluster. Without that name its number means another job.
+fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
+    let cancelled = ask(&words(&["scancel", "--quiet", &format!("--clusters={cluster}"), job]), host);
+    let end = match cancelled {
+        Ok(said) if said.stderr.trim().is_empty() => "it was cancelled".to_owned(),
+        Ok(said) => format!("it was not cancelled: {}", said.stderr.trim()),
+        Err(error) => format!("it was not cancelled: {error}"),
+    };
+    Error::invalid_with(
+        format!(
+            "job {job} is in the cluster {cluster}, and gantry follows jobs of its own cluster only; {end}"
+        ),
+        format!("leave out --clusters; with SLURM_CLUSTERS={cluster} gantry uses that cluster"),
+    )
+}
+
+/// The job's number in the output of `sbatch --parsable`, and its cluster's name if sbatch was told one: `7`, or
+/// `7;cluster`.
+fn parse_submitted(stdout: &str) -> Option<(&str, Option<&str>)> {
     let line = stdout.lines().last()?.trim();
-    let job = line.split_once(';').map_or(line, |(job, _)| job);
-    (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some(job)
+    let (job, cluster) = line.split_once(';').map_or((line, None), |(job, cluster)| (job, Some(cluster)));
+    (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some((job, cluster))
 }
 
 #[cfg(test)]
@@ -100,11 +124,34 @@ mod tests {
     #[test]
     fn a_job_or_sbatchs_own_words() {
         check("7\n", "", Ok("7"));
-        check("7;there\n", "sbatch: a word\n", Ok("7"));
         let words = "sbatch: error: Batch job submission failed: Invalid partition name specified";
         check("", words, Err(words));
         check("", words, Err("(command: /bin/sbatch --parsable -N2 job.sh)"));
         check("slurm 22.05.8\n", "", Err("sbatch printed no job"));
+    }
+
+    #[test]
+    fn a_job_of_another_cluster_is_cancelled_there() {
+        let submitted = |cancelled: &str, clusters: Option<&str>| {
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
+            let host = host.with_answer("/bin/sbatch --parsable -Mgpu job.sh", "7;gpu\n", "");
+            let host = host.with_file("/bin/scancel", "");
+            let host = host.with_answer("/bin/scancel --quiet --clusters=gpu 7", "", cancelled);
+            let host = clusters.into_iter().fold(host, |host, it| host.with_env("SLURM_CLUSTERS", it));
+            let args = ["-Mgpu", "job.sh"].map(OsString::from).to_vec();
+            submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
+        };
+        for clusters in [None, Some("cpu"), Some("cpu,gpu")] {
+            let error = submitted("", clusters).unwrap_err().to_string();
+            assert!(
+                error.contains("job 7 is in the cluster gpu") && error.ends_with("it was cancelled"),
+                "{error}"
+            );
+        }
+        let words = "scancel: error: No cluster 'gpu' known by database.";
+        let error = submitted(words, None).unwrap_err().to_string();
+        assert!(error.contains("it was not cancelled: ") && error.contains(words), "{error}");
+        assert_eq!(submitted("", Some("gpu")).unwrap().0, "7");
     }
 
     #[test]
