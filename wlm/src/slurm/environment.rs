@@ -54,7 +54,7 @@ pub(super) fn build_export(current: Option<&str>, names: &[&str]) -> Option<Stri
 }
 
 /// Splits at commas outside of quotes. Quotes stay in the text.
-fn split_export(text: &str) -> Vec<&str> {
+pub(super) fn split_export(text: &str) -> Vec<&str> {
     let (mut single, mut double, mut start) = (false, false, 0);
     let mut tokens = Vec::new();
     for (at, byte) in text.bytes().enumerate() {

@@ -10,6 +10,7 @@ mod command;
 mod conf;
 mod detect;
 mod environment;
+mod exported;
 mod extras;
 mod jobs;
 mod mixed;

@@ -7,6 +7,7 @@ use gantry_types::error::{Failure, Kind};
 
 use super::ask::{PATIENCE, ask, find_command, refused};
 use super::command::words;
+use super::exported::Exported;
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
 
@@ -19,9 +20,10 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     command.extend(submission.args.iter().cloned());
     let mut env = submission.env.clone();
     if let Some(held) = &submission.held {
-        // The last `--export` counts. Without all variables the script would find the real srun.
-        command.extend(["--export=ALL".into(), held.script.clone()]);
-        env.push(("PATH".into(), put_in_front(&held.launchers, &env, host)));
+        let exported = Exported::find(submission, &held.script, host)?;
+        // The last `--export` counts. With another PATH the script would find the real srun.
+        command.extend([exported.with(&env)?, held.script.clone()]);
+        env.push(("PATH".into(), put_in_front(&held.launchers, exported.path(), &env, host)));
     }
     // With --wait, also from the script or by SBATCH_WAIT, sbatch stays until the job's end.
     let is_answer = |line: &str| parse_submitted(line).is_some();
@@ -45,11 +47,16 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     }
 }
 
-/// The job's PATH, with one more directory at the front.
-fn put_in_front(dir: &Path, env: &[(OsString, OsString)], host: &dyn Host) -> OsString {
-    let given = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+/// The job's PATH, with one more directory at the front. `exported` is the user's, if `--export` has one.
+fn put_in_front(
+    dir: &Path,
+    exported: Option<&str>,
+    env: &[(OsString, OsString)],
+    host: &dyn Host,
+) -> OsString {
+    let given = || env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
     let mut path = dir.as_os_str().to_owned();
-    if let Some(rest) = given.or_else(|| host.env("PATH")) {
+    if let Some(rest) = exported.map(OsString::from).or_else(given).or_else(|| host.env("PATH")) {
         path.push(":");
         path.push(rest);
     }
@@ -157,10 +164,11 @@ mod tests {
     #[test]
     fn a_held_script_comes_after_its_search_path() {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
-        let host = host.with_answer("/bin/sbatch --parsable --export=NONE --export=ALL job.sh", "7\n", "");
+        let line = "/bin/sbatch --parsable --export=ALL,A=1 --export=ALL,A=1,PATH job.sh";
+        let host = host.with_answer(line, "7\n", "");
         let held = HeldScript { script: "job.sh".into(), launchers: "/p/held".into() };
         let submission = Submission {
-            args: vec!["--export=NONE".into()],
+            args: vec!["--export=ALL,A=1".into()],
             held: Some(held),
             env: Vec::new(),
             cwd: "/w".into(),
@@ -168,10 +176,11 @@ mod tests {
         assert_eq!(submit(&submission, &host).unwrap().0, "7");
         let check = |env: &[(&str, &str)], expected: &str| {
             let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            assert_eq!(put_in_front(Path::new("/p/held"), &env, &host), expected);
+            assert_eq!(put_in_front(Path::new("/p/held"), None, &env, &host), expected);
         };
         check(&[], "/p/held:/bin");
         check(&[("PATH", "/a"), ("PATH", "/b")], "/p/held:/b");
+        assert_eq!(put_in_front(Path::new("/p/held"), Some("/c"), &[], &host), "/p/held:/c");
     }
 
     #[test]
