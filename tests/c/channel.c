@@ -270,6 +270,39 @@ static void waits_for_a_filter_that_runs(void) {
     end(app);
 }
 
+/* A filter that calls the library, and what the calls have returned. */
+struct calling {
+    cti_session_id_t session;
+    gantry_member_t member;
+    int calls, sent, refused;
+};
+
+static int calling(void *context, const gantry_part_t *parts, int count, void **result, size_t *size) {
+    struct calling *own = context;
+    own->sent += gantry_send(own->session, own->member, 90, "x", 1) == 0;
+    own->refused += gantry_finalize() == 1 && strstr(cti_error_str(), "a filter cannot end") != NULL;
+    return longest(&own->calls, parts, count, result, size);
+}
+
+/* A filter may call what waits for the library's threads, whatever it merges. The call that ends them is refused. */
+static void calls_from_a_filter(void) {
+    const char *steps[] = {"more", "serve", NULL};
+    cti_session_id_t session;
+    cti_app_id_t app = begin(&session, 3, steps);
+    gantry_memberList_t *members = gantry_getMembers(session);
+    CHECK(members && members->numMembers == 3);
+    struct calling own = {session, members->members[0], 0, 0, 0};
+    CHECK(gantry_registerFilter(session, "more", calling, &own) == 0);
+    for (uint32_t tag = 31; tag <= 32; tag++) {
+        gantry_outcome_t *outcome = reduce(session, tag, "more");
+        CHECK(outcome->parts[0].size == (tag == 31 ? 1 : 200002));
+        gantry_destroyOutcome(outcome);
+    }
+    CHECK(own.calls == 2 && own.sent == 2 && own.refused == 2 && cti_appIsValid(app));
+    gantry_destroyMembers(members);
+    end(app);
+}
+
 static cti_app_id_t member(gantry_multijob_id_t multijob, uint32_t number, const char *ranks, const char *what) {
     const char *argv[] = {"-N", "2", "-n", ranks, getenv("MEETS"), what, NULL};
     cti_app_id_t app = gantry_launchSubjob(multijob, number, 1, argv, -1, -1, NULL, NULL, NULL);
@@ -342,6 +375,7 @@ static void everything(void) {
     names_who_is_missing();
     merges_by_its_own_filter();
     waits_for_a_filter_that_runs();
+    calls_from_a_filter();
     puts_applications_together();
     says_who_has_died();
     CHECK(gantry_finalize() == 0);
@@ -353,6 +387,7 @@ static const struct test tests[] = {
     {"names_who_is_missing", names_who_is_missing},
     {"merges_by_its_own_filter", merges_by_its_own_filter},
     {"waits_for_a_filter_that_runs", waits_for_a_filter_that_runs},
+    {"calls_from_a_filter", calls_from_a_filter},
     {"puts_applications_together", puts_applications_together},
     {"says_who_has_died", says_who_has_died},
     {"everything", everything},

@@ -96,6 +96,14 @@ static void *serves(void *unused) {
     return NULL;
 }
 
+/* Contributes little with tag 31 and much with tag 32, for a filter that no daemon serves. */
+static void more(void) {
+    char *much = calloc(1, 200002);
+    CHECK(gantry_be_contribute(31, "x", 1) == 0);
+    CHECK(gantry_be_contribute(32, much, 200000 + (size_t)node) == 0);
+    free(much);
+}
+
 /* Serves a filter of the tool. Contributes as many letters to it as its node's number, and waits until the session
    ends. */
 static void serve(void) {
@@ -126,6 +134,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[at], "give")) give();
         else if (!strcmp(argv[at], "say")) say();
         else if (!strcmp(argv[at], "polls")) polls();
+        else if (!strcmp(argv[at], "more")) more();
         else if (!strcmp(argv[at], "serve")) serve();
         else if (!strcmp(argv[at], "look")) look();
         /* One daemon ends here, the others continue. */

@@ -55,7 +55,7 @@ suite!(app: launches holds reads_files_and_descriptors sets_environment_and_dire
     attaches_twice attaches_to_what_is_held deregisters refuses_wrong_ids lets_go exits);
 suite!(session: sessions manifests dependencies_are_an_attribute daemons two_daemons daemons_in_containers logs);
 suite!(channel: speaks carries_a_megabyte names_who_is_missing merges_by_its_own_filter
-    waits_for_a_filter_that_runs puts_applications_together says_who_has_died);
+    waits_for_a_filter_that_runs calls_from_a_filter puts_applications_together says_who_has_died);
 suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads forks forks_while_threads_log
     ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself variables finds_symbols);
 suite!(wrong: everything);

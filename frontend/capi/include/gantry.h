@@ -148,7 +148,7 @@ char *gantry_describeResult(const gantry_outcome_t *outcome, const char *filter)
  * way has merged. Until the session ends, the library's threads may call `merge` at any time during gantry_reduce.
  * cti_destroySession, cti_deregisterApp, cti_releaseApp and gantry_finalize wait for a running call; after they
  * have returned, `merge` is not called any more and `context` may be freed. They fail when `merge` itself calls
- * them. 0; 1 on error. */
+ * them; other functions work there. 0; 1 on error. */
 int gantry_registerFilter(cti_session_id_t sid, const char *name, gantry_merge_t merge, void *context);
 
 typedef int64_t gantry_inbox_id_t;

@@ -154,7 +154,7 @@ impl Channel {
     }
 
     /// Registers a filter of the tool's own for reductions of this session. It merges the parts that no daemon on the
-    /// way has merged.
+    /// way has merged, on a thread that may block.
     pub fn register_filter(&self, name: &str, start: StartFilter) {
         lock(&self.session.end.filters).insert(name.to_owned(), start);
     }

@@ -9,8 +9,8 @@ use gantry_types::filter::{Filter, Reduce, concatenate};
 
 use super::collecting::Part;
 
-/// Up to this total, parts are merged at once. Beyond it a blocking thread merges, so that the tool's tasks continue
-/// meanwhile.
+/// Up to this total, built-in filters merge parts at once. Beyond it a blocking thread merges, so that the tool's tasks
+/// continue meanwhile.
 const AT_ONCE_BYTES: usize = 256 * 1024;
 
 /// Takes parts, one after the other.
@@ -64,25 +64,34 @@ impl Taking {
     /// The merged result.
     pub(super) async fn into_one(self) -> Result<Vec<u8>, Failure> {
         match self {
-            Self::Merge(Merge { by: By::Reduce(reduce), bytes, .. }) if bytes > AT_ONCE_BYTES => {
-                aside(move || reduce.give()).await
+            Self::Merge(merge) => {
+                let may_block = merge.may_block();
+                match merge.by {
+                    By::Reduce(reduce) if may_block => aside(move || reduce.give()).await,
+                    By::Reduce(reduce) => reduce.give(),
+                    By::Nobody(alone) => Ok(alone.unwrap_or_default()),
+                }
             }
-            Self::Merge(Merge { by: By::Reduce(reduce), .. }) => reduce.give(),
-            Self::Merge(Merge { by: By::Nobody(alone), .. }) => Ok(alone.unwrap_or_default()),
             Self::Apart(_) => Ok(Vec::new()),
         }
     }
 }
 
 impl Merge {
+    /// Whether the filter may keep its thread for long. One of the tool's own may even wait for this library's tasks.
+    fn may_block(&self) -> bool {
+        matches!(self.filter, Filter::Custom(_)) || self.bytes > AT_ONCE_BYTES
+    }
+
     async fn take(&mut self, part: Part) -> Result<(), Failure> {
         let bytes = if self.filter == Filter::Concatenate { label(part)? } else { part.bytes };
         self.bytes = self.bytes.saturating_add(bytes.len());
+        let may_block = self.may_block();
         // A placeholder while the blocking thread has the reduction.
         match std::mem::replace(&mut self.by, By::Nobody(None)) {
             By::Reduce(mut reduce) => {
                 let taken;
-                (reduce, taken) = if self.bytes > AT_ONCE_BYTES {
+                (reduce, taken) = if may_block {
                     aside(move || {
                         let taken = reduce.take(&bytes);
                         (reduce, taken)
@@ -154,16 +163,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn much_is_merged_on_another_thread_and_little_right_here() {
+    async fn much_is_merged_on_another_thread_and_so_is_all_by_a_filter_of_the_tools_own() {
         let here = thread::current().id();
-        for (bytes, is_here) in [(AT_ONCE_BYTES / 2, true), (AT_ONCE_BYTES + 1, false)] {
+        let own = Filter::Custom("own".to_owned());
+        for (filter, bytes, is_here) in
+            [(Filter::Sum, AT_ONCE_BYTES / 2, true), (Filter::Sum, AT_ONCE_BYTES + 1, false), (own, 1, false)]
+        {
             let (told, threads) = mpsc::channel();
-            let mut taking = Taking::merge(Filter::Sum, Some(Box::new(Told(told))));
+            let mut taking = Taking::merge(filter.clone(), Some(Box::new(Told(told))));
             let of = MemberSet::of(Member { node: NodeId(0), daemon: DaemonId(1) });
             taking.take(Part { of, bytes: vec![0; bytes] }).await.unwrap();
             assert_eq!(taking.into_one().await.unwrap(), [1]);
             let threads: Vec<bool> = threads.iter().map(|thread| thread == here).collect();
-            assert_eq!(threads, [is_here; 2], "{bytes} bytes");
+            assert_eq!(threads, [is_here; 2], "{bytes} bytes by {filter:?}");
         }
     }
 }
