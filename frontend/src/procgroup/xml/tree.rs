@@ -227,10 +227,14 @@ impl<'a> Parsing<'a> {
     }
 }
 
+/// Whether XML does not have the character.
+pub(super) fn is_foreign(c: char) -> bool {
+    c < ' ' && !matches!(c, '\t' | '\n' | '\r') || matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
 /// Refuses characters that XML does not allow: an answer with them would be unreadable.
 fn check_characters(text: &str) -> Result<(), String> {
-    let odd = |c: char| c < ' ' && !matches!(c, '\t' | '\n' | '\r') || matches!(c, '\u{fffe}' | '\u{ffff}');
-    match text.chars().find(|c| odd(*c)) {
+    match text.chars().find(|c| is_foreign(*c)) {
         Some(c) => Err(format!("the character U+{:04X}, which XML does not have", u32::from(c))),
         None => Ok(()),
     }

@@ -9,6 +9,7 @@ use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
 use quick_xml::name::QName;
 use quick_xml::writer::Writer;
 
+use super::tree::is_foreign;
 use crate::procgroup::attribute::{GroupAttribute, ProcessAttribute};
 use crate::procgroup::hosts::fold_hosts;
 use crate::procgroup::query::{Pattern, Query};
@@ -93,9 +94,12 @@ fn write_told<W: Write>(writer: &mut Writer<W>, told: &Told) -> io::Result<()> {
 }
 
 /// Adds an attribute. Whitespace other than a space is written as a character reference: a reader would turn it into
-/// spaces.
+/// spaces. Characters that XML does not have, as a launcher's words may, are replaced: no reader takes them.
 fn push(element: &mut BytesStart<'_>, name: &str, value: &str) {
     let mut escaped = escape(value);
+    if escaped.contains(is_foreign) {
+        escaped = escaped.replace(is_foreign, "\u{fffd}").into();
+    }
     if escaped.contains(['\t', '\n', '\r']) {
         escaped = escaped.replace('\t', "&#9;").replace('\n', "&#10;").replace('\r', "&#13;").into();
     }
@@ -214,4 +218,22 @@ fn write_spec<W: Write>(writer: &mut Writer<W>, spec: &ProcessSpec) -> io::Resul
         empty(writer, "env", [("name", name.clone()), ("val", value.clone())])?;
     }
     writer.write_event(Event::End(BytesEnd::new("process-spec")))
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_types::error::Failure;
+
+    use super::*;
+    use crate::procgroup::xml::parse_document;
+
+    #[test]
+    fn an_answer_with_characters_that_xml_lacks_is_readable() {
+        let failure = Failure::new(Kind::LauncherFailed, "\u{1b}[31mno\0\tnodes\u{ffff}");
+        let mut text = Vec::new();
+        write_answer(&mut text, &Answer::Refused { line: None, failure }).unwrap();
+        assert!(!text.contains(&0), "a message ends with a zero byte");
+        let answer = parse_document(&text).unwrap();
+        assert_eq!(answer.attribute("reason"), Some("\u{fffd}[31mno\u{fffd}\tnodes\u{fffd}"));
+    }
 }
