@@ -95,10 +95,13 @@ impl Process {
         W::Output: Send + 'static,
     {
         let (done, answer) = mpsc::sync_channel(1);
-        self.handle()?.spawn(async move { drop(done.send(work.await)) });
-        answer
-            .recv()
-            .map_err(|_| Fault::new(Kind::Gone, "the library was ended meanwhile, by gantry_finalize"))
+        // A task of its own, so that a panic is told from the end of the threads.
+        self.handle()?.spawn(async move { drop(done.send(tokio::spawn(work).await)) });
+        match answer.recv() {
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(ended)) if ended.is_panic() => Err(Fault::of_panic(&*ended.into_panic())),
+            _ => Err(Fault::new(Kind::Gone, "the library was ended meanwhile, by gantry_finalize")),
+        }
     }
 
     /// As [`Process::wait`], for work that the library may refuse.
@@ -136,4 +139,22 @@ impl Process {
 pub(crate) fn fault(error: &Error) -> Fault {
     tracing::debug!(%error, "refused");
     Fault::of(error.kind(), error, error.hint().as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn panics() -> u32 {
+        panic!("oh")
+    }
+
+    #[test]
+    fn a_panic_of_work_is_a_bug_and_not_the_end_of_the_library() {
+        let process = Process::new();
+        let fault = process.wait(panics()).expect_err("a panic");
+        assert_eq!((fault.kind(), fault.text()), (Kind::Internal, "a bug in gantry itself: oh"));
+        assert_eq!(process.wait(async { 7 }), Ok(7));
+        process.end_threads();
+    }
 }

@@ -2,8 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gantry_types::error::Kind;
-
 use crate::fault::{self, Fault};
 
 /// Runs the body of the exported function `name`. On failure or panic it stores the fault for this thread and returns
@@ -17,9 +15,7 @@ pub fn enter<T>(name: &str, otherwise: T, body: impl FnOnce() -> Result<T, Fault
             otherwise
         }
         Err(panic) => {
-            let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
-            let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            fault::keep(name, &Fault::new(Kind::Protocol, format!("a bug in gantry itself: {words}")));
+            fault::keep(name, &Fault::of_panic(&*panic));
             otherwise
         }
     }
@@ -27,6 +23,8 @@ pub fn enter<T>(name: &str, otherwise: T, body: impl FnOnce() -> Result<T, Fault
 
 #[cfg(test)]
 mod tests {
+    use gantry_types::error::Kind;
+
     use super::*;
     use crate::fault::last;
 
@@ -37,7 +35,7 @@ mod tests {
         assert_eq!(enter("f", -1, || Err(Fault::new(Kind::Gone, "app 3 is gone"))), -1);
         assert_eq!(last(), ("f: app 3 is gone".to_owned(), Some(Kind::Gone)));
         assert_eq!(enter("g", -1, || -> Result<i32, Fault> { panic!("oh {}", 1) }), -1);
-        assert_eq!(last().0, "g: a bug in gantry itself: oh 1");
+        assert_eq!(last(), ("g: a bug in gantry itself: oh 1".to_owned(), Some(Kind::Internal)));
         assert_eq!(enter("f", 0, || Ok(7)), 7);
         assert_eq!(last().0, "g: a bug in gantry itself: oh 1", "a success changes nothing");
     }

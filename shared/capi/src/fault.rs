@@ -1,5 +1,6 @@
 //! The error of a failed call, stored for the calling thread.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char};
@@ -45,6 +46,14 @@ impl Fault {
             text = format!("{text} ({hint})");
         }
         Self { kind, text }
+    }
+
+    /// A panic, which is a bug.
+    #[must_use]
+    pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let words = panic.downcast_ref::<&str>().copied();
+        let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
+        Self::new(Kind::Internal, format!("a bug in gantry itself: {words}"))
     }
 
     /// Its kind.
