@@ -443,6 +443,20 @@ fn a_library_is_found_by_its_name() {
 }
 
 #[test]
+fn a_library_with_a_name_of_the_c_librarys_family_is_an_ordinary_one() {
+    require!(tool("cc"));
+    let yard = Yard::new();
+    let own = ["libutil.so", "librt.so.20", "libutil.so.1", "libnsl.so.1"];
+    own.iter().for_each(|name| drop(yard.library(name, "")));
+    let flags = own.map(|name| format!("{name} ")).concat();
+    let program = yard.program("tool", &format!("{flags} -lm -Wl,-rpath,@ {NEW}"));
+    for dependency in check(&program, &[]).needed {
+        let is_own = own.iter().any(|name| dependency.path == yard.path(name));
+        assert_eq!(dependency.is_glibc, !is_own, "{dependency:?}");
+    }
+}
+
+#[test]
 fn a_script_brings_its_program_with_dependencies() {
     require!(tool("cc"));
     let yard = Yard::new();

@@ -4,6 +4,9 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+/// The prefix of glibc's symbol versions.
+pub(super) const GLIBC: &str = "GLIBC_";
+
 /// A version of glibc's symbols, such as 2.34.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GlibcVersion {
@@ -18,7 +21,7 @@ pub struct GlibcVersion {
 impl GlibcVersion {
     /// Parses a symbol version such as GLIBC_2.34. None for others, and for glibc's private ones.
     pub fn parse(name: &OsStr) -> Option<Self> {
-        let text = name.as_bytes().strip_prefix(b"GLIBC_")?;
+        let text = name.as_bytes().strip_prefix(GLIBC.as_bytes())?;
         // This version marks an ability of the loader; glibc has it since 2.36.
         if text == b"ABI_DT_RELR" {
             return Some(Self { major: 2, minor: 36, patch: 0 });
@@ -49,43 +52,37 @@ impl fmt::Display for GlibcVersion {
     }
 }
 
-/// The family without `lib` and without the part after the first dot.
+/// The sonames of the family, without the loaders. None ever changes: the versions of symbols do.
 const FAMILY: &[&[u8]] = &[
-    b"c",
-    b"m",
-    b"mvec",
-    b"pthread",
-    b"dl",
-    b"rt",
-    b"resolv",
-    b"nsl",
-    b"util",
-    b"anl",
-    b"BrokenLocale",
-    b"thread_db",
-    b"c_malloc_debug",
-    b"memusage",
-    b"pcprofile",
-    b"SegFault",
-    b"cidn",
+    b"libc.so.6",
+    b"libm.so.6",
+    b"libmvec.so.1",
+    b"libpthread.so.0",
+    b"libdl.so.2",
+    b"librt.so.1",
+    b"libresolv.so.2",
+    b"libnsl.so.1",
+    b"libutil.so.1",
+    b"libanl.so.1",
+    b"libBrokenLocale.so.1",
+    b"libthread_db.so.1",
+    b"libc_malloc_debug.so.0",
+    b"libcidn.so.1",
+    b"libnss_compat.so.2",
+    b"libnss_db.so.2",
+    b"libnss_dns.so.2",
+    b"libnss_files.so.2",
+    b"libnss_hesiod.so.2",
+    b"libnss_nis.so.2",
+    b"libnss_nisplus.so.2",
 ];
 
-/// glibc's own name service modules. Modules of other packages do not belong to the family.
-const NAME_SERVICES: &[&[u8]] = &[b"compat", b"db", b"dns", b"files", b"hesiod", b"nis", b"nisplus"];
-
-/// Whether a library belongs to glibc, by its name or path: the loader, libc, and the libraries built with them.
-pub(super) fn is_glibc_family(library: impl AsRef<OsStr>) -> bool {
-    let path = library.as_ref().as_bytes();
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    if name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so") || name.starts_with(b"ld.so") {
-        return true;
-    }
-    let stem = name.strip_prefix(b"lib").and_then(|rest| rest.split(|byte| *byte == b'.').next());
-    let Some(stem) = stem else { return false };
-    // Before glibc 2.34 file names had the version, such as libc-2.31.so.
-    let end = stem.windows(2).rposition(|pair| pair == b"-2").unwrap_or(stem.len());
-    let stem = &stem[..end];
-    FAMILY.contains(&stem) || stem.strip_prefix(b"nss_").is_some_and(|it| NAME_SERVICES.contains(&it))
+/// Whether a soname is one of glibc's: the loader's, libc's, or that of a library built with them. Other packages use
+/// some of these names, too. Only glibc's libraries also define versions of [`GLIBC`].
+pub(super) fn is_glibc_soname(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let loaders: [&[u8]; 3] = [b"ld-linux", b"ld64.so", b"ld.so"];
+    FAMILY.contains(&name) || loaders.iter().any(|loader| name.starts_with(loader))
 }
 
 #[cfg(test)]
@@ -114,15 +111,8 @@ mod tests {
 
     #[test]
     fn the_family() {
-        let check = |name: &str, expected| assert_eq!(is_glibc_family(name), expected, "{name}");
-        for name in [
-            "/lib/libc.so.6",
-            "libc-2.31.so",
-            "libm.so.6",
-            "libnss_files.so.2",
-            "/lib64/ld-linux-x86-64.so.2",
-            "ld64.so.2",
-        ] {
+        let check = |name: &str, expected| assert_eq!(is_glibc_soname(name.as_ref()), expected, "{name}");
+        for name in ["libc.so.6", "libm.so.6", "libnss_files.so.2", "ld-linux-x86-64.so.2", "ld64.so.2"] {
             check(name, true);
         }
         for name in [
@@ -132,7 +122,9 @@ mod tests {
             "libmpi.so.40",
             "ld",
             "libstdc++.so.6",
-            "libnsl_x.so",
+            "libnsl.so.2",
+            "librt.so.20",
+            "libutil.so",
         ] {
             check(name, false);
         }

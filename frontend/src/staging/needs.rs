@@ -12,12 +12,10 @@ use super::closure::{Closure, Dependency};
 use super::content::open_regular;
 use super::elf::parse_arch;
 use super::gather::{Dependencies, Resolve};
+use super::libc_needs::GLIBC;
 use super::plan::Absent;
 use super::resolver::{Resolver, ResolverConfig};
 use crate::error::{Error, Result};
-
-/// The prefix of glibc's symbol versions.
-const GLIBC: &str = "GLIBC_";
 
 /// Searches as the loader of this machine does, with this process's variables.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::closure::{LibcNeeds, Missing, Why};
 use super::elf::VersionNeeds;
-use super::libc_needs::{GlibcVersion, is_glibc_family};
+use super::libc_needs::{GlibcVersion, is_glibc_soname};
 use super::walk::Walk;
 
 impl Walk<'_> {
@@ -44,7 +44,7 @@ impl Walk<'_> {
             if object.is_glibc() {
                 continue;
             }
-            let is_of_glibc = |it: &&VersionNeeds| is_glibc_family(dynamic.text(it.file));
+            let is_of_glibc = |it: &&VersionNeeds| is_glibc_soname(dynamic.text(it.file));
             let of_glibc = dynamic.versions_needed.iter().filter(is_of_glibc);
             let versions = of_glibc.flat_map(|it| dynamic.versions_of(it)).filter(|it| !it.is_weak);
             let newest = versions.filter_map(|it| GlibcVersion::parse(dynamic.text(it.name))).max();

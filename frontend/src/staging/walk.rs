@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::arch::Arch;
 use super::closure::{Closure, Dependency, How, Missing, Need, Optional, Why};
 use super::elf::{Dynamic, Elf, NeedKind, Text, Unfit};
-use super::libc_needs::is_glibc_family;
+use super::libc_needs::{GLIBC, is_glibc_soname};
 use super::names::ByName;
 use super::resolver::{FileId, NotOpened, Resolver};
 use super::search::{Found, Order, Search};
@@ -412,7 +412,14 @@ impl Object {
 
     /// It belongs to the C library's family.
     pub(super) fn is_glibc(&self) -> bool {
-        is_glibc_family(self.soname().unwrap_or(self.path.as_os_str()))
+        self.soname().is_some_and(is_glibc_soname) && self.defines_glibc_versions()
+    }
+
+    fn defines_glibc_versions(&self) -> bool {
+        self.elf.dynamic.as_ref().is_some_and(|dynamic| {
+            let mut defined = dynamic.versions_defined.iter().flatten();
+            defined.any(|it| dynamic.text(it.name).as_bytes().starts_with(GLIBC.as_bytes()))
+        })
     }
 
     fn soname(&self) -> Option<&OsStr> {
