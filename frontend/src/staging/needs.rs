@@ -17,7 +17,8 @@ use super::plan::Absent;
 use super::resolver::{Resolver, ResolverConfig};
 use crate::error::{Error, Result};
 
-/// Searches as the loader of this machine does, with this process's variables.
+/// Searches as the loader of this machine does, with this process's variables. What it finds runs on nodes with other
+/// processors, too.
 #[derive(Debug)]
 pub(crate) struct SystemResolver {
     resolver: Resolver,
@@ -25,7 +26,7 @@ pub(crate) struct SystemResolver {
 
 impl SystemResolver {
     pub(crate) fn new() -> Self {
-        Self { resolver: Resolver::new(ResolverConfig::of_process()) }
+        Self { resolver: Resolver::new(ResolverConfig::of_process()).for_any_processor() }
     }
 
     /// The path where the loader would find a library.

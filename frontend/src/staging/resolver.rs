@@ -54,6 +54,8 @@ impl ResolverConfig {
 #[derive(Debug)]
 pub struct Resolver {
     config: ResolverConfig,
+    /// What is found must run on other machines, too.
+    any_processor: bool,
     pub(super) root: Root,
     cache: OnceLock<Option<LdCache>>,
     conf: OnceLock<Vec<PathBuf>>,
@@ -119,6 +121,7 @@ impl Resolver {
         Self {
             root: Root::new(config.sysroot.clone()),
             config,
+            any_processor: false,
             cache: OnceLock::new(),
             conf: OnceLock::new(),
             hwcaps: OnceLock::new(),
@@ -127,6 +130,16 @@ impl Resolver {
             read: Mutex::default(),
             scratch: Mutex::default(),
         }
+    }
+
+    /// Prefers libraries that run on any processor to variants for this machine's.
+    pub(super) fn for_any_processor(self) -> Self {
+        Self { any_processor: true, ..self }
+    }
+
+    /// Whether libraries must run on any processor.
+    pub(super) fn is_for_any_processor(&self) -> bool {
+        self.any_processor
     }
 
     /// Interprets `name`: a path if it has a slash, else a program in PATH, else a file in this directory.

@@ -20,6 +20,8 @@ pub(super) struct Search<'r> {
     resolver: &'r Resolver,
     arch: Arch,
     interpreter: PathBuf,
+    /// Variants for this processor count.
+    with_variants: bool,
     /// The processor-specific subdirectories that exist in each folder.
     subdirectories: HashMap<PathBuf, Arc<[PathBuf]>>,
 }
@@ -52,7 +54,7 @@ pub(super) struct Found {
 
 impl<'r> Search<'r> {
     pub(super) fn new(resolver: &'r Resolver, arch: Arch, interpreter: PathBuf) -> Self {
-        Self { resolver, arch, interpreter, subdirectories: HashMap::new() }
+        Self { resolver, arch, interpreter, with_variants: true, subdirectories: HashMap::new() }
     }
 
     /// The loader's built-in settings. Its file is read only on demand: most programs do not need it.
@@ -71,6 +73,18 @@ impl<'r> Search<'r> {
 
     /// Finds a library by a name without a slash.
     pub(super) fn find(&mut self, name: &OsStr, order: &Order<'_>) -> Result<Found, Why> {
+        self.with_variants = !self.resolver.is_for_any_processor();
+        match self.find_first(name, order) {
+            // A variant is better than nothing: the nodes' processors may be as good.
+            Err(Why::NotFound { .. }) if !self.with_variants => {
+                self.with_variants = true;
+                self.find_first(name, order)
+            }
+            done => done,
+        }
+    }
+
+    fn find_first(&mut self, name: &OsStr, order: &Order<'_>) -> Result<Found, Why> {
         let mut tried = Tried::default();
         for (how, folders) in &order.folders {
             if let Some(found) = self.find_in(name, *how, folders, &mut tried)? {
@@ -79,7 +93,8 @@ impl<'r> Search<'r> {
         }
         match self.resolver.ld_cache() {
             Some(cache) => {
-                let path = cache.lookup(name, self.arch.cache_flags(), self.resolver.hwcaps(self.arch));
+                let hwcaps = if self.with_variants { self.resolver.hwcaps(self.arch) } else { &[] };
+                let path = cache.lookup(name, self.arch.cache_flags(), hwcaps);
                 let path = path.filter(|path| !order.without_default || !self.is_system(path));
                 if let Some(path) = path
                     && let Some(found) = tried.open(self, path.to_owned(), How::Cache)?
@@ -112,7 +127,8 @@ impl<'r> Search<'r> {
         tried: &mut Tried,
     ) -> Result<Option<Found>, Why> {
         for folder in folders {
-            for below in self.subdirectories(folder).iter() {
+            let variants = if self.with_variants { self.subdirectories(folder) } else { Arc::default() };
+            for below in variants.iter() {
                 if let Some(found) = tried.open(self, below.join(name), how)? {
                     return Ok(Some(found));
                 }

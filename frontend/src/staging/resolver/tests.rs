@@ -55,3 +55,31 @@ fn in_a_root_of_a_foreign_machine_files_are_looked_for_where_its_loader_does() {
         assert!(lost.name == "liblost.so" && said.contains(&format!("{folder}/liblost.so")), "{said}");
     }
 }
+
+#[test]
+fn a_library_for_any_processor_is_a_plain_one_unless_there_are_only_variants() {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().canonicalize().unwrap();
+    let variants = detect_hwcaps();
+    let library = Sample::new(Arch::NATIVE);
+    let tool = Sample { needed: vec!["libh.so"], runpath: Some("$ORIGIN/lib"), ..Sample::new(Arch::NATIVE) };
+    put(&root, "tool", &tool);
+    put(&root, "lib/libh.so", &library);
+    for name in &variants {
+        put(&root, &format!("lib/glibc-hwcaps/{name}/libh.so"), &library);
+    }
+    let best =
+        variants.first().map_or("lib/libh.so".to_owned(), |it| format!("lib/glibc-hwcaps/{it}/libh.so"));
+    let check = |resolver: Resolver, expected: &str| {
+        let closure = resolver.closure(&root.join("tool")).unwrap();
+        let paths: Vec<_> = closure.needed.iter().map(|it| it.path.clone()).collect();
+        assert_eq!(paths, [root.join(expected)]);
+    };
+    let new = || Resolver::new(ResolverConfig::default());
+    check(new(), &best);
+    check(new().for_any_processor(), "lib/libh.so");
+    if !variants.is_empty() {
+        fs::remove_file(root.join("lib/libh.so")).unwrap();
+        check(new().for_any_processor(), &best);
+    }
+}
