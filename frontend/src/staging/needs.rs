@@ -95,9 +95,14 @@ fn names(dependency: &Dependency) -> BTreeSet<OsString> {
 
 fn build_libc_needs(closure: &Closure) -> Option<LibcNeeds> {
     let version = format!("{GLIBC}{}", closure.libc.newest?);
-    let library = closure.libc.path.clone()?.into_os_string();
-    let interpreter = closure.interpreter.clone()?.into_os_string();
-    Some(LibcNeeds { interpreter, library, version })
+    let library = closure.libc.path.clone()?;
+    // A library names no loader. The C library needs only its own one.
+    let loader = || {
+        let libc = closure.needed.iter().find(|it| it.path == library)?;
+        Some(closure.needed.get(libc.needs.first()?.found?)?.path.clone())
+    };
+    let interpreter = closure.interpreter.clone().or_else(loader)?.into_os_string();
+    Some(LibcNeeds { interpreter, library: library.into_os_string(), version })
 }
 
 #[cfg(test)]
@@ -123,6 +128,10 @@ mod tests {
         let loader = Path::new(&libc.interpreter).file_name().unwrap().to_str().unwrap();
         assert!(has(&found.family, loader), "{loader} is not in {:?}", found.family);
         assert!(libc.version.starts_with("GLIBC_2.") && Path::new(&libc.library).is_file(), "{libc:?}");
+        // A library has the same requirements, and the same loader meets them.
+        let (_, library) = found.libraries.iter().find(|(name, _)| name == "libgcc_s.so.1").unwrap();
+        let of_library = dependencies(library).libc.unwrap();
+        assert_eq!((of_library.interpreter, of_library.library), (libc.interpreter, libc.library));
     }
 
     #[test]

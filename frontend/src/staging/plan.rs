@@ -275,9 +275,10 @@ impl Planning<'_> {
     /// request; a newer version requires another check.
     fn put_family(&mut self, items: &[Item]) -> Option<LibcNeeds> {
         let needs = || items.iter().filter_map(|item| item.needs.as_deref());
-        // The newest one serves older programs as well. Of several loaders, such as the 32-bit one, the first is
-        // staged; the programs of the others run with the nodes' own.
-        let first = needs().find_map(|needs| needs.libc.as_ref())?;
+        // The newest one serves older programs and libraries as well. Of several loaders, such as the 32-bit one, that
+        // of the first program is staged; the programs of the others run with the nodes' own.
+        let mut programs = items.iter().filter(|item| item.place == Place::Bin);
+        let first = programs.find_map(|item| item.needs.as_ref()?.libc.as_ref())?;
         let of_it = |libc: &&LibcNeeds| libc.interpreter == first.interpreter;
         let newest = needs().filter_map(|needs| needs.libc.as_ref()).filter(of_it);
         let newest = newest.max_by_key(|libc| parse_version(&libc.version))?;
