@@ -1,6 +1,6 @@
 //! Manifests: the files to make available in a session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -101,14 +101,19 @@ impl Manifest {
     }
 
     /// Adds a directory with all files below it to the session's `lib`, under the directory's own name. Hidden files
-    /// are included. Links are replaced by the files that they refer to. The needs of these files are not added.
+    /// are included, empty directories are not. Links are replaced by the files that they refer to. The needs of these
+    /// files are not added. Two directories of one name become one.
     ///
     /// # Errors
-    /// It is not a readable directory, its name is taken, it has circular links, or it has an entry that is neither
-    /// file nor directory.
+    /// It is not a readable directory, has no file, has circular links, has an entry that is neither file nor
+    /// directory, or a file clashes with another one of its name. Then the manifest is unchanged.
     pub fn add_lib_dir(&mut self, directory: impl AsRef<Path>) -> Result<()> {
         let root = absolute(directory.as_ref())?;
-        let base = file_name(&root)?.to_owned();
+        let base = file_name(&root)?;
+        if !std::fs::metadata(&root).map_err(|e| cannot_read(&root, e))?.is_dir() {
+            return Err(Error::invalid(format!("{} is not a directory", root.display())));
+        }
+        let mut files = Vec::new();
         for found in WalkDir::new(&root).follow_links(true).sort_by_file_name() {
             let found = found.map_err(|e| Error::io(format!("cannot read {}", root.display()), e.into()))?;
             if found.file_type().is_dir() {
@@ -116,9 +121,19 @@ impl Manifest {
             }
             let source = readable_file(found.path())?;
             let below = source.strip_prefix(&root).map_err(|e| Error::invalid(e.to_string()))?;
-            self.add_as(Place::Lib, Path::new(&base).join(below).as_os_str(), &source, false)?;
+            files.push((Path::new(base).join(below), source));
         }
-        Ok(())
+        if files.is_empty() {
+            return Err(Error::invalid(format!("{} has no file", root.display())));
+        }
+        let before: BTreeSet<Target> = self.wanted.keys().cloned().collect();
+        let mut files = files.iter();
+        let added =
+            files.try_for_each(|(name, source)| self.add_as(Place::Lib, name.as_os_str(), source, false));
+        if added.is_err() {
+            self.wanted.retain(|target, _| before.contains(target));
+        }
+        added
     }
 
     /// Adds a file to the session's `lib`, at a relative path there. Does not add its needs.

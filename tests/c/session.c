@@ -79,6 +79,7 @@ static void manifests(void) {
     FAILS(!cti_addManifestLibrary(manifest, "libno-such.so"), "libno-such.so");
     FAILS(!cti_addManifestFile(manifest, "no-such-file"), "no-such-file");
     FAILS(!cti_addManifestLibDir(manifest, "no-such-dir"), "no-such-dir");
+    FAILS(!cti_addManifestLibDir(manifest, here("data")), "not a directory");
     FAILS(!cti_addManifestFile(manifest, NULL), "NULL");
     FAILS(!cti_addManifestFile(manifest, "\xff\xfe/x"), "No such file");
     CHECK(cti_sendManifest(manifest) == 0);

@@ -203,7 +203,7 @@ int cti_addManifestBinary(cti_manifest_id_t mid, const char *fstr);
 /* Adds a library, a path or a name for the loader's search, to the session's libraries. 0; 1 on error. */
 int cti_addManifestLibrary(cti_manifest_id_t mid, const char *fstr);
 
-/* Adds a directory with all that is in it, hidden files too, to the session's libraries. 0; 1 on error. */
+/* Adds a directory with all files in it, hidden ones too, to the session's libraries. Empty directories are left out. 0; 1 on error. */
 int cti_addManifestLibDir(cti_manifest_id_t mid, const char *fstr);
 
 /* Adds a file to the session's root. 0; 1 on error. */

@@ -221,6 +221,35 @@ fn a_directory_is_taken_with_hidden_files_and_links_and_without_circles() {
 }
 
 #[test]
+fn a_directory_is_taken_whole_or_not_at_all() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["-n", "1", "/bin/true"]).await;
+        let (session, dirs) = open(&app).await;
+        let file = write(site, "a/plugins/two.so", "two");
+        write(site, "b/plugins/one.so", "one");
+        write(site, "b/plugins/two.so", "another two");
+        write(site, "dangling/one.so", "one");
+        std::os::unix::fs::symlink("nowhere", site.world.work_dir().join("dangling/two.so")).expect("a link");
+        fs::create_dir_all(site.world.work_dir().join("empty/deep")).expect("a folder");
+        let mut manifest = session.manifest();
+        manifest.add_lib_dir(file.parent().expect("a folder")).expect("a directory");
+        for (name, kind, words) in [
+            ("a/plugins/two.so", Kind::Invalid, "two.so is not a directory"),
+            ("b/plugins", Kind::Invalid, "have the same name in the session"),
+            ("dangling", Kind::NotFound, "dangling"),
+            ("empty", Kind::Invalid, "empty has no file"),
+        ] {
+            let error = manifest.add_lib_dir(site.world.work_dir().join(name)).expect_err("a refusal");
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(words), "{error} has no {words}");
+        }
+        assert_eq!(manifest.send(SOON).await.expect("send").files, 1);
+        assert_eq!(read(dirs.lib.join("plugins/two.so")), "two");
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
 fn two_daemons_of_one_name_are_refused_and_one_can_run_twice() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(["-n", "1", "/bin/true"]).await;
