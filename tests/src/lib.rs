@@ -79,7 +79,7 @@ pub use site_beds::is_on_beds;
 pub use site_others::Others;
 pub use site_output::pids_of_first_node;
 pub use skip::{record_skip, tool};
-pub use sys::{ClosedStdio, fork_idle, ignore_children};
+pub use sys::{ClosedStdio, Lease, fork_idle, ignore_children};
 pub use terminal::{Terminal, Vt};
 pub use within::within;
 pub use world::{World, in_a_world};

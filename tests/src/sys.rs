@@ -3,9 +3,11 @@
 //! A pidfd refers to one process for ever, while a pid may be reused. So waiting and killing use pidfds.
 #![expect(unsafe_code, reason = "pidfds and ioctls of terminals have no safe wrapper in nix or std")]
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -171,6 +173,28 @@ pub(crate) fn set_window_size(terminal: BorrowedFd<'_>, size: &Winsize) -> io::R
     // SAFETY: the descriptor is open while it is borrowed; the kernel reads one winsize, and `size` refers to one.
     unsafe { tiocswinsz(terminal.as_raw_fd(), &raw const *size) }?;
     Ok(())
+}
+
+/// A lease of a file: whoever opens it waits until this is dropped, or for the system's 45 seconds.
+#[derive(Debug)]
+pub struct Lease(#[expect(dead_code, reason = "it is held, not used")] File);
+
+impl Lease {
+    /// Takes a lease of a file that nobody has open.
+    ///
+    /// # Errors
+    /// It is open somewhere, or its file system has no leases.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        // SAFETY: the descriptor is open, and this command takes an integer.
+        let taken = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+        Errno::result(taken)?;
+        // Without an owner nobody gets the signal that somebody waits: it would end this process.
+        // SAFETY: as above.
+        let no_owner = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETOWN, 0) };
+        Errno::result(no_owner)?;
+        Ok(Self(file))
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use gantry_types::output::DaemonOutput;
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::protocol::DaemonOrder;
 use crate::channel::{Policy, Reduced};
@@ -19,6 +19,7 @@ use crate::event::{Event, Exit};
 use crate::info::AppInfo;
 use crate::procgroup::Numbers;
 use crate::request::DaemonRequest;
+use crate::staging::send::in_time;
 use crate::{AppHandle, Daemon, Events, Manifest, OutputStream, Session};
 
 /// How long to wait for more output of an ended daemon: its child may keep the pipe open for ever.
@@ -185,19 +186,25 @@ async fn prepare(
     if order.allow_missing {
         manifest.allow_missing();
     }
-    for path in order.files {
-        manifest.add_file(path.0)?;
-    }
-    for path in order.binaries {
-        manifest.add_binary(path.0)?;
-    }
-    for path in order.libraries {
-        manifest.add_library(path.0)?;
-    }
-    for path in order.directories {
-        manifest.add_lib_dir(path.0)?;
-    }
-    Ok((session, manifest, request))
+    // A client's files may be many, or on a file system that hangs. That concerns only its own request.
+    let program = request.program.clone();
+    let manifest = in_time(Instant::now() + timeout, move || {
+        for path in order.files {
+            manifest.add_file(path.0)?;
+        }
+        for path in order.binaries {
+            manifest.add_binary(path.0)?;
+        }
+        for path in order.libraries {
+            manifest.add_library(path.0)?;
+        }
+        for path in order.directories {
+            manifest.add_lib_dir(path.0)?;
+        }
+        manifest.add_binary(program)?;
+        Ok(manifest)
+    });
+    Ok((session, manifest.await?, request))
 }
 
 /// Runs `work` and reports the progress of the session's files. A slow reader gets fewer reports, but always the last

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gantry_backend::SessionDirs;
 use gantry_frontend::{App, DaemonRequest, Session};
-use gantry_tests::{SOON, Site, on_every_wlm, outside, path_on, proc, programs};
+use gantry_tests::{
+    Lease, Run, SOON, Site, eventually, on_every_wlm, on_this_machine, outside, path_on, proc, programs,
+};
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
 
@@ -245,6 +247,34 @@ fn a_directory_is_taken_whole_or_not_at_all() {
         }
         assert_eq!(manifest.send(SOON).await.expect("send").files, 1);
         assert_eq!(read(dirs.lib.join("plugins/two.so")), "two");
+        app.close(SOON).await.expect("close");
+    });
+}
+
+/// The threads of this process that wait in open(2).
+fn opening() -> usize {
+    let threads = fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let calls = threads.filter_map(|thread| fs::read_to_string(thread.path().join("syscall")).ok());
+    calls.filter(|call| call.starts_with(&format!("{} ", libc::SYS_openat))).count()
+}
+
+/// On this machine: its kernel makes the clients' requests wait.
+#[test]
+fn clients_whose_files_cannot_be_read_now_do_not_stop_the_app() {
+    on_this_machine(LIMIT, async |site| {
+        let app = site.held(["-n", "1", "/bin/true"]).await;
+        let file = write(site, "leased", "x");
+        let lease = Lease::take(&file).expect("a lease");
+        let began = Instant::now();
+        let (id, file) = (app.id().to_string(), file.display().to_string());
+        // More than the tool has workers.
+        let clients: Vec<Run> =
+            (0..3).map(|_| site.world.gantry(["daemon", &id, "--file", &file, "--", "true"])).collect();
+        eventually(SOON, "two threads wait for the file", || opening() >= 2);
+        app.release(SOON).await.expect("release");
+        app.wait().await.expect("the end");
+        assert!(began.elapsed() < Duration::from_secs(40), "it waited until the kernel took the lease away");
+        drop((lease, clients));
         app.close(SOON).await.expect("close");
     });
 }
