@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
+use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
 use gantry_types::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_wlm::host::Machine;
@@ -151,7 +152,7 @@ pub(crate) async fn adopt(
     };
     clock.go_on();
     match found {
-        Ok(found) => Ok(found?),
+        Ok(found) => found.map_err(NotAttached::Failed),
         Err(late) => {
             let error = explain_late(clock, late, "looking for what to attach to", said.as_ref());
             let is_silent = late == Late::Launch && matches!(said, Some(gantry_wlm::Error::Unanswered(_)));
@@ -180,12 +181,13 @@ impl Question<'_> {
         Ok(asking.await??)
     }
 
-    /// Whether the WLM says that the ranks are no longer those that were found.
+    /// Whether the WLM says that the ranks are no longer those that were found. In doubt they are: a large attachment
+    /// takes long, and the question may fail because of it.
     async fn has_changed(&self, found: &Adoption) -> bool {
         match self.ask().await {
             Ok(now) => now != *found,
             Err(Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_)))) => false,
-            Err(_) => true,
+            Err(error) => matches!(error.kind(), Kind::NotFound | Kind::Gone),
         }
     }
 

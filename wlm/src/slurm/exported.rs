@@ -44,7 +44,7 @@ impl Exported {
 }
 
 fn into_text(text: OsString) -> Result<String> {
-    text.into_string().map_err(|it| Error::invalid(format!("'{}' for --export is not UTF-8", it.display())))
+    text.into_string().map_err(|_| Error::invalid("the list of --export is not UTF-8"))
 }
 
 /// The value of the last `--export`.
