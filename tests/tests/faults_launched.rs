@@ -4,11 +4,15 @@
 //! continue.
 
 use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gantry_tests::fault::{Tool, agents, guards, numbers};
+use gantry_tests::fault::{Tool, agents, guards, numbers, running};
 use gantry_tests::{SOON, World, eventually, proc, programs, within};
+use nix::sys::ptrace;
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -300,6 +304,43 @@ fn agent_that_is_asked_to_go_ends_the_app_and_cleans_up() {
         assert_eq!(exited["code"], 137, "{exited}");
         scene.tool.assert_alone(&scene.world);
         assert!(!scene.ran());
+    });
+}
+
+/// Traces these processes until the sender is dropped. Even SIGKILL does not end them meanwhile: they stop at their exit,
+/// like processes that wait for a dead file server.
+fn keep_from_ending(pids: Vec<i32>) -> (Sender<()>, JoinHandle<()>) {
+    let (traced, are_traced) = channel();
+    let (done, is_done) = channel();
+    let tracer = std::thread::spawn(move || {
+        for pid in pids {
+            ptrace::seize(Pid::from_raw(pid), ptrace::Options::PTRACE_O_TRACEEXIT).expect("seized");
+        }
+        traced.send(()).expect("the test goes on");
+        // The end of this thread lets go of them.
+        is_done.recv().ok();
+    });
+    are_traced.recv().expect("traced");
+    (done, tracer)
+}
+
+#[test]
+fn processes_that_cannot_be_killed_delay_the_end_of_their_app_shortly() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = Tool::start(&world);
+        let script = b"#!/bin/sh\nexec > /dev/null 2>&1\nsleep 1000 &\nsleep 1000 &\nwait\n";
+        tool.ask(&format!("launch -n 1 {}", world.executable("starts_two", script).display()));
+        let root = tool.ask("session")["root"].as_str().expect("a root").to_owned();
+        let sleeping = || running(&world, "sleep");
+        eventually(SOON, "the rank has started two", || sleeping().len() == 2);
+        let (done, tracer) = keep_from_ending(sleeping());
+        tool.ask("close");
+        assert_eq!(sleeping().len(), 2);
+        assert!(!Path::new(&root).exists(), "the agent did not remove the session");
+        drop(done);
+        tracer.join().expect("the tracer has let go");
+        tool.assert_alone(&world);
     });
 }
 

@@ -436,6 +436,7 @@ mod tests {
     use nix::sys::signal::raise;
 
     use super::*;
+    use crate::policy::PATIENCE;
     use gantry_guard::protocol::{StartAgent, StartStep, ToGuard};
 
     /// A guard without a tool and without children.
@@ -524,8 +525,9 @@ mod tests {
         guard.decide(Event::Said(ToGuard::AgentsThere));
         // A step that does not end is killed after a while.
         guard.decide(Event::ToolGone);
+        let late = Instant::now() + PATIENCE / 2;
         while guard.turn().unwrap() {
-            if guard.children.values().all(|child| child.stderr.is_none()) {
+            if guard.children.values().all(|child| child.stderr.is_none()) || Instant::now() > late {
                 raise(Signal::SIGUSR1).unwrap();
             }
         }
