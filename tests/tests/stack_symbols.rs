@@ -1,5 +1,5 @@
 //! `gantry stack` on programs whose symbols are elsewhere: in the debug information that is installed by build id, on
-//! the login side or on the node, and in a file that only the node has.
+//! the login side or on the node, in a file that only the node has, and in one whose path another file has by now.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 #![expect(
@@ -127,5 +127,66 @@ fn symbols_of_a_file_that_only_the_node_has_are_found_there() {
             }
             assert_eq!(world.gantry(["kill", "--yes", &app]).wait(SOON).code(), 0);
         }
+    });
+}
+
+/// Launches two ranks of a program, waits until they wait, and puts another program in its place. `command` stands
+/// before the program.
+#[track_caller]
+fn replaced(world: &World, old: &Path, new: &Path, command: &str) -> String {
+    let [program, next] = ["replaced", "next"].map(|name| world.work_dir().join(name));
+    fs::copy(old, &program).unwrap();
+    let app = launched(world, None, &format!("{command} {}", program.display()));
+    look(|| world.gantry(["stack", &app]).wait(SOON));
+    fs::copy(new, &next).unwrap();
+    fs::rename(&next, &program).unwrap();
+    app
+}
+
+/// The callers of a static program without an index are in the file alone. The other program's table has frames of
+/// another size.
+#[test]
+fn a_program_that_was_replaced_while_it_runs_has_its_names() {
+    let pie = ["-fPIE", "-pie"];
+    let without_index = ["-fno-pie", "-static", "-Wl,--no-eh-frame-hdr", "-fomit-frame-pointer"];
+    let made = |flags: &[&str]| {
+        let other = [flags, &["-DROOM=4096"]].concat();
+        let old = programs::get_with("two_paths", "old_paths", flags)?;
+        Ok::<_, String>((old, programs::get_with("two_paths", "new_paths", &other)?))
+    };
+    let programs = [require!(made(&pie)), require!(made(&without_index))];
+    in_a_world(LIMIT, move |world| {
+        for (old, new) in &programs {
+            let app = replaced(world, old, new, "");
+            let tree = look(|| world.gantry(["stack", &app]).wait(SOON));
+            let names = ["main", "even_path", "odd_path", "work", "wait_here"];
+            assert!(names.iter().all(|name| tree.contains(name)), "{tree}");
+            assert_eq!(world.gantry(["kill", "--yes", &app]).wait(SOON).code(), 0);
+        }
+    });
+}
+
+/// Where the loader was started with the program as its argument, the process's own program is the loader. So the file
+/// is gone, as that of a library.
+#[test]
+fn a_file_that_was_replaced_and_is_no_program_is_named() {
+    let loader = "/lib64/ld-linux-x86-64.so.2";
+    if !Path::new(loader).exists() {
+        skip!("there is no {loader}");
+    }
+    in_a_world(LIMIT, move |world| {
+        let app = replaced(world, &two_paths(), &programs::get("clock"), loader);
+        let mut notes = Vec::new();
+        let tree = look(|| {
+            let done = world.gantry(["stack", &app]).wait(SOON);
+            notes.clone_from(&done.stderr);
+            done
+        });
+        let note = "/replaced has changed since the ranks began: its functions have no names";
+        assert!(
+            tree.contains("replaced+0x") && notes.iter().any(|line| line.contains(note)),
+            "{tree}\n{notes:?}"
+        );
+        assert_eq!(world.gantry(["kill", "--yes", &app]).wait(SOON).code(), 0);
     });
 }

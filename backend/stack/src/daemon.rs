@@ -14,6 +14,7 @@ use gantry_stack::orders::{Orders, sample_number};
 use gantry_stack::symbols::{Found, Symbols};
 use gantry_stack::tags;
 
+use crate::files::Mapped;
 use crate::load::{self, Loads};
 use crate::memory::Memory;
 use crate::motion::Motions;
@@ -155,35 +156,58 @@ fn add_sample<'r>(
     Ok(())
 }
 
+/// What a file of ranks gives.
+enum File {
+    Symbols(Symbols),
+    /// Another one is at its path, or none.
+    Changed(Module),
+    Unreadable,
+}
+
 /// The functions and lines of addresses in files of this node's ranks: a tree of each address, then its inlined
-/// calls.
+/// calls. It has the files that have changed, too.
 fn look_up(backend: &Backend, reader: &Reader, places: &str) -> Result<PrefixTree, Error> {
     let node: RankSet = [Rank(backend.node().0)].into_iter().collect();
     let pids: Vec<i32> = backend.ranks()?.iter().map(|rank| rank.pid.get()).collect();
-    let mut symbols: HashMap<ModuleId, Option<Symbols>> = HashMap::new();
+    let mut files: HashMap<ModuleId, File> = HashMap::new();
     let mut tree = PrefixTree::new();
     for place in places.lines() {
         let Frame::Code { module: id, address } = Frame::parse(place) else { continue };
-        let of_file = symbols.entry(id.clone()).or_insert_with(|| {
-            reader.modules().filter(|module| module.id == id).find_map(|module| open(&pids, module))
+        let file = files.entry(id.clone()).or_insert_with(|| {
+            open(&pids, reader.modules().filter(|module| module.id == id).cloned().collect())
         });
-        let Some(of_file) = of_file else { continue };
-        let calls: Vec<String> = of_file.find(address).iter().map(Found::to_text).collect();
-        tree.add(std::iter::once(place).chain(calls.iter().map(String::as_str)), &node)?;
+        match file {
+            File::Symbols(symbols) => {
+                let calls: Vec<String> = symbols.find(address).iter().map(Found::to_text).collect();
+                tree.add(std::iter::once(place).chain(calls.iter().map(String::as_str)), &node)?;
+            }
+            File::Changed(module) => tree.add([module.to_text().as_str()], &node)?,
+            File::Unreadable => {}
+        }
     }
     Ok(tree)
 }
 
-/// Opens the symbols of a file through a process that has mapped it.
-fn open(pids: &[i32], module: &Module) -> Option<Symbols> {
-    if module.path == VDSO {
-        return pids.iter().find_map(|pid| Symbols::parse(&vdso_of(*pid)?).ok());
+/// Opens the symbols of a file at one of its places, through a process that has mapped it.
+fn open(pids: &[i32], places: Vec<Module>) -> File {
+    let mut changed = None;
+    for module in places {
+        if module.path == VDSO {
+            let found = pids.iter().find_map(|pid| Symbols::parse(&vdso_of(*pid)?).ok());
+            return found.map_or(File::Unreadable, File::Symbols);
+        }
+        for pid in pids {
+            let mapped = Mapped { pid: *pid, path: module.path.clone() };
+            let symbols = mapped.find(&module.id).and_then(|file| Symbols::open(&file, &module.id).ok());
+            if let Some(symbols) = symbols {
+                return File::Symbols(symbols);
+            }
+            if changed.is_none() && mapped.has_changed(&module.id) {
+                changed = Some(module.clone());
+            }
+        }
     }
-    pids.iter().find_map(|pid| {
-        let path = Reader::file_of(*pid, module);
-        let is_it = gantry_stack::symbols::identify_file(&path).is_ok_and(|id| id == module.id);
-        is_it.then(|| Symbols::open(&path, &module.id).ok()).flatten()
-    })
+    changed.map_or(File::Unreadable, File::Changed)
 }
 
 fn vdso_of(pid: i32) -> Option<Vec<u8>> {

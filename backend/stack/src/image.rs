@@ -4,11 +4,10 @@
 //! Two tables are read from the file: that of a static program without an index (`.eh_frame_hdr`), and the debugger's
 //! (`.debug_frame`) for functions that have no entry in memory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use gantry_stack::module::{ModuleId, PAGE, identify};
-use gantry_stack::symbols::identify_file;
 use gimli::{
     BaseAddresses, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation, Expression,
     FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
@@ -18,6 +17,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::files::Mapped;
 use crate::memory::Memory;
 
 /// The most bytes of a table; the largest library's is smaller.
@@ -33,7 +33,7 @@ pub(crate) struct Image {
     /// The address of the file's beginning in its own symbols.
     first: u64,
     table: Option<Table>,
-    file: Option<PathBuf>,
+    file: Option<Mapped>,
     /// The file's table for debuggers, read on first use. It has functions that the table in memory has not.
     debug_table: OnceLock<Option<Table>>,
     /// The beginnings of its functions, read on first use.
@@ -75,18 +75,16 @@ pub(crate) struct Rules<'a, 'c> {
 }
 
 impl Image {
-    /// Reads the file that is mapped at `base`. None: it is not a 64-bit ELF file.
-    pub(crate) fn load(memory: Memory, base: u64, file: Option<PathBuf>) -> Option<Self> {
+    /// Reads the file that is mapped at `base`. None: it is not a 64-bit ELF file. The kernel's code has no `file`.
+    pub(crate) fn load(memory: Memory, base: u64, file: Option<Mapped>) -> Option<Self> {
         let page = memory.read(base, PAGE);
         let header = FileHeader64::<object::LittleEndian>::parse(page.as_slice()).ok()?;
         let segments = header.program_headers(object::LittleEndian, page.as_slice()).ok()?;
         let endian = object::LittleEndian;
         let loaded = || segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
-        let beginning = loaded().find(|segment| segment.p_offset(endian) < PAGE as u64)?;
-        let first = beginning.p_vaddr(endian).wrapping_sub(beginning.p_offset(endian));
+        let first = first_of(&page)?;
         let bias = base.wrapping_sub(first);
-        let id =
-            identify(&page, |_, address, length| memory.read_exactly(bias.wrapping_add(address), length))?;
+        let id = identify_at(memory, base)?;
         let own =
             segments.iter().find(|segment| segment.p_type(endian) == PT_GNU_EH_FRAME).and_then(|segment| {
                 let (address, length) = (segment.p_vaddr(endian), segment.p_memsz(endian));
@@ -101,14 +99,14 @@ impl Image {
                 let index = Index::Own { bytes: index, address };
                 Some(Table { bytes, address: start, kind: Kind::EhFrame, index })
             });
-        let table = own.or_else(|| Table::of_file(file.as_ref()?, ".eh_frame", Kind::EhFrame));
+        let table = own.or_else(|| Table::of_file(&file.as_ref()?.find(&id)?, ".eh_frame", Kind::EhFrame));
         Some(Self { id, first, table, file, debug_table: OnceLock::new(), functions: OnceLock::new() })
     }
 
     /// The beginning of the function at an address, from the file's symbols.
     pub(crate) fn function_of(&self, address: u64) -> Option<u64> {
         let functions = self.functions.get_or_init(|| {
-            self.file.as_deref().and_then(|file| functions_of(file, &self.id)).unwrap_or_default()
+            self.file.as_ref().and_then(|file| functions_of(&file.find(&self.id)?)).unwrap_or_default()
         });
         let after = functions.partition_point(|begin| *begin <= address);
         functions.get(after.checked_sub(1)?).copied()
@@ -135,10 +133,8 @@ impl Image {
 
     fn debug_table(&self) -> Option<&Table> {
         let table = self.debug_table.get_or_init(|| {
-            let file = self.file.as_deref()?;
-            // Another file may have the name by now.
-            let is_same = identify_file(file).is_ok_and(|id| id == self.id);
-            is_same.then(|| Table::of_file(file, ".debug_frame", Kind::DebugFrame)).flatten()
+            let file = self.file.as_ref()?.find(&self.id)?;
+            Table::of_file(&file, ".debug_frame", Kind::DebugFrame)
         });
         table.as_ref()
     }
@@ -243,6 +239,24 @@ impl<'a> Rules<'a, '_> {
     }
 }
 
+/// The id of the file that is mapped at `base`.
+pub(crate) fn identify_at(memory: Memory, base: u64) -> Option<ModuleId> {
+    let page = memory.read(base, PAGE);
+    let bias = base.wrapping_sub(first_of(&page)?);
+    identify(&page, |_, address, length| memory.read_exactly(bias.wrapping_add(address), length))
+}
+
+/// The address of a file's beginning in its own symbols, by its first page.
+fn first_of(page: &[u8]) -> Option<u64> {
+    let endian = object::LittleEndian;
+    let header = FileHeader64::<object::LittleEndian>::parse(page).ok()?;
+    let segments = header.program_headers(endian, page).ok()?;
+    let beginning = segments
+        .iter()
+        .find(|segment| segment.p_type(endian) == PT_LOAD && segment.p_offset(endian) < PAGE as u64)?;
+    Some(beginning.p_vaddr(endian).wrapping_sub(beginning.p_offset(endian)))
+}
+
 /// Opens a regular file. Anything else, such as a pipe, could block.
 fn open(path: &Path) -> Option<ReadCache<std::fs::File>> {
     let is_file = std::fs::metadata(path).ok()?.is_file();
@@ -250,10 +264,7 @@ fn open(path: &Path) -> Option<ReadCache<std::fs::File>> {
 }
 
 /// The beginnings of a file's functions, sorted.
-fn functions_of(path: &Path, id: &ModuleId) -> Option<Vec<u64>> {
-    if identify_file(path).ok()? != *id {
-        return None;
-    }
+fn functions_of(path: &Path) -> Option<Vec<u64>> {
     let cache = open(path)?;
     let file = object::File::parse(&cache).ok()?;
     let symbols = file.symbols().chain(file.dynamic_symbols());

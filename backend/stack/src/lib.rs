@@ -6,6 +6,7 @@
 //! | [`daemon`] | the daemon: reads the ranks of its node on request |
 //! | `stop` | stops one thread and lets it continue unchanged |
 //! | `maps`, `memory`, `image` | the mappings of a process, its memory, the files in it |
+//! | `files` | where the files can be read |
 //! | `unwind` | callers, by `.eh_frame` if a file has it, else by frame pointers; `calls`: else by return addresses after calls |
 //! | `python` | the functions of Python that a thread is in |
 //! | `steady` | which frames are unchanged; `script`: whether their variables are elsewhere |
@@ -17,6 +18,7 @@
 
 mod calls;
 pub mod daemon;
+mod files;
 mod image;
 mod load;
 mod maps;

@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::module::Module;
 
+use crate::files::Mapped;
 use crate::image::Image;
 use crate::maps::{FileKey, Maps};
 use crate::memory::{Memory, StackCopy};
@@ -137,15 +138,14 @@ impl Reader {
 
     /// Where the file of a module can be read, through a process that has mapped it.
     #[must_use]
-    pub fn file_of(pid: i32, module: &Module) -> PathBuf {
-        inside(pid, &module.path)
+    pub fn file_of(pid: i32, module: &Module) -> Option<PathBuf> {
+        Mapped { pid, path: module.path.clone() }.find(&module.id)
     }
 
     /// None: the process has ended, or may not be read.
     fn look_at(&mut self, pid: i32) -> Option<Process> {
         let maps = Maps::of_process(pid).ok()?;
-        let path = |key: &FileKey| inside(pid, &key.path);
-        let python = python::find(Memory { pid }, &maps, &mut self.interpreters, path);
+        let python = python::find(Memory { pid }, &maps, &mut self.interpreters);
         Some(Process { maps, python })
     }
 
@@ -215,7 +215,7 @@ impl Reader {
         let mut find = |key: &Arc<FileKey>, base: u64| {
             let known = images.get(key.as_ref()).cloned();
             known.unwrap_or_else(|| {
-                let file = (!key.is_vdso()).then(|| inside(pid, &key.path));
+                let file = (!key.is_vdso()).then(|| Mapped { pid, path: key.path.clone() });
                 let image = Image::load(Memory { pid }, base, file).map(Arc::new);
                 images.insert(key.as_ref().clone(), image.clone());
                 image
@@ -307,12 +307,6 @@ fn copy_of(
     drop(stopped);
     *longest = started.elapsed().max(*longest);
     Ok(Copied { state, stack, calls, before })
-}
-
-/// Converts a path of a process to one of this process.
-fn inside(pid: i32, path: &str) -> PathBuf {
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    root.join(Path::new(path).strip_prefix("/").unwrap_or(Path::new(path)))
 }
 
 /// All threads, the first one before the others.

@@ -36,8 +36,9 @@ fn a_sleeping_process_is_read_again_and_again_and_sleeps_on() {
         for frame in stacks[0].iter().flatten() {
             let Frame::Code { module, address } = frame else { continue };
             let file = reader.modules().find(|it| it.id == *module).expect("its file");
-            let path = Reader::file_of(pid, file);
-            if identify_file(&path).is_ok_and(|id| id == *module) && names.len() < 20 {
+            // The kernel's code is in no file.
+            let Some(path) = Reader::file_of(pid, file) else { continue };
+            if names.len() < 20 {
                 names.push((path, *address));
             }
         }

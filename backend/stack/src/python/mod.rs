@@ -18,7 +18,6 @@ mod variables;
 mod weave;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 pub(crate) use frames::{Calls, Python};
@@ -27,6 +26,8 @@ pub(crate) use symbols::Interpreter;
 pub(crate) use variables::hash_variables;
 pub(crate) use weave::weave;
 
+use crate::files::Mapped;
+use crate::image::identify_at;
 use crate::maps::{FileKey, Maps};
 use crate::memory::Memory;
 
@@ -34,16 +35,14 @@ use crate::memory::Memory;
 pub(crate) type Interpreters = HashMap<FileKey, Option<Arc<Interpreter>>>;
 
 /// The interpreter that a process has loaded, if it has.
-pub(crate) fn find(
-    memory: Memory,
-    maps: &Maps,
-    known: &mut Interpreters,
-    path: impl Fn(&FileKey) -> PathBuf,
-) -> Option<Python> {
+pub(crate) fn find(memory: Memory, maps: &Maps, known: &mut Interpreters) -> Option<Python> {
     let candidates = maps.files().filter(|(key, _)| symbols::may_have_one(&key.path));
     for (key, base) in candidates {
         if !known.contains_key(key.as_ref()) {
-            known.insert(key.as_ref().clone(), Interpreter::of_file(&path(key), &key.path).map(Arc::new));
+            let mapped = Mapped { pid: memory.pid, path: key.path.clone() };
+            let file = identify_at(memory, base).and_then(|id| mapped.find(&id));
+            let interpreter = file.and_then(|file| Interpreter::of_file(&file, &key.path));
+            known.insert(key.as_ref().clone(), interpreter.map(Arc::new));
         }
         let interpreter = known.get(key.as_ref()).and_then(Clone::clone);
         let found = interpreter.and_then(|it| Python::of_process(memory, key, base, it));

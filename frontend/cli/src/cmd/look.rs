@@ -25,6 +25,7 @@ use crate::stack::daemons::{Daemons, Missing};
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
+use crate::view;
 
 /// The most code addresses in one request to the nodes.
 const MOST_PLACES: usize = 4000;
@@ -115,6 +116,16 @@ impl Hand {
     }
 }
 
+/// Notes what the findings lack.
+pub(super) fn note_gaps(found: &Findings) {
+    for (host, why) in &found.missing {
+        view::note(&format!("no answer from {host}: {why}"));
+    }
+    for (file, why) in &found.nameless {
+        view::note(&format!("{file} {why}: its functions have no names"));
+    }
+}
+
 /// The frontend with the options for reaching nodes.
 pub(super) fn frontend(look: &Look, reach_args: Vec<OsString>) -> Frontend {
     let (hosts_policy, send_agent) = (look.hosts.hosts_policy, look.hosts.send_agent);
@@ -176,6 +187,7 @@ impl Looking {
             programs,
             classes: build_classes(&self.tree, &self.resolver, orders.samples, full),
             missing: stacks.missing,
+            nameless: self.resolver.nameless(),
         })
     }
 

@@ -7,7 +7,7 @@ use gantry_frontend::{LaunchRequest, OutputTo};
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::{Looking, frontend};
+use super::look::{Looking, frontend, note_gaps};
 use super::queue::note_changes;
 use super::{close, say};
 use crate::args::Stack;
@@ -114,8 +114,8 @@ fn show(found: &Findings, args: &Stack, json: bool) -> Outcome {
         false => text::build_page(found, view::colours(&std::io::stdout())),
     };
     say(&page)?;
-    for (host, why) in found.missing.iter().filter(|_| !json) {
-        view::note(&format!("no answer from {host}: {why}"));
+    if !json {
+        note_gaps(found);
     }
     write(args.html.as_deref(), || html::write(found))?;
     write(args.svg.as_deref(), || svg::write(found))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::{Looking, frontend};
+use super::look::{Looking, frontend, note_gaps};
 use super::watch;
 use super::{close, say};
 use crate::args::Why;
@@ -77,9 +77,7 @@ fn tell(settled: &Settled, json: bool) -> Outcome {
     }
     say(&page)?;
     if !json {
-        for (host, why) in &found.missing {
-            view::note(&format!("no answer from {host}: {why}"));
-        }
+        note_gaps(found);
         if !stable {
             view::note("the ranks move: look again, or see 'gantry stack --samples'");
         }

@@ -23,6 +23,8 @@ pub(crate) struct Findings {
     pub(crate) classes: Vec<Class>,
     /// Nodes without an answer, and why.
     pub(crate) missing: Vec<(String, String)>,
+    /// Files whose functions have no names, and why.
+    pub(crate) nameless: Vec<(String, String)>,
 }
 
 impl Findings {
@@ -55,6 +57,8 @@ pub(crate) struct Report {
     classes: Vec<ClassReport>,
     not_seen: String,
     missing: Vec<MissingReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nameless: Vec<NamelessReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,6 +94,12 @@ struct MissingReport {
     why: String,
 }
 
+#[derive(Debug, Serialize)]
+struct NamelessReport {
+    file: String,
+    why: String,
+}
+
 impl Report {
     pub(crate) fn new(found: &Findings) -> Self {
         let seen = found.seen();
@@ -111,6 +121,8 @@ impl Report {
             }
         };
         let missing = |(host, why): &(String, String)| MissingReport { host: host.clone(), why: why.clone() };
+        let nameless =
+            |(file, why): &(String, String)| NamelessReport { file: file.clone(), why: why.clone() };
         Self {
             ranks: seen.to_string(),
             rank_count: seen.len(),
@@ -119,6 +131,7 @@ impl Report {
             classes: found.classes.iter().map(class).collect(),
             not_seen: found.unseen().to_string(),
             missing: found.missing.iter().map(missing).collect(),
+            nameless: found.nameless.iter().map(nameless).collect(),
         }
     }
 }
@@ -148,6 +161,7 @@ mod tests {
             hosts: [(Rank(0), "n1".to_owned()), (Rank(1), "n2".to_owned())].into(),
             classes: vec![class(&[("main", 9), ("MPI_Wait", 0)], "0")],
             missing: vec![("n2".to_owned(), "it is lost".to_owned())],
+            nameless: vec![("/opt/app".to_owned(), "has changed".to_owned())],
             ..Findings::default()
         };
         let json = serde_json::to_value(Report::new(&found)).unwrap();
@@ -157,5 +171,6 @@ mod tests {
         assert_eq!(json["classes"][0]["frames"][1]["waits"], true);
         assert_eq!(json["not_seen"], "1");
         assert_eq!(json["missing"][0]["host"], "n2");
+        assert_eq!(json["nameless"][0]["file"], "/opt/app");
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Resolver {
     /// None: the file is not on this machine.
     files: HashMap<ModuleId, Option<Symbols>>,
     places: HashMap<Place, Vec<Found>>,
+    /// Files whose path has another file by now, on all nodes that were asked.
+    changed: BTreeSet<String>,
 }
 
 impl Resolver {
@@ -55,6 +57,9 @@ impl Resolver {
     /// Records the results of a node.
     pub(crate) fn take_found(&mut self, tree: &PrefixTree) {
         for place in tree.outermost() {
+            if let Some(module) = Module::parse(place.name()) {
+                self.changed.insert(module.path);
+            }
             let Frame::Code { module, address } = Frame::parse(place.name()) else { continue };
             let mut calls = Vec::new();
             let mut next = place.calls().next();
@@ -65,6 +70,12 @@ impl Resolver {
             }
             self.places.entry((module, address)).or_insert(calls);
         }
+    }
+
+    /// Files whose functions have no names, and why.
+    pub(crate) fn nameless(&self) -> Vec<(String, String)> {
+        let changed = self.changed.iter();
+        changed.map(|path| (path.clone(), "has changed since the ranks began".to_owned())).collect()
     }
 
     /// The functions at an address, outermost first.

@@ -137,6 +137,7 @@ mod tests {
                 class(&[("main", 9), ("exchange", 12), ("MPI_Wait", 0)], "0,2"),
             ],
             missing: Vec::new(),
+            nameless: Vec::new(),
         };
         let mut expected = Page::default();
         for line in [
