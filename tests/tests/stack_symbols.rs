@@ -182,7 +182,7 @@ fn a_file_that_was_replaced_and_is_no_program_is_named() {
             notes.clone_from(&done.stderr);
             done
         });
-        let note = "/replaced has changed since the ranks began: its functions have no names";
+        let note = "/replaced has changed since the ranks began: names of functions are missing";
         assert!(
             tree.contains("replaced+0x") && notes.iter().any(|line| line.contains(note)),
             "{tree}\n{notes:?}"

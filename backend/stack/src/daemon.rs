@@ -1,6 +1,6 @@
 //! The daemon: reads the stacks of its node's ranks on request, and contributes one tree of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -9,22 +9,16 @@ use gantry_backend::types::filter::{PrefixTree, key_ranks};
 use gantry_backend::types::rank_set::RankSet;
 use gantry_backend::{Backend, Channel, Error as BackendError, LocalRank, Rank, RankState};
 use gantry_stack::frame::{Frame, Mark};
-use gantry_stack::module::{Module, ModuleId};
 use gantry_stack::orders::{Orders, sample_number};
-use gantry_stack::symbols::{Found, Symbols};
 use gantry_stack::tags;
 
-use crate::files::Mapped;
 use crate::load::{self, Loads};
-use crate::memory::Memory;
+use crate::look_up::LookUp;
 use crate::motion::Motions;
 use crate::reader::{Reader, Stack};
 
 /// A timeout for waits that end only when the tool sends the next order.
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// The name of the code that the kernel maps into every process.
-const VDSO: &str = "[vdso]";
 
 /// Why the daemon ends early.
 #[derive(Debug)]
@@ -72,7 +66,7 @@ pub fn run(first: &str) -> Result<(), Error> {
     let mut reader = Reader::new().map_err(Error::System)?;
     let backend = Backend::connect()?;
     let channel = backend.channel()?;
-    let (mut motions, mut loads) = (Motions::default(), Loads::default());
+    let (mut motions, mut loads, mut names) = (Motions::default(), Loads::default(), LookUp::new());
     follow(&backend, &channel, &mut reader, first)?;
     loop {
         match channel.receive_any(HOUR) {
@@ -80,7 +74,9 @@ pub fn run(first: &str) -> Result<(), Error> {
                 follow(&backend, &channel, &mut reader, &String::from_utf8_lossy(&orders))?;
             }
             Ok((tags::LOOK_UP, places)) => {
-                let found = look_up(&backend, &reader, &String::from_utf8_lossy(&places))?;
+                let pids: Vec<i32> = backend.ranks()?.iter().map(|rank| rank.pid.get()).collect();
+                let places = String::from_utf8_lossy(&places);
+                let found = names.find(&places, reader.modules(), &pids, &node_of(&backend))?;
                 channel.contribute(tags::FOUND, &found.encode()?, HOUR)?;
             }
             Ok((tags::MOTION_ASKED, _)) => {
@@ -117,12 +113,17 @@ fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &st
         add_sample(&mut tree, reader, wanted, &orders, sample)?;
     }
     channel.contribute(tags::STACKS, &tree.encode()?, HOUR)?;
-    let node: RankSet = [Rank(backend.node().0)].into_iter().collect();
+    let node = node_of(backend);
     let mut modules = PrefixTree::new();
     for module in reader.modules() {
         modules.add([module.to_text().as_str()], &node)?;
     }
     Ok(channel.contribute(tags::MODULES, &modules.encode()?, HOUR)?)
+}
+
+/// What stands for this node in a tree without ranks.
+fn node_of(backend: &Backend) -> RankSet {
+    [Rank(backend.node().0)].into_iter().collect()
 }
 
 /// Reads each rank once, and merges ranks with the same path.
@@ -154,66 +155,4 @@ fn add_sample<'r>(
         tree.add(names.iter().map(String::as_str), &numbers)?;
     }
     Ok(())
-}
-
-/// What a file of ranks gives.
-enum File {
-    Symbols(Symbols),
-    /// Another one is at its path, or none.
-    Changed(Module),
-    Unreadable,
-}
-
-/// The functions and lines of addresses in files of this node's ranks: a tree of each address, then its inlined
-/// calls. It has the files that have changed, too.
-fn look_up(backend: &Backend, reader: &Reader, places: &str) -> Result<PrefixTree, Error> {
-    let node: RankSet = [Rank(backend.node().0)].into_iter().collect();
-    let pids: Vec<i32> = backend.ranks()?.iter().map(|rank| rank.pid.get()).collect();
-    let mut files: HashMap<ModuleId, File> = HashMap::new();
-    let mut tree = PrefixTree::new();
-    for place in places.lines() {
-        let Frame::Code { module: id, address } = Frame::parse(place) else { continue };
-        let file = files.entry(id.clone()).or_insert_with(|| {
-            open(&pids, reader.modules().filter(|module| module.id == id).cloned().collect())
-        });
-        match file {
-            File::Symbols(symbols) => {
-                let calls: Vec<String> = symbols.find(address).iter().map(Found::to_text).collect();
-                tree.add(std::iter::once(place).chain(calls.iter().map(String::as_str)), &node)?;
-            }
-            File::Changed(module) => tree.add([module.to_text().as_str()], &node)?,
-            File::Unreadable => {}
-        }
-    }
-    Ok(tree)
-}
-
-/// Opens the symbols of a file at one of its places, through a process that has mapped it.
-fn open(pids: &[i32], places: Vec<Module>) -> File {
-    let mut changed = None;
-    for module in places {
-        if module.path == VDSO {
-            let found = pids.iter().find_map(|pid| Symbols::parse(&vdso_of(*pid)?).ok());
-            return found.map_or(File::Unreadable, File::Symbols);
-        }
-        for pid in pids {
-            let mapped = Mapped { pid: *pid, path: module.path.clone() };
-            let symbols = mapped.find(&module.id).and_then(|file| Symbols::open(&file, &module.id).ok());
-            if let Some(symbols) = symbols {
-                return File::Symbols(symbols);
-            }
-            if changed.is_none() && mapped.has_changed(&module.id) {
-                changed = Some(module.clone());
-            }
-        }
-    }
-    changed.map_or(File::Unreadable, File::Changed)
-}
-
-fn vdso_of(pid: i32) -> Option<Vec<u8>> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let line = maps.lines().find(|line| line.ends_with(VDSO))?;
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    Memory { pid }.read_exactly(start, usize::try_from(end - start).ok()?)
 }

@@ -4,28 +4,28 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use gantry_stack::module::ModuleId;
+use gantry_stack::module::Module;
 use gantry_stack::symbols::identify_file;
 
-/// A file as a process sees it.
+/// A file, through a process that has mapped it.
 #[derive(Debug, Clone)]
 pub(crate) struct Mapped {
     pub(crate) pid: i32,
-    pub(crate) path: String,
+    pub(crate) module: Module,
 }
 
 impl Mapped {
-    /// Where the file with this content can be read. A program can be read under the process's own link to it, whatever
-    /// is at its path.
-    pub(crate) fn find(&self, id: &ModuleId) -> Option<PathBuf> {
+    /// Where the file can be read. A program can be read under the process's own link to it, whatever is at its path.
+    pub(crate) fn find(&self) -> Option<PathBuf> {
         let program = PathBuf::from(format!("/proc/{}/exe", self.pid));
-        [self.place(), program].into_iter().find(|file| identify_file(file).is_ok_and(|it| it == *id))
+        let is_it = |file: &PathBuf| identify_file(file).is_ok_and(|id| id == self.module.id);
+        [self.place(), program].into_iter().find(is_it)
     }
 
     /// Whether something else is at the path, or nothing.
-    pub(crate) fn has_changed(&self, id: &ModuleId) -> bool {
+    pub(crate) fn has_changed(&self) -> bool {
         match identify_file(&self.place()) {
-            Ok(now) => now != *id,
+            Ok(now) => now != self.module.id,
             Err(error) => {
                 let is_other = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
                 // A process that has ended has no paths.
@@ -37,6 +37,6 @@ impl Mapped {
     /// The path, as this process has it.
     fn place(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.pid));
-        root.join(self.path.strip_prefix('/').unwrap_or(&self.path))
+        root.join(self.module.path.strip_prefix('/').unwrap_or(&self.module.path))
     }
 }

@@ -1,13 +1,14 @@
 //! A program or library in the memory of a process: its id, and how to find the callers of its functions.
 //!
-//! Both come from the process's memory. So deleted files, files in containers and hanging file systems do no harm.
+//! Both come from the process's memory. So deleted files and files in containers do no harm. Where a file system hangs,
+//! pages that no process has used yet hang too, so a thread of its own reads them.
 //! Two tables are read from the file: that of a static program without an index (`.eh_frame_hdr`), and the debugger's
 //! (`.debug_frame`) for functions that have no entry in memory.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
-use gantry_stack::module::{ModuleId, PAGE, identify};
+use gantry_stack::module::{Module, ModuleId, PAGE, identify};
 use gimli::{
     BaseAddresses, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation, Expression,
     FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
@@ -17,7 +18,9 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::aside::{Aside, Patience};
 use crate::files::Mapped;
+use crate::maps::FileKey;
 use crate::memory::Memory;
 
 /// The most bytes of a table; the largest library's is smaller.
@@ -33,11 +36,11 @@ pub(crate) struct Image {
     /// The address of the file's beginning in its own symbols.
     first: u64,
     table: Option<Table>,
-    file: Option<Mapped>,
+    file: Option<Arc<Mapped>>,
     /// The file's table for debuggers, read on first use. It has functions that the table in memory has not.
-    debug_table: OnceLock<Option<Table>>,
+    debug_table: Aside<Option<Table>>,
     /// The beginnings of its functions, read on first use.
-    functions: OnceLock<Vec<u64>>,
+    functions: Aside<Option<Vec<u64>>>,
 }
 
 /// The unwind table of a file: where each function saved the registers of its caller.
@@ -75,8 +78,8 @@ pub(crate) struct Rules<'a, 'c> {
 }
 
 impl Image {
-    /// Reads the file that is mapped at `base`. None: it is not a 64-bit ELF file. The kernel's code has no `file`.
-    pub(crate) fn load(memory: Memory, base: u64, file: Option<Mapped>) -> Option<Self> {
+    /// Reads the file that is mapped at `base`. None: it is not a 64-bit ELF file.
+    pub(crate) fn load(memory: Memory, base: u64, key: &FileKey, patience: &Patience) -> Option<Self> {
         let page = memory.read(base, PAGE);
         let header = FileHeader64::<object::LittleEndian>::parse(page.as_slice()).ok()?;
         let segments = header.program_headers(object::LittleEndian, page.as_slice()).ok()?;
@@ -99,15 +102,23 @@ impl Image {
                 let index = Index::Own { bytes: index, address };
                 Some(Table { bytes, address: start, kind: Kind::EhFrame, index })
             });
-        let table = own.or_else(|| Table::of_file(&file.as_ref()?.find(&id)?, ".eh_frame", Kind::EhFrame));
-        Some(Self { id, first, table, file, debug_table: OnceLock::new(), functions: OnceLock::new() })
+        let module = Module { id: id.clone(), path: key.path.clone() };
+        let file = (!key.is_vdso()).then(|| Arc::new(Mapped { pid: memory.pid, module }));
+        let table = own.or_else(|| Table::of_file(&file.as_ref()?.find()?, ".eh_frame", Kind::EhFrame));
+        Some(Self {
+            id,
+            first,
+            table,
+            file,
+            debug_table: Aside::new(patience),
+            functions: Aside::new(patience),
+        })
     }
 
     /// The beginning of the function at an address, from the file's symbols.
     pub(crate) fn function_of(&self, address: u64) -> Option<u64> {
-        let functions = self.functions.get_or_init(|| {
-            self.file.as_ref().and_then(|file| functions_of(&file.find(&self.id)?)).unwrap_or_default()
-        });
+        let file = self.file.clone();
+        let functions = self.functions.get(move || functions_of(&file?.find()?))?.as_deref()?;
         let after = functions.partition_point(|begin| *begin <= address);
         functions.get(after.checked_sub(1)?).copied()
     }
@@ -132,11 +143,9 @@ impl Image {
     }
 
     fn debug_table(&self) -> Option<&Table> {
-        let table = self.debug_table.get_or_init(|| {
-            let file = self.file.as_ref()?.find(&self.id)?;
-            Table::of_file(&file, ".debug_frame", Kind::DebugFrame)
-        });
-        table.as_ref()
+        let file = self.file.clone();
+        let read = move || Table::of_file(&file?.find()?, ".debug_frame", Kind::DebugFrame);
+        self.debug_table.get(read)?.as_ref()
     }
 }
 
@@ -247,7 +256,7 @@ pub(crate) fn identify_at(memory: Memory, base: u64) -> Option<ModuleId> {
 }
 
 /// The address of a file's beginning in its own symbols, by its first page.
-fn first_of(page: &[u8]) -> Option<u64> {
+pub(crate) fn first_of(page: &[u8]) -> Option<u64> {
     let endian = object::LittleEndian;
     let header = FileHeader64::<object::LittleEndian>::parse(page).ok()?;
     let segments = header.program_headers(endian, page).ok()?;

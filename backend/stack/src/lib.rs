@@ -6,7 +6,8 @@
 //! | [`daemon`] | the daemon: reads the ranks of its node on request |
 //! | `stop` | stops one thread and lets it continue unchanged |
 //! | `maps`, `memory`, `image` | the mappings of a process, its memory, the files in it |
-//! | `files` | where the files can be read |
+//! | `exports` | the names that the loader needs of a file
+//! | `files` | where the files can be read; `aside`: a wait for them that ends; `look_up`: their functions and lines |
 //! | `unwind` | callers, by `.eh_frame` if a file has it, else by frame pointers; `calls`: else by return addresses after calls |
 //! | `python` | the functions of Python that a thread is in |
 //! | `steady` | which frames are unchanged; `script`: whether their variables are elsewhere |
@@ -16,11 +17,14 @@
 //!
 //! The node needs no program and no file for this: the process's own memory describes how to find callers.
 
+mod aside;
 mod calls;
 pub mod daemon;
+mod exports;
 mod files;
 mod image;
 mod load;
+mod look_up;
 mod maps;
 mod memory;
 mod motion;

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 /// The name of the code that the kernel maps into every process.
-const VDSO: &str = "[vdso]";
+pub(crate) const VDSO: &str = "[vdso]";
 
 /// The identity of a mapped file: equal keys mean one file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::module::Module;
 
+use crate::aside::{Aside, Patience};
 use crate::files::Mapped;
 use crate::image::Image;
 use crate::maps::{FileKey, Maps};
@@ -26,11 +27,15 @@ use crate::unwind::{RawFrame, Unwinder};
 /// The most threads that are stopped at a time.
 const AT_A_TIME: usize = 64;
 
+/// How long a file system may take for its first answer.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
 /// Reads stacks. Knowledge about a file serves all processes.
 #[derive(Debug)]
 pub struct Reader {
     stopper: Stopper,
-    images: HashMap<FileKey, Option<Arc<Image>>>,
+    patience: Patience,
+    images: HashMap<FileKey, Aside<Option<Arc<Image>>>>,
     modules: BTreeSet<Module>,
     steady: Steady,
     polling: Polling,
@@ -65,6 +70,7 @@ impl Reader {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             stopper: Stopper::new()?,
+            patience: Patience::new(FIRST_ANSWER),
             images: HashMap::new(),
             modules: BTreeSet::new(),
             steady: Steady::default(),
@@ -126,7 +132,7 @@ impl Reader {
     }
 
     /// The programs and libraries in all stacks so far.
-    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+    pub fn modules(&self) -> impl Iterator<Item = &Module> + Clone {
         self.modules.iter()
     }
 
@@ -139,13 +145,13 @@ impl Reader {
     /// Where the file of a module can be read, through a process that has mapped it.
     #[must_use]
     pub fn file_of(pid: i32, module: &Module) -> Option<PathBuf> {
-        Mapped { pid, path: module.path.clone() }.find(&module.id)
+        Mapped { pid, module: module.clone() }.find()
     }
 
     /// None: the process has ended, or may not be read.
     fn look_at(&mut self, pid: i32) -> Option<Process> {
         let maps = Maps::of_process(pid).ok()?;
-        let python = python::find(Memory { pid }, &maps, &mut self.interpreters);
+        let python = python::find(Memory { pid }, &maps, &mut self.interpreters, &self.patience);
         Some(Process { maps, python })
     }
 
@@ -211,15 +217,15 @@ impl Reader {
             false => Maps::of_process(pid).ok(),
         };
         let maps = newer.as_ref().unwrap_or(&known.maps);
-        let images = &mut self.images;
+        let (images, patience) = (&mut self.images, &self.patience);
         let mut find = |key: &Arc<FileKey>, base: u64| {
-            let known = images.get(key.as_ref()).cloned();
-            known.unwrap_or_else(|| {
-                let file = (!key.is_vdso()).then(|| Mapped { pid, path: key.path.clone() });
-                let image = Image::load(Memory { pid }, base, file).map(Arc::new);
-                images.insert(key.as_ref().clone(), image.clone());
-                image
-            })
+            if !images.contains_key(key.as_ref()) {
+                images.insert(key.as_ref().clone(), Aside::new(patience));
+            }
+            let (file, patience) = (Arc::clone(key), patience.clone());
+            // Pages that nobody has used yet come from the file.
+            let load = move || Image::load(Memory { pid }, base, &file, &patience).map(Arc::new);
+            images.get(key.as_ref())?.get(load)?.clone()
         };
         Unwinder { maps, stack, images: &mut find }.frames(registers)
     }

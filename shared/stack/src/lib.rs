@@ -40,7 +40,7 @@ pub mod tags {
     /// To daemons: addresses to look up, as frames in text, one per line.
     pub const LOOK_UP: u32 = 4;
     /// From daemons: a prefix tree of each address, then its inlined calls, outermost first. It also has each
-    /// [`Module`](crate::module::Module) whose path has another file by now.
+    /// [`Module`](crate::module::Module) that cannot be read, then why.
     pub const FOUND: u32 = 5;
     /// To daemons: asks whether ranks have moved since the last request. The samples of all orders in between count.
     pub const MOTION_ASKED: u32 = 6;

@@ -116,6 +116,14 @@ impl Symbols {
         Ok(Self::read(&object::File::parse(bytes)?, None))
     }
 
+    /// Of functions without lines: name, address and size of each.
+    #[must_use]
+    pub fn of_functions(functions: impl IntoIterator<Item = (String, u64, u64)>) -> Self {
+        let functions = functions.into_iter();
+        let functions = functions.map(|(name, address, size)| Function { address, size, name }).collect();
+        Self { functions: sorted(functions), lines: None }
+    }
+
     fn read<'data, R: ReadRef<'data>>(file: &object::File<'data, R>, common: Option<&Common>) -> Self {
         let all = file.symbols().chain(file.dynamic_symbols());
         // What assembly says nothing of has no kind, and is in the text all the same.

@@ -3,14 +3,16 @@
 //! every request fails.
 //!
 //! It implements the kernel's FUSE protocol up to the greeting (`linux/fuse.h`). Even SIGKILL cannot interrupt an
-//! unanswered request. Processes behave in the same way when their file server is gone.
+//! unanswered request. Processes behave in the same way when their file server is gone. With `hang_fs DIR killable`,
+//! SIGKILL ends a process that waits, as with a server of NFS or Lustre that is gone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// The opcode of the kernel's greeting.
 const FUSE_INIT: u32 = 26;
@@ -24,6 +26,7 @@ const REQUEST_BYTES: usize = 1024 * 1024;
 fn main() -> io::Result<()> {
     let place = std::env::args_os().nth(1).ok_or(io::ErrorKind::InvalidInput)?;
     let place = Path::new(&place);
+    let is_killable = std::env::args_os().nth(2).is_some();
     let mut device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let options = format!("fd={},rootmode=40755,user_id=0,group_id=0,allow_other", device.as_raw_fd());
     mount(Some("hang"), place, Some("fuse"), MsFlags::empty(), Some(options.as_str()))?;
@@ -31,6 +34,14 @@ fn main() -> io::Result<()> {
     writeln!(io::stdout(), "hangs")?;
     let mut reader = device.try_clone()?;
     std::thread::spawn(move || {
+        if is_killable {
+            // The kernel takes back a request that was not read.
+            let mut requests = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut requests, PollTimeout::NONE).is_ok() {
+                drop(writeln!(io::stdout(), "asked"));
+            }
+            return;
+        }
         let mut request = vec![0; REQUEST_BYTES];
         let mut first = true;
         while reader.read(&mut request).is_ok_and(|bytes| bytes > 0) {

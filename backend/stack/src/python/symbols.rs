@@ -6,6 +6,8 @@ use std::path::Path;
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol};
 
+use crate::exports::Export;
+
 /// The evaluation loop. Compilers move its rare parts elsewhere, under names with this prefix.
 const MACHINE: &str = "_PyEval_EvalFrameDefault";
 
@@ -38,30 +40,46 @@ impl Interpreter {
         }
         let cache = ReadCache::new(std::fs::File::open(path).ok()?);
         let file = object::File::parse(&cache).ok()?;
+        let symbols = file.dynamic_symbols().chain(file.symbols()).filter(ObjectSymbol::is_definition);
+        let symbols =
+            symbols.filter_map(|symbol| Some((symbol.name().ok()?, symbol.address(), symbol.size())));
+        // Only mapped addresses can be read.
+        let is_mapped = |address: u64| {
+            file.segments()
+                .any(|it| (it.address()..it.address().saturating_add(it.size())).contains(&address))
+        };
+        let beginning = file.segments().find(|segment| segment.file_range().0 == 0)?;
+        Self::of_symbols(symbols.filter(|(_, address, _)| is_mapped(*address)), beginning.address(), name)
+    }
+
+    /// The same, of what a file exports.
+    pub(super) fn of_exports(exports: Vec<Export>, first: u64, name: &str) -> Option<Self> {
+        let symbols = exports.into_iter().map(|export| (export.name, export.address, export.size));
+        Self::of_symbols(symbols, first, name)
+    }
+
+    /// By name, address and size of each symbol.
+    fn of_symbols<S: AsRef<str>>(
+        symbols: impl Iterator<Item = (S, u64, u64)>,
+        first: u64,
+        name: &str,
+    ) -> Option<Self> {
         let (mut runtime, mut code_type, mut version) = (None, None, None);
         let mut machine = Vec::new();
-        for symbol in file.dynamic_symbols().chain(file.symbols()).filter(ObjectSymbol::is_definition) {
-            let address = symbol.address();
-            match symbol.name() {
-                Ok("_PyRuntime") => runtime = Some(address),
-                Ok("PyCode_Type") => code_type = Some(address),
-                Ok("Py_Version") => version = Some(address),
-                Ok(name) if name.starts_with(MACHINE) => {
-                    machine.push(address..address.saturating_add(symbol.size()));
-                }
+        for (symbol, address, size) in symbols {
+            match symbol.as_ref() {
+                "_PyRuntime" => runtime = Some(address),
+                "PyCode_Type" => code_type = Some(address),
+                "Py_Version" => version = Some(address),
+                name if name.starts_with(MACHINE) => machine.push(address..address.saturating_add(size)),
                 _ => {}
             }
         }
-        // Only mapped addresses can be read.
-        let is_mapped = |address: &u64| {
-            file.segments().any(|it| (it.address()..it.address().saturating_add(it.size())).contains(address))
-        };
-        let beginning = file.segments().find(|segment| segment.file_range().0 == 0)?;
         Some(Self {
-            first: beginning.address(),
-            runtime: runtime.filter(is_mapped)?,
-            code_type: code_type.filter(is_mapped)?,
-            version: version.filter(is_mapped),
+            first,
+            runtime: runtime?,
+            code_type: code_type?,
+            version,
             minor_by_name: minor_of(name),
             machine,
         })

@@ -112,18 +112,20 @@ impl Gdbs {
         self.asked = self.asked.union(&new);
         self.tell(What::Lack { ranks: new }, Duration::ZERO).await?;
         let (programs, _) = self.daemons.ask_by_bytes(tags::ANSWER, Program::decode, self.timeout).await?;
-        self.debug_files.find(programs.into_iter().map(|(program, _)| program));
+        let late = self.debug_files.find(programs.into_iter().map(|(program, _)| program)).await;
+        let late = late.iter().map(|path| format!("{path} is on a file system that does not answer"));
+        let mut notes: Vec<String> = late.collect();
         let found = self.debug_files.take_new();
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
         // Without symbols there is still much to see.
-        let note = match self.daemons.send_files(found, self.timeout).await {
-            Ok(true) => return Ok(Vec::new()),
-            Ok(false) => "another tool has this app".to_owned(),
-            Err(fault) => fault.0.message().to_owned(),
-        };
-        Ok(vec![format!("this machine's symbols were not sent to the nodes: {note}")])
+        let sent =
+            if found.is_empty() { Ok(true) } else { self.daemons.send_files(found, self.timeout).await };
+        match sent {
+            Ok(true) => {}
+            Ok(false) => notes.push("another tool has this app".to_owned()),
+            Err(fault) => notes.push(fault.0.message().to_owned()),
+        }
+        let notes = notes.into_iter();
+        Ok(notes.map(|why| format!("this machine's symbols were not sent to the nodes: {why}")).collect())
     }
 
     async fn tell(&mut self, what: What, patience: Duration) -> Result<(), Fault> {

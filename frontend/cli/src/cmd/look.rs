@@ -122,7 +122,7 @@ pub(super) fn note_gaps(found: &Findings) {
         view::note(&format!("no answer from {host}: {why}"));
     }
     for (file, why) in &found.nameless {
-        view::note(&format!("{file} {why}: its functions have no names"));
+        view::note(&format!("{file} {why}: names of functions are missing"));
     }
 }
 
@@ -169,7 +169,7 @@ impl Looking {
         let timeout = self.timeout.saturating_add(orders.every.saturating_mul(orders.samples));
         let (stacks, modules) = self.daemons.stacks(timeout).await?;
         self.resolver.take_modules(&modules);
-        let elsewhere = self.resolver.look_up(&stacks.tree);
+        let elsewhere = self.resolver.look_up(&stacks.tree, self.timeout).await;
         for places in elsewhere.chunks(MOST_PLACES) {
             self.daemons.tell(tags::LOOK_UP, places.join("\n").as_bytes(), self.timeout).await?;
             let found = self.daemons.ask(tags::FOUND, self.timeout).await?;

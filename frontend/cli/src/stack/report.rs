@@ -23,7 +23,7 @@ pub(crate) struct Findings {
     pub(crate) classes: Vec<Class>,
     /// Nodes without an answer, and why.
     pub(crate) missing: Vec<(String, String)>,
-    /// Files whose functions have no names, and why.
+    /// Files without the names of all functions, and why.
     pub(crate) nameless: Vec<(String, String)>,
 }
 

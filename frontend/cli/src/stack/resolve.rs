@@ -1,14 +1,23 @@
 //! Functions and lines of addresses in files. Each file is read once and each address looked up once: here if the
 //! file is here, else on a node that has it.
+//!
+//! Threads of their own read the files, as a file system may hang: so does the program, then.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use gantry_stack::frame::Frame;
 use gantry_stack::module::{Module, ModuleId};
 use gantry_stack::symbols::{Found, Symbols, identify_file};
 use gantry_types::filter::PrefixTree;
 use gantry_types::filter::prefix_tree;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::timeout;
+
+/// How long a file system of this machine may take for its first answer.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
 
 /// An address in a file.
 type Place = (ModuleId, u64);
@@ -17,11 +26,20 @@ type Place = (ModuleId, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
     paths: HashMap<ModuleId, BTreeSet<String>>,
-    /// None: the file is not on this machine.
-    files: HashMap<ModuleId, Option<Symbols>>,
+    files: HashMap<ModuleId, File>,
     places: HashMap<Place, Vec<Found>>,
-    /// Files whose path has another file by now, on all nodes that were asked.
-    changed: BTreeSet<String>,
+    /// Files that neither this machine nor a node can read, and why.
+    unreadable: BTreeMap<Module, String>,
+}
+
+/// A file of ranks.
+#[derive(Debug)]
+enum File {
+    Here(Box<Symbols>),
+    /// It is not on this machine.
+    NotHere,
+    /// Its file system has not answered yet.
+    Late(JoinHandle<Option<Symbols>>),
 }
 
 impl Resolver {
@@ -32,33 +50,37 @@ impl Resolver {
         }
     }
 
-    /// Looks up all addresses of the call paths. Returns those whose files are not here, one per line.
-    pub(crate) fn look_up(&mut self, tree: &PrefixTree) -> Vec<String> {
-        let mut elsewhere = BTreeSet::new();
+    /// Looks up all addresses of the call paths. Returns those whose files are not here, one per line. `reading` limits
+    /// the time for the symbols of a file.
+    pub(crate) async fn look_up(&mut self, tree: &PrefixTree, reading: Duration) -> Vec<String> {
+        let mut wanted: BTreeMap<ModuleId, BTreeSet<u64>> = BTreeMap::new();
         for frame in all_frames(tree) {
             let Frame::Code { module, address } = Frame::parse(frame.name()) else { continue };
-            let place = (module, address);
-            if self.places.contains_key(&place) {
-                continue;
-            }
-            match self.file(&place.0) {
-                Some(symbols) => {
-                    let found = symbols.find(address);
-                    self.places.insert(place, found);
+            wanted.entry(module).or_default().insert(address);
+        }
+        self.open(wanted.keys(), reading).await;
+        let mut elsewhere = Vec::new();
+        for (module, addresses) in wanted {
+            for address in addresses {
+                let place = (module.clone(), address);
+                if self.places.contains_key(&place) {
+                    continue;
                 }
-                None => {
-                    elsewhere.insert(frame.name().to_owned());
+                if let Some(File::Here(symbols)) = self.files.get(&module) {
+                    self.places.insert(place, symbols.find(address));
+                } else {
+                    elsewhere.push(Frame::Code { module: module.clone(), address }.to_string());
                 }
             }
         }
-        elsewhere.into_iter().collect()
+        elsewhere
     }
 
     /// Records the results of a node.
     pub(crate) fn take_found(&mut self, tree: &PrefixTree) {
         for place in tree.outermost() {
-            if let Some(module) = Module::parse(place.name()) {
-                self.changed.insert(module.path);
+            if let (Some(module), Some(why)) = (Module::parse(place.name()), place.calls().next()) {
+                self.unreadable.insert(module, why.name().to_owned());
             }
             let Frame::Code { module, address } = Frame::parse(place.name()) else { continue };
             let mut calls = Vec::new();
@@ -72,10 +94,9 @@ impl Resolver {
         }
     }
 
-    /// Files whose functions have no names, and why.
+    /// Files without the names of all functions, and why.
     pub(crate) fn nameless(&self) -> Vec<(String, String)> {
-        let changed = self.changed.iter();
-        changed.map(|path| (path.clone(), "has changed since the ranks began".to_owned())).collect()
+        self.unreadable.iter().map(|(module, why)| (module.path.clone(), why.clone())).collect()
     }
 
     /// The functions at an address, outermost first.
@@ -88,14 +109,51 @@ impl Resolver {
         self.paths.get(module)?.first().map(String::as_str)
     }
 
-    fn file(&mut self, module: &ModuleId) -> Option<&Symbols> {
-        if !self.files.contains_key(module) {
-            let paths = self.paths.get(module).into_iter().flatten().map(Path::new);
-            let mut here = paths.filter(|path| identify_file(path).is_ok_and(|id| id == *module));
-            let symbols = here.find_map(|path| Symbols::open(path, module).ok());
-            self.files.insert(module.clone(), symbols);
+    /// Opens these files, all at once.
+    async fn open(&mut self, modules: impl Iterator<Item = &ModuleId>, reading: Duration) {
+        let mut opening = JoinSet::new();
+        for module in modules {
+            match self.files.remove(module) {
+                Some(File::Late(symbols)) if symbols.is_finished() => {
+                    let symbols = symbols.await;
+                    self.files.insert(module.clone(), File::of(symbols.ok().flatten()));
+                }
+                Some(known) => {
+                    self.files.insert(module.clone(), known);
+                }
+                None => {
+                    let paths = self.paths.get(module).into_iter().flatten().map(PathBuf::from).collect();
+                    let module = module.clone();
+                    opening.spawn(async move { (module.clone(), File::open(paths, module, reading).await) });
+                }
+            }
         }
-        self.files.get(module)?.as_ref()
+        self.files.extend(opening.join_all().await);
+    }
+}
+
+impl File {
+    async fn open(paths: Vec<PathBuf>, module: ModuleId, reading: Duration) -> Self {
+        let (found, is_found) = oneshot::channel();
+        let mut symbols = spawn_blocking(move || {
+            let mut paths = paths.into_iter();
+            let path = paths.find(|path| identify_file(path).is_ok_and(|id| id == module))?;
+            // The receiver may have given up.
+            let _told = found.send(());
+            Symbols::open(&path, &module).ok()
+        });
+        match timeout(FIRST_ANSWER, is_found).await {
+            Ok(Ok(())) => match timeout(reading, &mut symbols).await {
+                Ok(symbols) => Self::of(symbols.ok().flatten()),
+                Err(_) => Self::Late(symbols),
+            },
+            Ok(Err(_)) => Self::NotHere,
+            Err(_) => Self::Late(symbols),
+        }
+    }
+
+    fn of(symbols: Option<Symbols>) -> Self {
+        symbols.map_or(Self::NotHere, |symbols| Self::Here(Box::new(symbols)))
     }
 }
 

@@ -1,0 +1,109 @@
+//! What a program or library exports, by the memory of a process: the loader needs it there. So it is known where the
+//! file is gone or cannot be read.
+
+use std::collections::HashMap;
+
+use gantry_stack::module::PAGE;
+use object::LittleEndian;
+use object::elf::{
+    DT_GNU_HASH, DT_HASH, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DynamicTag, FileHeader64, PT_DYNAMIC, STT_FUNC,
+    Sym64,
+};
+use object::pod::slice_from_all_bytes;
+use object::read::elf::{FileHeader, ProgramHeader, Sym};
+
+use crate::image::first_of;
+use crate::memory::Memory;
+
+/// The most bytes of a table, as tables come from untrusted files.
+const MAX_TABLE: u64 = 64 << 20;
+
+/// An exported function or variable.
+#[derive(Debug)]
+pub(crate) struct Export {
+    pub(crate) name: String,
+    /// As in the file's symbols.
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) is_function: bool,
+}
+
+/// The exports of the file that is mapped at `base`. None: it has no table of them.
+pub(crate) fn exports_of(memory: Memory, base: u64) -> Option<Vec<Export>> {
+    let page = memory.read(base, PAGE);
+    let bias = base.wrapping_sub(first_of(&page)?);
+    let header = FileHeader64::<LittleEndian>::parse(page.as_slice()).ok()?;
+    let segments = header.program_headers(LittleEndian, page.as_slice()).ok()?;
+    let dynamic = segments.iter().find(|segment| segment.p_type(LittleEndian) == PT_DYNAMIC)?;
+    let (address, length) = (dynamic.p_vaddr(LittleEndian), dynamic.p_memsz(LittleEndian));
+    let entries = read(memory, bias.wrapping_add(address), length)?;
+    let words: Vec<u64> = entries.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let entries: HashMap<u64, u64> = words.as_chunks().0.iter().map(|[tag, value]| (*tag, *value)).collect();
+    let value = |tag: DynamicTag| entries.get(&tag.0.cast_unsigned()).copied();
+    // Some loaders replace the addresses by those of the process.
+    let address = |tag| value(tag).map(|at| if at < base { bias.wrapping_add(at) } else { at });
+    let count = match address(DT_HASH) {
+        Some(hash) => number(memory, hash.wrapping_add(4))?,
+        None => count_hashed(memory, address(DT_GNU_HASH)?)?,
+    };
+    let symbols =
+        read(memory, address(DT_SYMTAB)?, u64::from(count) * size_of::<Sym64<LittleEndian>>() as u64)?;
+    let names = read(memory, address(DT_STRTAB)?, value(DT_STRSZ)?)?;
+    let symbols: &[Sym64<LittleEndian>] = slice_from_all_bytes(&symbols).ok()?;
+    let defined = symbols.iter().filter(|symbol| !symbol.is_undefined(LittleEndian));
+    let exports = defined.filter_map(|symbol| {
+        let name = names.get(usize::try_from(symbol.st_name(LittleEndian)).ok()?..)?;
+        let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+        Some(Export {
+            name: String::from_utf8(name.to_vec()).ok()?,
+            address: symbol.st_value(LittleEndian),
+            size: symbol.st_size(LittleEndian),
+            is_function: symbol.st_type() == STT_FUNC,
+        })
+    });
+    Some(exports.collect())
+}
+
+/// How many symbols there are, by the end of the table that finds them. Its chains are in their order, and the last
+/// number of a chain is odd. Source: binutils, bfd/elflink.c.
+fn count_hashed(memory: Memory, table: u64) -> Option<u32> {
+    let [buckets, first, filters] = [0, 4, 8].map(|at| number(memory, table.wrapping_add(at)));
+    let (buckets, first) = (u64::from(buckets?), first?);
+    let begin = table.wrapping_add(16).wrapping_add(8 * u64::from(filters?));
+    let begins = read(memory, begin, 4 * buckets)?;
+    let last = begins.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).max()?;
+    let Some(skipped) = last.checked_sub(first) else { return Some(first) };
+    let chain = begin.wrapping_add(4 * buckets).wrapping_add(4 * u64::from(skipped));
+    let mut length = 0;
+    while number(memory, chain.wrapping_add(4 * u64::from(length)))? & 1 == 0 {
+        length += 1;
+    }
+    last.checked_add(length)?.checked_add(1)
+}
+
+fn number(memory: Memory, address: u64) -> Option<u32> {
+    Some(u32::from_le_bytes(memory.read_exactly(address, 4)?.try_into().ok()?))
+}
+
+fn read(memory: Memory, address: u64, length: u64) -> Option<Vec<u8>> {
+    memory.read_exactly(address, usize::try_from(length).ok().filter(|_| length <= MAX_TABLE)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps::Maps;
+
+    #[test]
+    fn the_c_library_of_this_process_exports_its_functions() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let maps = Maps::of_process(pid).unwrap();
+        let (_, base) = maps.files().find(|(key, _)| key.path.contains("libc.")).unwrap();
+        let exports = exports_of(Memory { pid }, base).unwrap();
+        let of = |name: &str| exports.iter().find(|export| export.name == name).unwrap();
+        let here = libc::getppid as unsafe extern "C" fn() -> i32 as usize as u64;
+        assert_eq!((of("getppid").address, of("getppid").is_function), (here - base, true));
+        assert!(!of("environ").is_function);
+        assert!(exports_of(Memory { pid }, base + 1).is_none());
+    }
+}

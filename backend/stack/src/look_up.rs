@@ -1,0 +1,169 @@
+//! Functions and lines of addresses, for a tool whose machine lacks the files.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gantry_backend::types::error::Failure;
+use gantry_backend::types::filter::PrefixTree;
+use gantry_backend::types::rank_set::RankSet;
+use gantry_stack::frame::Frame;
+use gantry_stack::module::{Module, ModuleId};
+use gantry_stack::symbols::{Found, Symbols};
+
+use crate::aside::{Aside, Patience};
+use crate::exports::exports_of;
+use crate::files::Mapped;
+use crate::image::identify_at;
+use crate::maps::{Maps, VDSO};
+use crate::memory::Memory;
+
+/// How long a file system may take for its first answer.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
+/// How long it may take for the symbols of a file that it has. The tool waits for a minute.
+const SYMBOLS: Duration = Duration::from_secs(20);
+
+/// Looks up addresses in files of this node's ranks.
+#[derive(Debug)]
+pub(crate) struct LookUp {
+    first_answer: Patience,
+    symbols: Patience,
+    /// Between requests: the files that are late.
+    files: HashMap<ModuleId, File>,
+}
+
+/// A file of ranks.
+#[derive(Debug)]
+struct File {
+    source: Aside<Source>,
+    symbols: Aside<Option<Mutex<Symbols>>>,
+    exports: Aside<Option<Mutex<Symbols>>>,
+}
+
+/// Where symbols can be read.
+#[derive(Debug, Clone)]
+enum Source {
+    Path(PathBuf),
+    /// The kernel's code, which is in no file.
+    Bytes(Vec<u8>),
+    /// Nowhere: another file is at its path, or none.
+    Changed,
+    Nowhere,
+}
+
+impl LookUp {
+    pub(crate) fn new() -> Self {
+        let (first_answer, symbols) = (Patience::new(FIRST_ANSWER), Patience::new(SYMBOLS));
+        Self { first_answer, symbols, files: HashMap::new() }
+    }
+
+    /// A tree of each address, then its inlined calls. It also has each file that cannot be read, then why.
+    ///
+    /// # Errors
+    /// The tree exceeds its limits.
+    pub(crate) fn find<'m>(
+        &mut self,
+        addresses: &str,
+        modules: impl Iterator<Item = &'m Module> + Clone,
+        pids: &[i32],
+        node: &RankSet,
+    ) -> Result<PrefixTree, Failure> {
+        let mut by_file: BTreeMap<ModuleId, Vec<(&str, u64)>> = BTreeMap::new();
+        for text in addresses.lines() {
+            let Frame::Code { module, address } = Frame::parse(text) else { continue };
+            by_file.entry(module).or_default().push((text, address));
+        }
+        let mut tree = PrefixTree::new();
+        for (id, places) in by_file {
+            let modules = modules.clone().filter(|module| module.id == id);
+            let first = modules.clone().next();
+            let mapped: Vec<Mapped> = modules
+                .flat_map(|module| pids.iter().map(|pid| Mapped { pid: *pid, module: module.clone() }))
+                .collect();
+            let new = || File {
+                source: Aside::new(&self.first_answer),
+                symbols: Aside::new(&self.symbols),
+                exports: Aside::new(&self.first_answer),
+            };
+            let file = self.files.entry(id.clone()).or_insert_with(new);
+            let read = {
+                let mapped = mapped.clone();
+                move || find_source(mapped)
+            };
+            let source = file.source.get(read).cloned();
+            let opened = source.clone().and_then(|it| file.symbols.get(move || open(it, &id)));
+            let why = match (source, opened) {
+                (Some(Source::Changed), _) => Some("has changed since the ranks began"),
+                (_, None) => Some("is on a file system that does not answer"),
+                _ => None,
+            };
+            if let (Some(module), Some(why)) = (first, why) {
+                tree.add([module.to_text().as_str(), why], node)?;
+            }
+            let exports = || file.exports.get(move || find_exports(&mapped))?.as_ref();
+            let Some(symbols) = opened.and_then(Option::as_ref).or_else(exports) else { continue };
+            let symbols = symbols.lock().unwrap_or_else(PoisonError::into_inner);
+            for (text, address) in places {
+                let calls: Vec<String> = symbols.find(address).iter().map(Found::to_text).collect();
+                tree.add(std::iter::once(text).chain(calls.iter().map(String::as_str)), node)?;
+            }
+        }
+        // Symbols are large.
+        self.files.retain(|_, file| file.is_late());
+        Ok(tree)
+    }
+}
+
+impl File {
+    fn is_late(&self) -> bool {
+        self.source.is_late() || self.symbols.is_late() || self.exports.is_late()
+    }
+}
+
+/// Where one of these files can be read. All have the same content.
+fn find_source(files: Vec<Mapped>) -> Source {
+    let mut has_changed = false;
+    for file in files {
+        if file.module.path == VDSO {
+            if let Some(bytes) = vdso_of(file.pid) {
+                return Source::Bytes(bytes);
+            }
+        } else if let Some(path) = file.find() {
+            return Source::Path(path);
+        } else {
+            has_changed = has_changed || file.has_changed();
+        }
+    }
+    if has_changed { Source::Changed } else { Source::Nowhere }
+}
+
+fn open(source: Source, id: &ModuleId) -> Option<Mutex<Symbols>> {
+    let symbols = match source {
+        Source::Path(path) => Symbols::open(&path, id).ok(),
+        Source::Bytes(bytes) => Symbols::parse(&bytes).ok(),
+        Source::Changed | Source::Nowhere => None,
+    };
+    symbols.map(Mutex::new)
+}
+
+/// What the loader needs of one of these files.
+fn find_exports(files: &[Mapped]) -> Option<Mutex<Symbols>> {
+    files.iter().find_map(|file| {
+        let (memory, maps) = (Memory { pid: file.pid }, Maps::of_process(file.pid).ok()?);
+        let mut bases = maps.files().filter(|(key, _)| key.path == file.module.path).map(|(_, base)| base);
+        let base = bases.find(|base| identify_at(memory, *base).as_ref() == Some(&file.module.id))?;
+        let functions = exports_of(memory, base)?.into_iter().filter(|export| export.is_function);
+        let functions = functions.map(|export| (export.name, export.address, export.size));
+        Some(Mutex::new(Symbols::of_functions(functions)))
+    })
+}
+
+fn vdso_of(pid: i32) -> Option<Vec<u8>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let line = maps.lines().find(|line| line.ends_with(VDSO))?;
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+    Memory { pid }.read_exactly(start, usize::try_from(end - start).ok()?)
+}
