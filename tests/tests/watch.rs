@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_tests::programs;
 use gantry_tests::watched::{check_hang_after_progress, says};
-use gantry_tests::{Finished, World, eventually, in_a_world, proc, require, tool};
+use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -18,9 +18,16 @@ const STALLED: i32 = 75;
 /// Launches `steps` in the background and returns the app's id.
 #[track_caller]
 fn launched(world: &World, ranks: &str, words: &[&str]) -> String {
+    launched_on(world, "1", ranks, words)
+}
+
+/// The same, on that many nodes that this machine plays.
+#[track_caller]
+fn launched_on(world: &World, nodes: &str, ranks: &str, words: &[&str]) -> String {
     let program = programs::get("steps");
     let program = [program.to_str().expect("a path")];
-    let line = [&["launch", "--background", "--", "-n", ranks], program.as_slice(), words].concat();
+    let launch = ["launch", "--background", "--", "-N", nodes, "-n", ranks];
+    let line = [launch.as_slice(), &program, words].concat();
     let done = world.gantry(line).wait(SOON);
     assert_eq!((done.code(), done.stdout.len()), (0, 1), "{done:?}");
     done.stdout[0].clone()
@@ -33,6 +40,26 @@ fn kill(world: &World, app: &str) {
 
 fn runs(pid: i32, program: &Path) -> bool {
     proc::exe(pid).as_deref() == Some(program)
+}
+
+/// How often the watch has reported that nothing moves.
+fn stalls(watch: &mut Run) -> usize {
+    watch.stdout().iter().filter(|line| line.starts_with("nothing has moved")).count()
+}
+
+fn notes(watch: &mut Run, part: &str) -> bool {
+    watch.stderr().iter().any(|line| line.contains(part))
+}
+
+/// The daemons that read stacks.
+fn daemons(world: &World) -> Vec<i32> {
+    let is_one = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.comm == "gantry-stackd");
+    world.processes().into_iter().filter(is_one).collect()
+}
+
+#[track_caller]
+fn parent(pid: i32) -> i32 {
+    proc::stat(pid).expect("a process").parent
 }
 
 fn ranks_of(world: &World, program: &Path) -> Vec<i32> {
@@ -187,6 +214,33 @@ fn a_thread_that_computes_is_progress_whatever_the_first_one_waits_for() {
             );
             assert_eq!(run.wait(SOON).code(), 0);
         }
+    });
+}
+
+#[test]
+fn a_rank_whose_daemon_has_ended_raises_no_alarm_and_gets_another_daemon() {
+    in_a_world(LIMIT, |world| {
+        let app = launched_on(world, "2", "2", &["once"]);
+        let busy = ranks_of(world, &programs::get("steps"))[0];
+        let mut watch = world.gantry(["why", "--watch=1s", "--every", "0.2", &app]);
+        eventually(SOON, "the hang is told", || stalls(&mut watch) == 1);
+        proc::send(busy, Signal::SIGUSR1);
+        eventually(SOON, "one rank moves", || says(&mut watch, "ranks move again"));
+        let before = daemons(world);
+        let beside = before.iter().find(|daemon| parent(**daemon) == parent(busy));
+        proc::send(*beside.expect("a daemon"), Signal::SIGKILL);
+        eventually(SOON, "a note", || notes(&mut watch, "is started anew"));
+        eventually(SOON, "two new daemons", || {
+            let now = daemons(world);
+            now.len() == 2 && now.iter().all(|daemon| !before.contains(daemon))
+        });
+        assert_eq!(stalls(&mut watch), 1, "{:?}", watch.stdout());
+        // A stopped rank does not move. Only the new daemon can see that.
+        proc::send(busy, Signal::SIGSTOP);
+        eventually(SOON, "the hang is told again", || stalls(&mut watch) == 2);
+        watch.signal(Signal::SIGINT);
+        assert_eq!(watch.wait(SOON).code(), 0);
+        kill(world, &app);
     });
 }
 

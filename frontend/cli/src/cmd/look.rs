@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use gantry_frontend::control::{Client, Registry};
-use gantry_frontend::event::{Exit, RankInfo};
-use gantry_frontend::info::AppInfo;
+use gantry_frontend::event::{Exit, RankInfo, StateName};
+use gantry_frontend::info::{AppInfo, DaemonInfo};
 use gantry_frontend::{App, AppHandle, Config, Frontend};
 use gantry_stack::DAEMON;
 use gantry_stack::load::{HostLoad, Load, digits_for};
@@ -38,6 +38,8 @@ pub(super) struct Looking {
     resolver: Resolver,
     /// The daemons' last answer.
     tree: PrefixTree,
+    /// A daemon has ended before its ranks.
+    lacks_daemon: bool,
     timeout: Duration,
 }
 
@@ -156,7 +158,15 @@ impl Looking {
     }
 
     fn new(owner: Owner, daemons: Daemons, ranks: Vec<RankInfo>, timeout: Duration) -> Self {
-        Self { owner, daemons, ranks, resolver: Resolver::default(), tree: PrefixTree::new(), timeout }
+        let (resolver, tree) = (Resolver::default(), PrefixTree::new());
+        Self { owner, daemons, ranks, resolver, tree, lacks_daemon: false, timeout }
+    }
+
+    /// Starts other daemons in the place of those that run. They execute `orders` at once.
+    pub(super) async fn start_anew(&mut self, orders: &Orders) -> Result<(), Fault> {
+        self.daemons = self.owner.start_daemons(DAEMON, orders.to_string().into(), self.timeout).await?;
+        self.lacks_daemon = false;
+        Ok(())
     }
 
     /// Makes the daemons look again.
@@ -175,9 +185,8 @@ impl Looking {
             let found = self.daemons.ask(tags::FOUND, self.timeout).await?;
             self.resolver.take_found(&found.tree);
         }
-        let wanted = |rank: &&RankInfo| orders.ranks.as_ref().is_none_or(|ranks| ranks.contains(rank.rank));
         let hosts: BTreeMap<Rank, String> =
-            self.ranks.iter().filter(wanted).map(|rank| (rank.rank, rank.host.clone())).collect();
+            self.wanted(orders).map(|rank| (rank.rank, rank.host.clone())).collect();
         let programs: BTreeSet<String> = self.ranks.iter().map(|rank| rank.exe.clone()).collect();
         self.tree = stacks.tree;
         Ok(Findings {
@@ -195,7 +204,32 @@ impl Looking {
     pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<Stillness, Fault> {
         self.daemons.tell(tags::MOTION_ASKED, b"", self.timeout).await?;
         let (motions, _missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.timeout).await?;
-        Ok(Stillness::of(&self.tree, &self.resolver, orders.samples, &motions))
+        let mut found = Stillness::of(&self.tree, &self.resolver, orders.samples, &motions);
+        let wanted: RankSet = self.wanted(orders).map(|rank| rank.rank).collect();
+        let unseen = wanted.difference(&found.seen());
+        self.lacks_daemon = false;
+        if !unseen.is_empty() {
+            let info = self.hand().info().await?;
+            let is_over = |rank: &&RankInfo| matches!(rank.state, StateName::Lost | StateName::Exited);
+            let over = info.ranks.iter().filter(is_over).map(|rank| rank.rank).collect();
+            found.add_unseen(&unseen, &over);
+            let unseen = info.ranks.iter().filter(|rank| found.unseen.contains(rank.rank));
+            let hosts: BTreeSet<&String> = unseen.map(|rank| &rank.host).collect();
+            let has_ended = |it: &DaemonInfo| it.daemon == self.daemons.id() && it.ended;
+            self.lacks_daemon = info.daemons.iter().any(|it| has_ended(it) && hosts.contains(&it.host));
+        }
+        Ok(found)
+    }
+
+    /// Whether a daemon has ended before its ranks, as of the last comparison.
+    pub(super) fn lacks_daemon(&self) -> bool {
+        self.lacks_daemon
+    }
+
+    /// The ranks to look at.
+    fn wanted(&self, orders: &Orders) -> impl Iterator<Item = &RankInfo> {
+        let ranks = orders.ranks.as_ref();
+        self.ranks.iter().filter(move |rank| ranks.is_none_or(|ranks| ranks.contains(rank.rank)))
     }
 
     /// Resource use of ranks and machines since the last call.

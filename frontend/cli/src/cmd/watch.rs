@@ -1,5 +1,6 @@
 //! `gantry why --watch`: watches a job and reports when nothing moves.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gantry_stack::orders::Orders;
@@ -15,11 +16,15 @@ use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::Findings;
 use crate::stack::stillness::Stillness;
+use crate::stack::tree::ranks_text;
 use crate::stack::why::{Explanation, Groups, explain};
 use crate::view::{self, Page};
 
 /// How long to wait for the news that the job has ended, after a look at it has failed.
 const END_IS_KNOWN: Duration = Duration::from_secs(5);
+
+/// The most letters of a set of ranks.
+const MOST_RANKS: usize = 60;
 
 /// The JSON report.
 #[derive(Debug, Serialize)]
@@ -75,13 +80,13 @@ async fn watch(
     end: impl Future<Output = Result<(), Fault>>,
 ) -> Result<Over, Fault> {
     let mut end = Box::pin(end);
-    let mut since = Standstill::default();
+    let (mut since, mut notes) = (Standstill::default(), Notes::default());
     // The first order came with the daemons.
     let mut pause = None;
     loop {
         let looked = tokio::select! {
             ended = &mut end => return ended.map(|()| Over::Ended),
-            looked = look(looking, orders, pause) => looked,
+            looked = look(looking, orders, pause, &mut notes) => looked,
         };
         pause = Some(args.watch.interval(limit));
         let done = match looked {
@@ -109,13 +114,28 @@ async fn look(
     looking: &mut Looking,
     orders: &Orders,
     pause: Option<Duration>,
+    notes: &mut Notes,
 ) -> Result<(Findings, Stillness), Fault> {
     if let Some(pause) = pause {
         tokio::time::sleep(pause).await;
-        looking.again(orders).await?;
+        order(looking, orders, notes).await?;
     }
     let found = looking.findings(orders, false).await?;
-    Ok((found, looking.stillness(orders).await?))
+    let stillness = looking.stillness(orders).await?;
+    notes.take(&found, &stillness.unseen, looking.lacks_daemon());
+    Ok((found, stillness))
+}
+
+/// Gives the next order. Where a daemon has ended, it goes to new daemons.
+async fn order(looking: &mut Looking, orders: &Orders, notes: &mut Notes) -> Result<(), Fault> {
+    if looking.lacks_daemon() {
+        match looking.start_anew(orders).await {
+            Ok(()) => return Ok(()),
+            // The daemons on the other nodes go on.
+            Err(Fault(failure)) => notes.say(format!("daemons are not started anew: {}", failure.message())),
+        }
+    }
+    looking.again(orders).await
 }
 
 /// Reports that nothing moves, and runs the actions that the user asked for.
@@ -150,6 +170,38 @@ async fn act(
         view::note(&format!("sent {signal} to the ranks"));
     }
     Ok(())
+}
+
+/// Notes about ranks that no daemon reads, each of them once until all ranks are read again.
+#[derive(Debug, Default)]
+struct Notes(BTreeSet<String>);
+
+impl Notes {
+    fn take(&mut self, found: &Findings, unseen: &RankSet, lacks_daemon: bool) {
+        if unseen.is_empty() {
+            self.0.clear();
+            return;
+        }
+        for (host, why) in &found.missing {
+            self.say(format!("no answer from {host}: {why}"));
+        }
+        let ranks = ranks_text(unseen, MOST_RANKS);
+        let mut text = match unseen.len() {
+            1 => format!("rank {ranks} is not seen, so it counts as moving"),
+            _ => format!("ranks {ranks} are not seen, so they count as moving"),
+        };
+        if lacks_daemon {
+            text.push_str("; gantry's daemon has ended there, and is started anew");
+        }
+        self.say(text);
+    }
+
+    fn say(&mut self, text: String) {
+        if !self.0.contains(&text) {
+            view::note(&text);
+            self.0.insert(text);
+        }
+    }
 }
 
 /// How long nothing has moved.
@@ -213,7 +265,8 @@ mod tests {
     use super::*;
 
     fn look(moved: &str, ended: &str) -> Stillness {
-        Stillness { live: RankSet::first_n(4), moved: moved.parse().unwrap(), ended: ended.parse().unwrap() }
+        let (moved, ended) = (moved.parse().unwrap(), ended.parse().unwrap());
+        Stillness { live: RankSet::first_n(4), moved, ended, unseen: RankSet::new() }
     }
 
     #[test]

@@ -10,16 +10,22 @@ use gantry_frontend::{App, DaemonRequest, Policy, Session};
 use gantry_guard::helpers::find_helper;
 use gantry_stack::tags;
 use gantry_types::filter::{Filter, PrefixTree, key_ranks};
+use gantry_types::id::DaemonId;
 use gantry_types::rank_set::RankSet;
 use gantry_wlm::host::Machine;
 
 use crate::exit::Fault;
 
 /// Running daemons.
-pub(crate) enum Daemons {
-    /// In a session of this process.
+pub(crate) struct Daemons {
+    link: Link,
+    id: DaemonId,
+}
+
+enum Link {
+    /// A session of this process.
     Own(Session),
-    /// In a session that the app's own tool keeps for us.
+    /// A session that the app's own tool keeps for us.
     Kept(RemoteChannel),
 }
 
@@ -43,8 +49,8 @@ impl Daemons {
     ) -> Result<Self, Fault> {
         let session = app.session(timeout).await?;
         let request = DaemonRequest::new(program(name)?).args([argument]);
-        session.manifest().exec_daemon(request, timeout).await?;
-        Ok(Self::Own(session))
+        let id = session.manifest().exec_daemon(request, timeout).await?.id();
+        Ok(Self { link: Link::Own(session), id })
     }
 
     /// The same in another tool's app.
@@ -59,7 +65,13 @@ impl Daemons {
             args: vec![argument.into()],
             ..DaemonOrder::default()
         };
-        Ok(Self::Kept(client.channel(order, timeout).await?))
+        let channel = client.channel(order, timeout).await?;
+        Ok(Self { id: channel.daemon(), link: Link::Kept(channel) })
+    }
+
+    /// Their number in the app.
+    pub(crate) fn id(&self) -> DaemonId {
+        self.id
     }
 
     /// Puts files at paths below the `lib` of their session. False: another tool keeps the session, so it cannot.
@@ -68,7 +80,7 @@ impl Daemons {
         files: Vec<(PathBuf, PathBuf)>,
         timeout: Duration,
     ) -> Result<bool, Fault> {
-        let Self::Own(session) = self else { return Ok(false) };
+        let Link::Own(session) = &self.link else { return Ok(false) };
         let mut manifest = session.manifest();
         files.iter().try_for_each(|(file, at)| manifest.add_lib_file(file, at))?;
         manifest.send(timeout).await?;
@@ -77,10 +89,10 @@ impl Daemons {
 
     /// Sends all of them a message.
     pub(crate) async fn tell(&mut self, tag: u32, message: &[u8], timeout: Duration) -> Result<(), Fault> {
-        match self {
+        match &mut self.link {
             // A node that does not get the message does not answer either; it is then reported as missing.
-            Self::Own(session) => drop(session.channel().broadcast(tag, message, timeout).await?),
-            Self::Kept(channel) => channel.broadcast(tag, message, timeout).await?,
+            Link::Own(session) => drop(session.channel().broadcast(tag, message, timeout).await?),
+            Link::Kept(channel) => channel.broadcast(tag, message, timeout).await?,
         }
         Ok(())
     }
@@ -120,9 +132,9 @@ impl Daemons {
         filter: Filter,
         timeout: Duration,
     ) -> Result<(Vec<u8>, Missing), Fault> {
-        let reduced = match self {
-            Self::Own(session) => session.channel().reduce(tag, filter, Policy::BestEffort, timeout).await?,
-            Self::Kept(channel) => channel.reduce(tag, filter, timeout).await?,
+        let reduced = match &mut self.link {
+            Link::Own(session) => session.channel().reduce(tag, filter, Policy::BestEffort, timeout).await?,
+            Link::Kept(channel) => channel.reduce(tag, filter, timeout).await?,
         };
         let missing = reduced.missing.into_iter().map(|missing| (missing.host, missing.why.to_string()));
         Ok((reduced.bytes, missing.collect()))

@@ -35,10 +35,12 @@ const FILES: &str = "MPI_File_";
 /// The ranks that have moved, and the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stillness {
-    /// All ranks that were seen and have not ended.
+    /// All ranks that have not ended.
     pub(crate) live: RankSet,
     pub(crate) moved: RankSet,
     pub(crate) ended: RankSet,
+    /// Those of the live ones that no daemon has read.
+    pub(crate) unseen: RankSet,
 }
 
 /// Where a rank was seen, as far as it matters for movement.
@@ -91,6 +93,20 @@ impl Stillness {
         found.live = found.live.difference(&found.ended);
         found.moved = found.moved.difference(&found.ended);
         found
+    }
+
+    /// The ranks that daemons have read.
+    pub(crate) fn seen(&self) -> RankSet {
+        self.live.union(&self.ended).difference(&self.unseen)
+    }
+
+    /// Adds ranks that no daemon has read. Those that are `over` have ended. The others may have done anything, so they
+    /// count as moving.
+    pub(crate) fn add_unseen(&mut self, unseen: &RankSet, over: &RankSet) {
+        self.ended = self.ended.union(&unseen.intersection(over));
+        self.unseen = unseen.difference(over);
+        self.live = self.live.union(&self.unseen);
+        self.moved = self.moved.union(&self.unseen);
     }
 
     /// Whether there are live ranks and none of them has moved.
@@ -227,5 +243,24 @@ mod tests {
         let motions = [(Motion::parse("1 ").unwrap(), RankSet::first_n(1))];
         let found = Stillness::of(&tree, &resolver(&["main"]), 1, &motions);
         assert_eq!(found.moved.to_string(), "1");
+    }
+
+    #[test]
+    fn a_rank_that_no_daemon_has_read_moves_unless_it_is_over() {
+        let mut tree = PrefixTree::new();
+        tree.add(["ab+1"], &RankSet::first_n(1)).unwrap();
+        let motions = [(Motion::parse("1 ").unwrap(), RankSet::first_n(1))];
+        let seen = Stillness::of(&tree, &resolver(&["main"]), 1, &motions);
+        assert!(seen.is_complete());
+        let check = |unseen: &str, over: &str, moved: &str, ended: &str| {
+            let mut found = seen.clone();
+            found.add_unseen(&unseen.parse().unwrap(), &over.parse().unwrap());
+            assert_eq!(found.is_complete(), moved.is_empty(), "{unseen} {over}");
+            let ranks = [&found.moved, &found.unseen, &found.ended].map(RankSet::to_string);
+            assert_eq!(ranks, [moved, moved, ended], "{unseen} {over}");
+        };
+        check("1-3", "", "1-3", "");
+        check("1-3", "2", "1,3", "2");
+        check("1-3", "0-3", "", "1-3");
     }
 }
