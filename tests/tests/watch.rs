@@ -217,6 +217,33 @@ fn a_thread_that_computes_is_progress_whatever_the_first_one_waits_for() {
     });
 }
 
+/// The agent of such a node keeps its link. Its ranks may be anywhere, so they count as moving.
+#[test]
+fn a_node_that_does_not_answer_ends_no_watch_and_raises_no_alarm() {
+    in_a_world(LIMIT, |world| {
+        let app = launched_on(world, "3", "3", &["once"]);
+        let ranks: Vec<String> =
+            ranks_of(world, &programs::get("steps")).iter().map(i32::to_string).collect();
+        // As another tool's app on three nodes, and attached to by the watch itself, all on one node.
+        for (target, unseen) in [(app.clone(), "is not seen"), (ranks.join(","), "ranks 0-2 are not seen")] {
+            let words = ["why", "--watch=1s", "--every", "0.2", "--timeout", "5", &target];
+            let mut watch = world.gantry(words);
+            eventually(SOON, "the hang is told", || stalls(&mut watch) == 1);
+            let agent = parent(*daemons(world).last().expect("a daemon"));
+            proc::send(agent, Signal::SIGSTOP);
+            eventually(SOON, "the node is named", || notes(&mut watch, "no answer from"));
+            eventually(SOON, "its ranks are named", || notes(&mut watch, unseen));
+            eventually(SOON, "they count as moving", || says(&mut watch, "ranks move again"));
+            assert_eq!(stalls(&mut watch), 1, "{:?}", watch.stdout());
+            proc::send(agent, Signal::SIGCONT);
+            eventually(SOON, "the hang is told again", || stalls(&mut watch) == 2);
+            watch.signal(Signal::SIGINT);
+            assert_eq!(watch.wait(SOON).code(), 0);
+        }
+        kill(world, &app);
+    });
+}
+
 #[test]
 fn a_rank_whose_daemon_has_ended_raises_no_alarm_and_gets_another_daemon() {
     in_a_world(LIMIT, |world| {

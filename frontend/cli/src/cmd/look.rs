@@ -21,14 +21,15 @@ use gantry_types::signal::Signal;
 use crate::args::Look;
 use crate::exit::Fault;
 use crate::stack::classes::build_classes;
-use crate::stack::daemons::{Daemons, Missing};
+use crate::stack::daemons::{Daemons, Missing, timeout_after};
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
 use crate::view;
 
-/// The most code addresses in one request to the nodes.
-const MOST_PLACES: usize = 4000;
+/// The most code addresses in one request to the nodes. It is small enough for a single message: unlike bulk data, that
+/// reaches the others when a node does not answer.
+const MOST_PLACES: usize = 800;
 
 /// Daemons beside the ranks of an app, and the knowledge about both.
 pub(super) struct Looking {
@@ -41,6 +42,8 @@ pub(super) struct Looking {
     /// A daemon has ended before its ranks.
     lacks_daemon: bool,
     timeout: Duration,
+    /// The timeout for questions about the last answer.
+    timeout_after: Duration,
 }
 
 /// The owner of the app.
@@ -159,7 +162,7 @@ impl Looking {
 
     fn new(owner: Owner, daemons: Daemons, ranks: Vec<RankInfo>, timeout: Duration) -> Self {
         let (resolver, tree) = (Resolver::default(), PrefixTree::new());
-        Self { owner, daemons, ranks, resolver, tree, lacks_daemon: false, timeout }
+        Self { owner, daemons, ranks, resolver, tree, lacks_daemon: false, timeout, timeout_after: timeout }
     }
 
     /// Starts other daemons in the place of those that run. They execute `orders` at once.
@@ -189,6 +192,7 @@ impl Looking {
             self.wanted(orders).map(|rank| (rank.rank, rank.host.clone())).collect();
         let programs: BTreeSet<String> = self.ranks.iter().map(|rank| rank.exe.clone()).collect();
         self.tree = stacks.tree;
+        self.timeout_after = timeout_after(self.timeout, &stacks.missing);
         Ok(Findings {
             samples: orders.samples,
             threads: orders.threads,
@@ -203,7 +207,8 @@ impl Looking {
     /// Compares the ranks' counters and call paths with those of the last call.
     pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<Stillness, Fault> {
         self.daemons.tell(tags::MOTION_ASKED, b"", self.timeout).await?;
-        let (motions, _missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.timeout).await?;
+        let (motions, _missing) =
+            self.daemons.ask_by(tags::MOTION, Motion::parse, self.timeout_after).await?;
         let mut found = Stillness::of(&self.tree, &self.resolver, orders.samples, &motions);
         let wanted: RankSet = self.wanted(orders).map(|rank| rank.rank).collect();
         let unseen = wanted.difference(&found.seen());
@@ -237,7 +242,8 @@ impl Looking {
         let digits = digits_for(self.ranks.len()).to_string();
         self.daemons.tell(tags::LOAD_ASKED, digits.as_bytes(), self.timeout).await?;
         let (ranks, missing) = self.daemons.ask_by(tags::LOAD, Load::parse, self.timeout).await?;
-        let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, self.timeout).await?;
+        let timeout = timeout_after(self.timeout, &missing);
+        let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, timeout).await?;
         Ok(Loads { ranks, machines, missing })
     }
 

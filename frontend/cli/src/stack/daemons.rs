@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_frontend::control::{Client, DaemonOrder, RemoteChannel};
-use gantry_frontend::{App, DaemonRequest, Policy, Session};
+use gantry_frontend::{App, DaemonRequest, Error, Policy, Session};
 use gantry_guard::helpers::find_helper;
+use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, MAX_MESSAGE_BYTES, cost_of};
 use gantry_stack::tags;
+use gantry_types::error::Kind;
 use gantry_types::filter::{Filter, PrefixTree, key_ranks};
 use gantry_types::id::DaemonId;
 use gantry_types::rank_set::RankSet;
@@ -16,10 +18,15 @@ use gantry_wlm::host::Machine;
 
 use crate::exit::Fault;
 
+/// This part of a timeout is enough for nodes that work, where others may have to wait for one that does not.
+const LATE: u32 = 4;
+
 /// Running daemons.
 pub(crate) struct Daemons {
     link: Link,
     id: DaemonId,
+    /// The cost of the messages that some node may not have taken yet. They occupy the window of all daemons.
+    untaken: u32,
 }
 
 enum Link {
@@ -50,7 +57,7 @@ impl Daemons {
         let session = app.session(timeout).await?;
         let request = DaemonRequest::new(program(name)?).args([argument]);
         let id = session.manifest().exec_daemon(request, timeout).await?.id();
-        Ok(Self { link: Link::Own(session), id })
+        Ok(Self { link: Link::Own(session), id, untaken: 0 })
     }
 
     /// The same in another tool's app.
@@ -66,7 +73,7 @@ impl Daemons {
             ..DaemonOrder::default()
         };
         let channel = client.channel(order, timeout).await?;
-        Ok(Self { id: channel.daemon(), link: Link::Kept(channel) })
+        Ok(Self { id: channel.daemon(), link: Link::Kept(channel), untaken: 0 })
     }
 
     /// Their number in the app.
@@ -87,14 +94,34 @@ impl Daemons {
         Ok(true)
     }
 
-    /// Sends all of them a message.
+    /// Sends all of them a message. A node that does not take it soon is no failure: it may take the message later. If
+    /// it does not answer either, the next reduction reports it as missing.
     pub(crate) async fn tell(&mut self, tag: u32, message: &[u8], timeout: Duration) -> Result<(), Fault> {
-        match &mut self.link {
-            // A node that does not get the message does not answer either; it is then reported as missing.
-            Link::Own(session) => drop(session.channel().broadcast(tag, message, timeout).await?),
-            Link::Kept(channel) => channel.broadcast(tag, message, timeout).await?,
+        let timeout = timeout / LATE;
+        let (told, is_late) = match &mut self.link {
+            Link::Own(session) => {
+                let told = session.channel().broadcast(tag, message, timeout).await.map(drop);
+                let is_late = matches!(told, Err(Error::TimedOut { .. }));
+                (told, is_late)
+            }
+            Link::Kept(channel) => {
+                let told = channel.broadcast(tag, message, timeout).await;
+                // The tool itself is not late: it reports that a node is.
+                let is_late =
+                    matches!(&told, Err(Error::Node { failure, .. }) if failure.kind() == Kind::TimedOut);
+                (told, is_late)
+            }
+        };
+        // What has no room in the window, or is no single message, goes to no node at all.
+        let untaken = self.untaken.saturating_add(cost_of(message.len()));
+        let is_sent = message.len() <= MAX_MESSAGE_BYTES && untaken <= CHANNEL_WINDOW_BYTES;
+        if is_late && is_sent {
+            self.untaken = untaken;
+            return Ok(());
         }
-        Ok(())
+        // Messages keep their order, so all nodes have taken the earlier ones.
+        self.untaken = 0;
+        Ok(told?)
     }
 
     /// Gets one tree, merged from all daemons. A tree without the ranks of a lost node is better than none.
@@ -143,9 +170,14 @@ impl Daemons {
     /// The call paths that were ordered, and the files in them.
     pub(crate) async fn stacks(&mut self, timeout: Duration) -> Result<(Answer, PrefixTree), Fault> {
         let stacks = self.ask(tags::STACKS, timeout).await?;
-        let modules = self.ask(tags::MODULES, timeout).await?;
+        let modules = self.ask(tags::MODULES, timeout_after(timeout, &stacks.missing)).await?;
         Ok((stacks, modules.tree))
     }
+}
+
+/// The timeout for more of an answer. Nodes that are missing in it already are not waited for as long again.
+pub(crate) fn timeout_after(timeout: Duration, missing: &Missing) -> Duration {
+    if missing.is_empty() { timeout } else { timeout / LATE }
 }
 
 fn program(name: &str) -> Result<PathBuf, Fault> {
