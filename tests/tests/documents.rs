@@ -428,6 +428,27 @@ fn pages_are_written_in_short_sentences() {
     assert!(median < 16 && ninth < 28, "median {median} words, nine of ten sentences below {ninth}");
 }
 
+/// Commands that take every failure of a watch for a hang: only code 75 means one.
+fn rash_commands(text: &str) -> Vec<&str> {
+    let mut in_code = false;
+    let lines = text.lines().filter(|line| {
+        in_code ^= line.starts_with("```");
+        in_code
+    });
+    let is_rash = |line: &&str| line.contains("--watch") && line.contains("--exit") && line.contains("||");
+    lines.filter(is_rash).collect()
+}
+
+#[test]
+fn no_document_takes_every_failure_of_a_watch_for_a_hang() {
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        assert_eq!(rash_commands(&text), &[] as &[&str], "{}", page.display());
+    }
+    let rash = "gantry why --watch --exit 1 || scancel 1";
+    assert_eq!(rash_commands(&format!("```sh\n{rash}\n```\n{rash}\n")), [rash]);
+}
+
 #[test]
 fn sentences_are_counted() {
     let text = "# Not this\n\nOne two. Three four\nfive.\n- six\n\n| not | this |\n```\nnor this\n```\n";

@@ -249,6 +249,25 @@ fn a_job_that_runs_is_left_where_it_cannot_be_attached_to() {
 }
 
 #[test]
+fn a_watch_waits_for_a_job_that_has_not_started_yet() {
+    // Long enough that the watch begins while the job waits.
+    run(&json!({ "queue_ms": 3000 }), |cluster| {
+        let steps = programs::get("steps");
+        let steps = steps.to_str().expect("a path");
+        let mut run = cluster.gantry(&["--json", "submit", "--wlm", "fake", "--", steps, "hang"]);
+        assert_eq!(run.next_event("submitted", SOON)["job"], "1");
+        let words = ["why", "--wlm", "fake", "--wait", "--watch=1s", "--every", "0.2", "--exit", "1"];
+        let done = cluster.gantry(&words).wait(SOON);
+        assert_eq!(done.code(), 75, "{done:?}");
+        let attached = run.next_event("attached", SOON);
+        let rank = attached["ranks"][0]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        proc::send(rank.expect("a pid"), Signal::SIGKILL);
+        run.exited(SOON);
+        cluster.end();
+    });
+}
+
+#[test]
 fn parts_of_a_job_start_together_whatever_their_queue() {
     run(&json!({ "queue_ms": 500 }), |cluster| {
         let part =

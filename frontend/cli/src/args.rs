@@ -533,6 +533,7 @@ mod tests {
             "signal NONE x",
             "ps --xml",
             "launch --timeout 0 -- a",
+            "stack --launch --wait -- a",
             "why x --exit",
             "why x --watch=0",
             "why x --watch --signal NONE",

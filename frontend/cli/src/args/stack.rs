@@ -41,7 +41,7 @@ pub(crate) struct Stack {
     #[command(flatten)]
     pub(crate) look: Look,
     /// Launch what follows '--', look at it, and stay until it ends.
-    #[arg(long, requires = "rest")]
+    #[arg(long, requires = "rest", conflicts_with = "wait")]
     pub(crate) launch: bool,
     /// How long a program that is launched runs before it is looked at.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds, requires = "launch")]
@@ -90,8 +90,8 @@ Examples:
       An app of 'gantry ps'; an object with the sentences, and with the ranks at each place.
   gantry why --watch 1234
       Stay, and say so when nothing has moved for five minutes.
-  gantry why --watch=20m --exit 1234 || ./cancel-my-job
-      End with code 75 when nothing has moved for twenty minutes, with 0 when the job has ended.
+  gantry why --wait --watch=20m --exit 1234; [ $? -eq 75 ] && ./cancel-my-job
+      End with code 75 when nothing has moved for twenty minutes. All other codes mean something else: 0 that the job has ended, 67 a timeout.
   gantry why --watch=20m --run 'mail -s hung me@site' --signal ABRT 1234
       Send what 'why' says by mail, then have all ranks write core files.")]
 pub(crate) struct Why {
@@ -182,6 +182,9 @@ pub(crate) struct Look {
     /// Read only these ranks, such as 0-3,7.
     #[arg(long, value_name = "RANKS")]
     pub(crate) ranks: Option<RankSet>,
+    /// Wait for a job that has not started yet, as long as --timeout says.
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// The workload manager to use. 'gantry wlm' lists them. Default: the one that is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,

@@ -143,10 +143,13 @@ impl Looking {
         frontend: &Frontend,
         target: &str,
         orders: &Orders,
-        timeout: Duration,
+        look: &Look,
     ) -> Result<Self, Fault> {
-        let owner = Owner::reach(frontend, target, timeout).await?;
-        Self::of(owner, orders, timeout).await
+        let owner = match look.wait {
+            true => Owner::reach_when_there(frontend, target, look.timeout).await?,
+            false => Owner::reach(frontend, target, look.timeout).await?,
+        };
+        Self::of(owner, orders, look.timeout).await
     }
 
     /// Starts the daemons beside the ranks of an app of this process.
@@ -266,16 +269,29 @@ impl Looking {
 impl Owner {
     /// Finds the running target: another tool's app, or a job or process to attach to.
     pub(super) async fn reach(frontend: &Frontend, target: &str, timeout: Duration) -> Result<Self, Fault> {
+        match Self::find_app(target).await? {
+            Some(app) => Ok(app),
+            None => Ok(Self::Own(frontend.attach(target, timeout).await?)),
+        }
+    }
+
+    /// As [`reach`](Self::reach), but waits for a job that has not started yet.
+    async fn reach_when_there(frontend: &Frontend, target: &str, timeout: Duration) -> Result<Self, Fault> {
+        match Self::find_app(target).await? {
+            Some(app) => Ok(app),
+            None => Ok(Self::Own(frontend.attach_when_there(target, timeout).await?)),
+        }
+    }
+
+    /// Another tool's app, if the target names one.
+    async fn find_app(target: &str) -> Result<Option<Self>, Fault> {
         let registry = Registry::open(None)?;
         let app = match Naming::of(target) {
             Naming::App => Some(Client::find(&registry, Some(target)).await?.app()),
             Naming::Either => Client::find(&registry, Some(target)).await.ok().map(|client| client.app()),
             Naming::Job => None,
         };
-        match app {
-            Some(app) => Ok(Self::Other(registry, app)),
-            None => Ok(Self::Own(frontend.attach(target, timeout).await?)),
-        }
+        Ok(app.map(|app| Self::Other(registry, app)))
     }
 
     /// Starts the named helper beside the ranks.

@@ -27,7 +27,7 @@ pub(super) async fn run(args: Stack, json: bool) -> Outcome {
     match &args.target {
         Some(target) => {
             let frontend = frontend(&args.look, args.rest.clone());
-            let looking = Looking::at(&frontend, target, &orders, args.look.timeout);
+            let looking = Looking::at(&frontend, target, &orders, &args.look);
             let looking = tokio::select! {
                 looking = looking => looking?,
                 // The guard detaches from all that was attached by then.

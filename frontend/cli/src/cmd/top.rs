@@ -24,7 +24,7 @@ pub(super) async fn run(args: Top, json: bool) -> Outcome {
     let mut interrupts = Interrupts::new()?;
     let orders = Orders { threads: args.look.threads, ranks: args.look.ranks.clone(), ..Orders::default() };
     let frontend = frontend(&args.look, args.rest.clone());
-    let looking = Looking::at(&frontend, &args.target, &orders, args.look.timeout);
+    let looking = Looking::at(&frontend, &args.target, &orders, &args.look);
     let looking = tokio::select! {
         looking = looking => looking?,
         // The guard detaches from all that was attached by then.

@@ -26,7 +26,7 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     let orders =
         Orders { samples: SAMPLES, every: EVERY, threads: args.look.threads, ranks: args.look.ranks.clone() };
     let frontend = frontend(&args.look, args.rest.clone());
-    let looking = Looking::at(&frontend, &args.target, &orders, args.look.timeout);
+    let looking = Looking::at(&frontend, &args.target, &orders, &args.look);
     let mut looking = tokio::select! {
         looking = looking => looking?,
         // The guard detaches from all that was attached by then.
