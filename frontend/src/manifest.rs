@@ -111,7 +111,10 @@ impl Manifest {
         let root = absolute(directory.as_ref())?;
         let base = file_name(&root)?;
         if !std::fs::metadata(&root).map_err(|e| cannot_read(&root, e))?.is_dir() {
-            return Err(Error::invalid(format!("{} is not a directory", root.display())));
+            return Err(Error::Invalid {
+                message: format!("{} is not a directory", root.display()),
+                hint: Some("name a directory, or add it as a file or a library".to_owned()),
+            });
         }
         let mut files = Vec::new();
         for found in WalkDir::new(&root).follow_links(true).sort_by_file_name() {
@@ -124,7 +127,10 @@ impl Manifest {
             files.push((Path::new(base).join(below), source));
         }
         if files.is_empty() {
-            return Err(Error::invalid(format!("{} has no file", root.display())));
+            return Err(Error::Invalid {
+                message: format!("{} has no file", root.display()),
+                hint: Some("leave it out: empty directories are not sent".to_owned()),
+            });
         }
         let before: BTreeSet<Target> = self.wanted.keys().cloned().collect();
         let mut files = files.iter();
