@@ -123,8 +123,7 @@ impl MpirError {
     /// The user's remedy.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
-        const OTHER_WAY: &str =
-            "name the launcher itself, or write 'exec' before it in the script; else hold with --hold-method exec";
+        const OTHER_WAY: &str = "name the launcher itself, or write 'exec' before it in the script; else hold with --hold-method exec";
         match self {
             Self::NoSymbols { .. } => Some(OTHER_WAY),
             Self::Ended { inspected, .. } if !inspected.is_empty() => Some(OTHER_WAY),

@@ -6,7 +6,6 @@
 //! During a rank's start only this thread waits for it. When [`RanksThread::start`] returns, the rank is handed over:
 //! this thread does not touch it again, and the caller waits for it, by pid.
 
-use std::convert::Infallible;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -16,6 +15,7 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::batch::Batch;
@@ -34,8 +34,6 @@ pub(super) const COLLECT_AT_MOST: Duration = Duration::from_secs(2);
 pub(crate) struct RanksThread {
     requests: mpsc::Sender<Request>,
     thread: JoinHandle<()>,
-    /// Closes when the thread is about to end.
-    over: oneshot::Receiver<Infallible>,
 }
 
 #[derive(Debug)]
@@ -70,12 +68,8 @@ impl RanksThread {
     /// When the system has no thread left.
     pub(crate) fn spawn() -> io::Result<Self> {
         let (requests, inbox) = mpsc::channel();
-        let (end, over) = oneshot::channel();
-        let thread = Builder::new().name("ranks".to_owned()).spawn(move || {
-            serve(&inbox);
-            drop(end);
-        })?;
-        Ok(Self { requests, thread, over })
+        let thread = Builder::new().name("ranks".to_owned()).spawn(move || serve(&inbox))?;
+        Ok(Self { requests, thread })
     }
 
     /// Starts a batch of ranks: see [`start_ranks`]. Waits until all of them are held (or run), at most until
@@ -135,10 +129,8 @@ impl RanksThread {
     /// SIGKILL does not end.
     pub(crate) async fn close(self) {
         drop(self.requests);
-        if timeout(COLLECT_AT_MOST, self.over).await.is_ok() {
-            // It has no result, and a panic on it has been printed.
-            drop(self.thread.join());
-        }
+        // It has no result, and a panic on it has been printed.
+        drop(timeout(COLLECT_AT_MOST, spawn_blocking(|| self.thread.join())).await);
     }
 }
 

@@ -56,7 +56,7 @@ impl Agent {
     }
 
     /// Sets the variables that tell this node's processes their place. Those of the frontend's place go. An agent that
-    /// has none, because ssh started it, changes nothing.
+    /// has none, because it was started outside of the job, changes nothing.
     fn set_node_variables(&self, env: &mut Vec<(OsString, OsString)>) {
         if self.ticket.node_variables.is_empty() {
             return;

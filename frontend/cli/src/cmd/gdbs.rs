@@ -7,7 +7,6 @@ use gantry_frontend::event::{RankInfo, StateName};
 use gantry_gdb::answer::{Answer, Program, State, Words};
 use gantry_gdb::order::{Order, What};
 use gantry_gdb::tags;
-use gantry_types::error::Kind;
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
@@ -132,11 +131,7 @@ impl Gdbs {
         self.number += 1;
         let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         let order = Order { number: self.number, patience_ms, what };
-        match self.daemons.tell(tags::ORDER, &order.encode(), self.timeout).await {
-            // The daemons that have the order answer it. Were these answers not taken, the next order would get them.
-            Err(fault) if fault.0.kind() == Kind::TimedOut => Ok(()),
-            told => told,
-        }
+        self.daemons.tell(tags::ORDER, &order.encode(), self.timeout).await
     }
 }
 
