@@ -1,7 +1,7 @@
 //! Functions and lines of addresses in files. Each file is read once and each address looked up once: here if the
 //! file is here, else on a node that has it.
 //!
-//! Threads of their own read the files, as a file system may hang: so does the program, then.
+//! Threads of their own read the files: where a file system hangs, the command goes on.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
