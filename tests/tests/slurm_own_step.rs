@@ -167,7 +167,7 @@ fn daemons_have_the_devices_and_the_variables_of_their_node_and_take_no_device_f
     on_cluster(config, |cluster| {
         let script = "srun --quiet --gres=none --overlap -N2 -n2 /bin/sleep 900";
         cluster.said("sbatch", ["-N2", "--gres=gpu:2", "--output=/dev/null", "--wrap", script]);
-        eventually(SOON, "ranks run", || cluster.find("/bin/sleep 900").len() == 2);
+        eventually(2 * SOON, "ranks run", || cluster.find("/bin/sleep 900").len() == 2);
         let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
         let daemon = "/bin/sh -c 'echo $SLURMD_NODENAME=$(hostname) $SLURM_PROCID GPU=$CUDA_VISIBLE_DEVICES \
                       JOB=$SLURM_JOB_GPUS; exec sleep 901'";

@@ -208,14 +208,14 @@ mod tests {
         let error = MpirError::NoSymbols { argv: argv(), inspected: inspected.clone() };
         let text =
             "hold ranks through 'mpiexec -n 2 ./app': no MPIR symbols in /usr/bin/mpiexec, /lib/libc.so";
-        check(&error, Kind::Unsupported, text, Some("hold with --hold-method exec"));
+        check(&error, Kind::Unsupported, text, Some("name the launcher itself"));
         let text = "hold the ranks of 'mpiexec -n 2 ./app': the launcher ended before they were started, exit code 1; its last output: no such option";
         let words = "no such option".to_owned();
         let status = ExitStatus::Code(1);
         let error = MpirError::Ended { argv: argv(), status, words: words.clone(), inspected: vec![] };
         check(&error, Kind::LauncherFailed, text, None);
         let error = MpirError::Ended { argv: argv(), status, words, inspected };
-        check(&error, Kind::LauncherFailed, text, Some("hold with --hold-method exec"));
+        check(&error, Kind::LauncherFailed, text, Some("name the launcher itself"));
         let text = "start the launcher mpiexec: No such file or directory (os error 2)";
         let source = io::Error::from_raw_os_error(libc::ENOENT);
         check(&MpirError::NotStarted { program: "mpiexec".into(), source }, Kind::NotFound, text, None);

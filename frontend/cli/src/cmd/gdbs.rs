@@ -7,6 +7,7 @@ use gantry_frontend::event::{RankInfo, StateName};
 use gantry_gdb::answer::{Answer, Program, State, Words};
 use gantry_gdb::order::{Order, What};
 use gantry_gdb::tags;
+use gantry_types::error::Kind;
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
@@ -32,6 +33,9 @@ pub(super) struct Gdbs {
     asked: RankSet,
 }
 
+/// Answers of ranks, nodes without one, and notes.
+type Exchanged = (Vec<(Answer, RankSet)>, Missing, Vec<String>);
+
 /// The daemons' answers.
 #[derive(Debug)]
 pub(super) struct Said {
@@ -50,13 +54,11 @@ impl Gdbs {
 
     /// Sends an order and collects the answers of all daemons. Ranks that cannot answer any more have a state that says why.
     pub(super) async fn order(&mut self, what: What, patience: Duration) -> Result<Said, Fault> {
-        let mut news = match &what {
-            What::Tell { ranks, .. } | What::Ask { ranks, .. } => self.send_symbols(ranks).await?,
-            _ => Vec::new(),
+        let (mut answers, missing, mut news) = match self.exchange(what, patience).await {
+            // The app ended meanwhile, and its daemons with it. All its ranks are silent then.
+            Err(fault) if fault.0.kind() == Kind::Gone && self.has_ended().await => Default::default(),
+            exchanged => exchanged?,
         };
-        self.tell(what, patience).await?;
-        let timeout = self.timeout + patience;
-        let (mut answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
         // A daemon tells of all its ranks.
         let told = answers.iter().chain(&self.over);
         let silent = told.fold(self.ranks.clone(), |left, (_, ranks)| left.difference(ranks));
@@ -77,6 +79,23 @@ impl Gdbs {
             self.missing = missing;
         }
         Ok(Said { answers, news })
+    }
+
+    /// The daemons' answers to an order, the nodes without one, and notes.
+    async fn exchange(&mut self, what: What, patience: Duration) -> Result<Exchanged, Fault> {
+        let notes = match &what {
+            What::Tell { ranks, .. } | What::Ask { ranks, .. } => self.send_symbols(ranks).await?,
+            _ => Vec::new(),
+        };
+        self.tell(what, patience).await?;
+        let timeout = self.timeout + patience;
+        let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
+        Ok((answers, missing, notes))
+    }
+
+    async fn has_ended(&self) -> bool {
+        let is_over = |rank: &RankInfo| matches!(rank.state, StateName::Lost | StateName::Exited);
+        self.hand.info().await.is_ok_and(|info| info.ranks.iter().all(is_over))
     }
 
     /// Why these ranks do not answer: they have ended, their node is lost, or their daemon has ended. A daemon that is
