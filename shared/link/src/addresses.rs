@@ -10,7 +10,7 @@ use nix::sys::socket::SockaddrStorage;
 /// Most addresses that peers are told.
 const MAX_ADDRESSES: usize = 16;
 
-/// The addresses at which peers can dial a listener that listens on all of them, at most [`MAX_ADDRESSES`]. Addresses of
+/// The addresses at which peers can dial a listener that listens on all of them, at most 16. Addresses of
 /// networks come first, and those of networks without a carrier behind the others: a login node may have many bridges
 /// of containers that no other machine reaches.
 ///
