@@ -5,7 +5,7 @@ use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
 use gantry_tests::testbed::program;
-use gantry_tests::{Finished, Run, SOON, binaries, eventually, proc};
+use gantry_tests::{Finished, Run, SOON, becomes_true, binaries, eventually, proc};
 use nix::sys::signal::Signal;
 
 /// Nodes whose Slurm kills a step's leftovers.
@@ -165,9 +165,16 @@ fn a_job_that_ends_with_its_ranks_has_nothing_that_lingers() {
 fn daemons_have_the_devices_and_the_variables_of_their_node_and_take_no_device_from_a_step() {
     let config = Config::with_nodes(2).slurm("GresTypes", "gpu").slurm("NodeName", "DEFAULT Gres=gpu:2");
     on_cluster(config, |cluster| {
-        let script = "srun --quiet --gres=none --overlap -N2 -n2 /bin/sleep 900";
-        cluster.said("sbatch", ["-N2", "--gres=gpu:2", "--output=/dev/null", "--wrap", script]);
-        eventually(2 * SOON, "ranks run", || cluster.find("/bin/sleep 900").len() == 2);
+        // The command line of srun itself has another end than that of the ranks.
+        let script =
+            "srun --quiet --gres=none --exact -N2 -n2 --ntasks-per-node=1 /bin/sh -c 'exec /bin/sleep 900 #'";
+        let told = cluster.said(
+            "sbatch",
+            ["-N2", "--ntasks-per-node=4", "--gres=gpu:2", "--output=/dev/null", "--wrap", script],
+        );
+        let run = becomes_true(SOON, || cluster.find("/bin/sleep 900").len() == 2);
+        let state = || cluster.said("squeue", ["--format=%i %T %R"]) + &cluster.bed.last_log_lines();
+        assert!(run, "{told}{}", state());
         let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
         let daemon = "/bin/sh -c 'echo $SLURMD_NODENAME=$(hostname) $SLURM_PROCID GPU=$CUDA_VISIBLE_DEVICES \
                       JOB=$SLURM_JOB_GPUS; exec sleep 901'";
@@ -186,7 +193,8 @@ fn daemons_have_the_devices_and_the_variables_of_their_node_and_take_no_device_f
         for (node, number) in [("n001", 0), ("n002", 1)] {
             assert!(told.iter().any(|it| it.trim() == expected(node, number)), "{told:?}");
         }
-        let step = ["30", "srun", "--jobid", &job, "--gres=gpu:2", "-N2", "-n2", "--quiet", "hostname"];
+        let step =
+            ["30", "srun", "--jobid", &job, "--gres=gpu:2", "--exact", "-N2", "-n2", "--quiet", "hostname"];
         let there = cluster.said("timeout", step);
         assert_eq!(there.lines().count(), 2, "a step gets no devices beside the daemons: {there}");
         let inside = program(tool.pid()).expect("the tool");
