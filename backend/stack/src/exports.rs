@@ -74,11 +74,21 @@ fn count_hashed(memory: Memory, table: u64) -> Option<u32> {
     let last = begins.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).max()?;
     let Some(skipped) = last.checked_sub(first) else { return Some(first) };
     let chain = begin.wrapping_add(4 * buckets).wrapping_add(4 * u64::from(skipped));
-    let mut length = 0;
-    while number(memory, chain.wrapping_add(4 * u64::from(length)))? & 1 == 0 {
-        length += 1;
+    last.checked_add(length_of(memory, chain)?)?.checked_add(1)
+}
+
+/// How many numbers stand before the first odd one. None: there is none in a table of the largest size.
+fn length_of(memory: Memory, chain: u64) -> Option<u32> {
+    let mut length: u32 = 0;
+    while u64::from(length) * 4 < MAX_TABLE {
+        let bytes = memory.read(chain.wrapping_add(4 * u64::from(length)), PAGE);
+        let words = bytes.as_chunks::<4>().0;
+        if let Some(odd) = words.iter().position(|word| word[0] & 1 == 1) {
+            return length.checked_add(u32::try_from(odd).ok()?);
+        }
+        length = length.checked_add(u32::try_from(words.len()).ok().filter(|count| *count > 0)?)?;
     }
-    last.checked_add(length)?.checked_add(1)
+    None
 }
 
 fn number(memory: Memory, address: u64) -> Option<u32> {
@@ -93,6 +103,22 @@ fn read(memory: Memory, address: u64, length: u64) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::maps::Maps;
+
+    #[test]
+    fn a_chain_ends_at_its_first_odd_number_and_is_not_followed_for_ever() {
+        let memory = Memory { pid: i32::try_from(std::process::id()).unwrap() };
+        let end_at = |count: usize| {
+            let mut words = vec![2_u32; count + 1];
+            words[count] = 7;
+            length_of(memory, words.as_ptr().addr() as u64)
+        };
+        let most = usize::try_from(MAX_TABLE / 4).unwrap();
+        for count in [0, 1, PAGE / 4 - 1, PAGE / 4, PAGE] {
+            assert_eq!(end_at(count), Some(u32::try_from(count).unwrap()));
+        }
+        assert_eq!(end_at(most), None);
+        assert_eq!(length_of(memory, 0), None);
+    }
 
     #[test]
     fn the_c_library_of_this_process_exports_its_functions() {

@@ -6,7 +6,7 @@
 //! | [`daemon`] | the daemon: reads the ranks of its node on request |
 //! | `stop` | stops one thread and lets it continue unchanged |
 //! | `maps`, `memory`, `image` | the mappings of a process, its memory, the files in it |
-//! | `exports` | the names that the loader needs of a file
+//! | `exports` | the names that the loader needs of a file |
 //! | `files` | where the files can be read; `aside`: a wait for them that ends; `look_up`: their functions and lines |
 //! | `unwind` | callers, by `.eh_frame` if a file has it, else by frame pointers; `calls`: else by return addresses after calls |
 //! | `python` | the functions of Python that a thread is in |

@@ -82,24 +82,28 @@ fn is_traced(pid: i32) -> bool {
     !status.contains("TracerPid:\t0\n")
 }
 
+fn wait_until_traced(pid: i32) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !is_traced(pid) {
+        assert!(Instant::now() < until, "nobody traces it");
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn readers_that_take_turns_are_waited_for_and_a_tracer_that_stays_is_named() {
     let (mut child, pid) = sleeper();
     // No turn lasts long, but all together do. Each one begins while the reader waits.
     let turns: Vec<_> =
         (0..4).map(|_| thread::spawn(move || traces(pid, Duration::from_millis(150)))).collect();
-    while !is_traced(pid) {
-        thread::yield_now();
-    }
+    wait_until_traced(pid);
     let mut reader = Reader::new().expect("a reader");
     let stacks = reader.read(&[pid], false);
     assert!(!matches!(stacks[0][0][..], [Frame::Mark(_)]), "{stacks:?}");
     turns.into_iter().for_each(|turn| turn.join().expect("a turn"));
 
     let stays = thread::spawn(move || traces(pid, Duration::from_secs(1)));
-    while !is_traced(pid) {
-        thread::yield_now();
-    }
+    wait_until_traced(pid);
     let stacks = reader.read(&[pid], false);
     let [Frame::Mark(Mark::Unreadable(why))] = &stacks[0][0][..] else { panic!("{stacks:?}") };
     assert!(why.contains("traces it already"), "{why}");
