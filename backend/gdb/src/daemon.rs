@@ -15,7 +15,7 @@ use gantry_backend::types::rank_set::RankSet;
 use gantry_backend::{Backend, Channel, Error as BackendError, LocalRank, Rank, RankState};
 use gantry_gdb::answer::{Answer, MAX_SAID_BYTES, Reply, State};
 use gantry_gdb::order::{Order, What};
-use gantry_gdb::tags;
+use gantry_gdb::{decode, encode, tags};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -123,7 +123,7 @@ impl Daemon {
             match self.channel.receive_any(Duration::ZERO) {
                 Ok((tags::ORDER, order)) => {
                     // Bytes that are not an order get no answer.
-                    if let Some(order) = Order::decode(&order) {
+                    if let Some(order) = decode::<Order>(&order) {
                         self.obey(&order)?;
                     }
                 }
@@ -245,7 +245,7 @@ impl Daemon {
                 if let Some(refused) = self.refused.get(&rank.rank) {
                     answer.reply = Some(refused.clone());
                 }
-                by_answer.entry(answer.encode()).or_default().insert(rank.rank);
+                by_answer.entry(encode(&answer)).or_default().insert(rank.rank);
             }
         });
         let part = key_ranks::encode(&by_answer).map_err(Error::Answers)?;
@@ -255,7 +255,7 @@ impl Daemon {
     fn give_words(&self, rank: Rank, from: u64) -> Result<(), Error> {
         let piece = self.desk.change(|gdbs| gdbs.get(&rank).map(|gdb| gdb.words.piece(from)));
         let ranks: RankSet = std::iter::once(rank).collect();
-        let by_key = piece.map(|piece| (piece.encode(), ranks)).into_iter().collect();
+        let by_key = piece.map(|piece| (encode(&piece), ranks)).into_iter().collect();
         let part = key_ranks::encode(&by_key).map_err(Error::Answers)?;
         Ok(self.channel.contribute(tags::ANSWER, &part, HOUR)?)
     }
@@ -265,7 +265,7 @@ impl Daemon {
         for rank in ranks.iter().filter(|rank| asked.contains(rank.rank) && !rank.state.is_over()) {
             // A rank that has ended by now needs nothing.
             if let Ok(Some(program)) = symbols::find_lack(rank.pid.get()) {
-                by_program.entry(program.encode()).or_default().insert(rank.rank);
+                by_program.entry(encode(&program)).or_default().insert(rank.rank);
             }
         }
         let part = key_ranks::encode(&by_program).map_err(Error::Answers)?;

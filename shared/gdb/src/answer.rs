@@ -76,21 +76,6 @@ pub struct Reply {
     pub hint: Option<String>,
 }
 
-impl Answer {
-    /// The key of ranks with this answer.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        // No part of it can fail to encode.
-        postcard::to_stdvec(self).unwrap_or_default()
-    }
-
-    /// Decodes a key. `None`: it is not a key of this type.
-    #[must_use]
-    pub fn decode(key: &[u8]) -> Option<Self> {
-        postcard::from_bytes(key).ok()
-    }
-}
-
 /// A piece of a gdb's input and output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Words {
@@ -102,21 +87,6 @@ pub struct Words {
     pub text: Vec<u8>,
 }
 
-impl Words {
-    /// The piece as a key.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        // No part of it can fail to encode.
-        postcard::to_stdvec(self).unwrap_or_default()
-    }
-
-    /// Decodes a key. `None`: it is not a key of this type.
-    #[must_use]
-    pub fn decode(key: &[u8]) -> Option<Self> {
-        postcard::from_bytes(key).ok()
-    }
-}
-
 /// A program for which a node has no debug information.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Program {
@@ -124,21 +94,6 @@ pub struct Program {
     pub build_id: Vec<u8>,
     /// Its path as its ranks see it.
     pub path: String,
-}
-
-impl Program {
-    /// The key of ranks with this program.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        // No part of it can fail to encode.
-        postcard::to_stdvec(self).unwrap_or_default()
-    }
-
-    /// Decodes a key. `None`: it is not a key of this type.
-    #[must_use]
-    pub fn decode(key: &[u8]) -> Option<Self> {
-        postcard::from_bytes(key).ok()
-    }
 }
 
 /// The beginning of a text, of at most `most` bytes, and the number of omitted bytes.
@@ -151,6 +106,7 @@ pub fn cut(text: &str, most: usize) -> (&str, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{decode, encode};
 
     #[test]
     fn answers_arrive_as_they_were_given() {
@@ -167,14 +123,14 @@ mod tests {
             [State::Held, State::Free, State::Running, State::Stopped(stop), State::Ended("0".to_owned())]
         {
             let answer = Answer { state, reply: Some(reply.clone()) };
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+            assert_eq!(decode(&encode(&answer)), Some(answer));
         }
         assert_eq!(Stop::default().to_string(), "??");
         let words = Words { from: 3, end: 9, text: b"abc".to_vec() };
-        assert_eq!(Words::decode(&words.encode()), Some(words));
+        assert_eq!(decode(&encode(&words)), Some(words));
         let program = Program { build_id: vec![1, 2], path: "/opt/app".to_owned() };
-        assert_eq!(Program::decode(&program.encode()), Some(program));
-        assert_eq!(Answer::decode(b"\xff"), None);
+        assert_eq!(decode(&encode(&program)), Some(program));
+        assert_eq!(decode::<Answer>(b"\xff"), None);
     }
 
     #[test]

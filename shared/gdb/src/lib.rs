@@ -9,9 +9,25 @@
 //! Each daemon makes one contribution per order: its ranks, grouped by their [`answer::Answer`]. Ranks with the same
 //! answer are sent as one group.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 pub mod answer;
 pub mod mi;
 pub mod order;
+
+/// The bytes of an order, or the key of ranks with the same answer.
+#[must_use]
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    // No part of it can fail to encode.
+    postcard::to_stdvec(value).unwrap_or_default()
+}
+
+/// Decodes what [`encode`] wrote. `None`: the bytes are not of this type.
+#[must_use]
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    postcard::from_bytes(bytes).ok()
+}
 
 /// The file name of the daemon.
 pub const DAEMON: &str = "gantry-gdbd";

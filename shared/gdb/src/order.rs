@@ -82,24 +82,12 @@ impl Order {
     pub fn patience(&self) -> Duration {
         Duration::from_millis(self.patience_ms.into())
     }
-
-    /// The bytes of a message.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        // No part of it can fail to encode.
-        postcard::to_stdvec(self).unwrap_or_default()
-    }
-
-    /// Decodes an order. `None`: the bytes are not an order.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        postcard::from_bytes(bytes).ok()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{decode, encode};
 
     #[test]
     fn orders_arrive_as_they_were_given() {
@@ -120,8 +108,8 @@ mod tests {
             What::Leave,
         ] {
             let order = Order { number: 3, patience_ms: 250, what };
-            assert_eq!(Order::decode(&order.encode()), Some(order));
+            assert_eq!(decode(&encode(&order)), Some(order));
         }
-        assert_eq!(Order::decode(b"\xff\xff\xff"), None);
+        assert_eq!(decode::<Order>(b"\xff\xff\xff"), None);
     }
 }

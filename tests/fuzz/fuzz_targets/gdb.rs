@@ -28,7 +28,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // Each rank belongs to one class.
     assert_eq!(classes.iter().map(|class| class.ranks.len()).sum::<u64>(), texts.len() as u64);
     describe(texts.iter().copied().zip(&ranks));
-    drop(Order::decode(bytes));
-    drop(Answer::decode(bytes));
-    drop(Words::decode(bytes));
+    drop(gantry_gdb::decode::<Order>(bytes));
+    drop(gantry_gdb::decode::<Answer>(bytes));
+    drop(gantry_gdb::decode::<Words>(bytes));
 });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gantry_frontend::event::{RankInfo, StateName};
 use gantry_gdb::answer::{Answer, Program, State, Words};
 use gantry_gdb::order::{Order, What};
-use gantry_gdb::tags;
+use gantry_gdb::{decode, encode, tags};
 use gantry_types::error::Kind;
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
@@ -89,7 +89,7 @@ impl Gdbs {
         };
         self.tell(what, patience).await?;
         let timeout = self.timeout + patience;
-        let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
+        let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, decode::<Answer>, timeout).await?;
         Ok((answers, missing, notes))
     }
 
@@ -117,7 +117,7 @@ impl Gdbs {
     /// The raw output of a rank's gdb, starting at byte `from`. `None`: the rank has no gdb.
     pub(super) async fn words(&mut self, rank: Rank, from: u64) -> Result<Option<Words>, Fault> {
         self.tell(What::Words { rank, from }, Duration::ZERO).await?;
-        let (pieces, _) = self.daemons.ask_by_bytes(tags::ANSWER, Words::decode, self.timeout).await?;
+        let (pieces, _) = self.daemons.ask_by_bytes(tags::ANSWER, decode::<Words>, self.timeout).await?;
         Ok(pieces.into_iter().next().map(|(piece, _)| piece))
     }
 
@@ -129,7 +129,7 @@ impl Gdbs {
         }
         self.asked = self.asked.union(&new);
         self.tell(What::Lack { ranks: new }, Duration::ZERO).await?;
-        let (programs, _) = self.daemons.ask_by_bytes(tags::ANSWER, Program::decode, self.timeout).await?;
+        let (programs, _) = self.daemons.ask_by_bytes(tags::ANSWER, decode::<Program>, self.timeout).await?;
         let late = self.debug_files.find(programs.into_iter().map(|(program, _)| program)).await;
         let late = late.iter().map(|path| format!("{path} is on a file system that does not answer"));
         let mut notes: Vec<String> = late.collect();
@@ -150,7 +150,7 @@ impl Gdbs {
         self.number += 1;
         let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         let order = Order { number: self.number, patience_ms, what };
-        self.daemons.tell(tags::ORDER, &order.encode(), self.timeout).await
+        self.daemons.tell(tags::ORDER, &encode(&order), self.timeout).await
     }
 }
 
