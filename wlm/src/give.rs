@@ -260,7 +260,8 @@ impl Giver {
     /// # Errors
     /// The system provides no random bytes.
     pub(crate) fn give_word(&self, nodes: usize) -> Result<Zeroizing<String>> {
-        let text = Secret::random().map_err(|error| failed(io::Error::other(error)))?.to_hex();
+        let secret = Secret::random().map_err(|error| failed(io::Error::other(error)))?;
+        let text = to_hex(secret.expose());
         let mut words = self.parcel.words();
         let Self { port, bytes, addresses, .. } = self;
         let given = format!("{port} {} {} {bytes} {addresses}", words.len(), *text);
@@ -290,7 +291,7 @@ impl Giver {
         if agent.send == SendAgent::Never {
             return Ok(None);
         }
-        let addresses: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = agent.addresses.iter().map(ToString::to_string).collect();
         Self::start(&agent.program, &addresses, app.hosts.len(), host).await.map(Some)
     }
 
@@ -347,7 +348,7 @@ pub(crate) async fn start_steps(
         owner.start_step(start).await?;
     }
     if let Some(giver) = giver {
-        giver.go_on_until(agent.deadline().unwrap_or_else(|| Instant::now() + FETCHED_WITHIN));
+        giver.go_on_until(agent.deadline.unwrap_or_else(|| Instant::now() + FETCHED_WITHIN));
     }
     Ok(())
 }
@@ -452,7 +453,7 @@ impl Parcel {
     async fn challenge(&self, mut stream: BufReader<TcpStream>) -> std::result::Result<Proven, Reason> {
         let number: usize = hear(&mut stream).await?.trim_end().parse().map_err(|_| Reason::Garbage)?;
         let word = self.words().get(number).map(|word| word.text.clone()).ok_or(Reason::WrongSecret)?;
-        let challenge = Secret::random().map_err(|_| Reason::Left)?.to_hex();
+        let challenge = to_hex(Secret::random().map_err(|_| Reason::Left)?.expose());
         let line = format!("{}\n", *challenge);
         stream.write_all(line.as_bytes()).await.map_err(|_| Reason::Left)?;
         let expected = hash(format!("{}{}", *challenge, *word).as_bytes());

@@ -356,7 +356,7 @@ mod tests {
 
     /// A queue whose credit is processed, and the other end.
     async fn queue_and_peer() -> (LinkQueue, (LinkReader, LinkWriter)) {
-        let secret = Secret::from_hex(&"5a".repeat(32)).unwrap();
+        let secret = Secret::from([0x5a; 32]);
         let (one, other) = duplex(1 << 16);
         let deadline = Instant::now() + STALL;
         let links = tokio::try_join!(
@@ -380,7 +380,7 @@ mod tests {
     }
 
     fn chunks() -> impl Iterator<Item = SealedChunk> {
-        let mut sealer = BulkSealer::start(&Secret::from_hex(&"5a".repeat(32)).unwrap()).unwrap();
+        let mut sealer = BulkSealer::start(&Secret::from([0x5a; 32])).unwrap();
         std::iter::repeat_with(move || sealer.seal(b"bytes", false).unwrap())
     }
 
@@ -459,7 +459,7 @@ mod tests {
     async fn queue_by_hand(
         buffer: usize,
     ) -> (LinkQueue, impl Future<Output = Result<(), LinkError>>, LinkReader) {
-        let secret = Secret::from_hex(&"5a".repeat(32)).unwrap();
+        let secret = Secret::from([0x5a; 32]);
         let (one, other) = duplex(buffer);
         let deadline = Instant::now() + STALL;
         let (ours, theirs) = tokio::try_join!(

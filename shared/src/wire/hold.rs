@@ -213,13 +213,13 @@ mod tests {
         };
         let text = ticket.to_text().unwrap();
         let back = HoldTicket::from_text(&text).unwrap();
-        assert_eq!(back.agent.secret.to_hex(), secret.to_hex());
+        assert_eq!(back.agent.secret.expose(), secret.expose());
         assert_eq!(
             (back.hold, back.hold_at, back.agent.app),
             (true, ticket.hold_at.clone(), ticket.agent.app)
         );
         assert_eq!((back.own, back.after_rank), (vec![own], Some(after_rank)));
-        assert!(!format!("{ticket:?}").contains(&*secret.to_hex()));
+        assert!(!format!("{ticket:?}").contains(&*to_hex(secret.expose())));
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn a_rank(rank: u32, state: RankState) -> LocalRank {
 }
 
 fn secret() -> Secret {
-    Secret::from_hex(&"5a".repeat(32)).unwrap()
+    Secret::from([0x5a; 32])
 }
 
 fn token(session: u32, daemon: u32) -> String {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn secret() -> Secret {
-    Secret::from_hex(&"5a".repeat(32)).unwrap()
+    Secret::from([0x5a; 32])
 }
 
 fn sealed(pieces: &[&[u8]]) -> (BulkOpener, Vec<SealedChunk>) {
@@ -97,7 +97,7 @@ fn a_chunk_under_another_number_or_stream_is_refused() {
 #[test]
 fn another_app_cannot_open() {
     let (opener, chunks) = sealed(&[b"0"]);
-    let other = Secret::from_hex(&"5b".repeat(32)).unwrap();
+    let other = Secret::from([0x5b; 32]);
     let mut other = BulkOpener::new(BulkKey::derive(&other, opener.key.stream()), u64::MAX);
     assert!(matches!(other.open(chunks[0].clone()), Err(BulkError::BrokenSeal)));
 }

@@ -13,7 +13,7 @@ const DIALLER_BYTES: usize = 8 + 4 + 48 + 4 + 17;
 const ACCEPTOR_BYTES: usize = 8 + 4 + 48;
 
 fn secret(digits: &str) -> Secret {
-    Secret::from_hex(&digits.repeat(32)).unwrap()
+    Secret::from([u8::from_str_radix(digits, 16).unwrap(); 32])
 }
 
 fn soon() -> Instant {

@@ -19,7 +19,7 @@ const APP: &[u8] = b"app-0001";
 const AROUND: usize = HEADER_BYTES + 1 + TAG_BYTES;
 
 fn secret() -> Secret {
-    Secret::from_hex(&"5a".repeat(32)).unwrap()
+    Secret::from([0x5a; 32])
 }
 
 async fn link_over(one: impl Stream, other: impl Stream) -> (Link, Link) {
