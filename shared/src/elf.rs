@@ -33,6 +33,14 @@ pub struct Machine {
     processor: u64,
 }
 
+impl Machine {
+    /// The number of its processor (`e_machine` in elf(5)).
+    #[must_use]
+    pub fn processor(self) -> u64 {
+        self.processor
+    }
+}
+
 /// The machine of an ELF file. `None`: it is not an ELF file.
 ///
 /// # Errors
@@ -118,7 +126,7 @@ impl<'a> Elf<'a> {
             let found_size = numbers.get(&head, size.0, 2)?;
             let count = u16::try_from(numbers.get(&head, count, 2)?).ok()?;
             let elf = Self { read_at, numbers, machine, headers, count };
-            (found_size == size.1 && count <= MAX_HEADERS).then_some(elf)
+            ((count == 0 || found_size == size.1) && count <= MAX_HEADERS).then_some(elf)
         };
         Ok(known())
     }

@@ -3,13 +3,14 @@
 //! `execve` returns ENOENT for a missing program and for a missing interpreter, and EACCES for five causes. This module
 //! finds out which cause it was.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use gantry_shared::elf::{self, Machine};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
@@ -82,13 +83,16 @@ fn explain_format(program: &Path, cwd: Option<&Path>) -> Option<StartError> {
         let program = program.to_path_buf();
         match parse_head(&head) {
             Head::Script(_) => {}
-            Head::Elf(elf) if elf.machine != NODE_MACHINE => {
-                let built_for = machine_name(elf.machine);
-                let node = std::env::consts::ARCH;
-                return Some(StartError::WrongArchitecture { program, path, built_for, node });
-            }
-            Head::Elf(_) => {
-                let what = "an ELF file that this kernel does not load";
+            Head::Elf => {
+                let machine = elf::read_machine(&File::open(from(&path, cwd)).ok()?).ok()?;
+                let what = match machine.map(Machine::processor) {
+                    Some(NODE_MACHINE) => "an ELF file that this kernel does not load",
+                    Some(other) => {
+                        let (built_for, node) = (machine_name(other), std::env::consts::ARCH);
+                        return Some(StartError::WrongArchitecture { program, path, built_for, node });
+                    }
+                    None => "a damaged ELF file",
+                };
                 return Some(StartError::WrongFormat { program, path, what });
             }
             Head::Other(what) => return Some(StartError::WrongFormat { program, path, what }),
@@ -113,7 +117,10 @@ fn chain(program: &Path, cwd: Option<&Path>) -> Vec<PathBuf> {
 fn interpreter(path: &Path) -> Option<PathBuf> {
     match parse_head(&read_head(path)?) {
         Head::Script(interpreter) => Some(interpreter),
-        Head::Elf(elf) => elf_loader(&File::open(path).ok()?, elf),
+        Head::Elf => {
+            let loader = elf::read_interpreter(&File::open(path).ok()?).ok()??;
+            Some(PathBuf::from(OsString::from_vec(loader)))
+        }
         Head::Other(_) => None,
     }
 }
@@ -139,19 +146,8 @@ fn is_special(metadata: &Metadata) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum Head {
     Script(PathBuf),
-    Elf(ElfHead),
+    Elf,
     Other(&'static str),
-}
-
-/// The fields of an ELF header that matter here (elf(5)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ElfHead {
-    wide: bool,
-    big_endian: bool,
-    machine: u16,
-    program_headers: u64,
-    header_size: u16,
-    header_count: u16,
 }
 
 fn parse_head(head: &[u8]) -> Head {
@@ -167,67 +163,17 @@ fn parse_head(head: &[u8]) -> Head {
         };
     }
     if head.starts_with(b"\x7fELF") {
-        return parse_elf(head).map_or(Head::Other("a damaged ELF file"), Head::Elf);
+        return Head::Elf;
     }
     Head::Other("neither an ELF file nor a script that starts with #!")
 }
 
-fn parse_elf(head: &[u8]) -> Option<ElfHead> {
-    let wide = match head.get(4)? {
-        1 => false,
-        2 => true,
-        _ => return None,
-    };
-    let big_endian = match head.get(5)? {
-        1 => false,
-        2 => true,
-        _ => return None,
-    };
-    let number = |at: usize, size: usize| read_number(head, at, size, big_endian);
-    let half = |at: usize| number(at, 2).and_then(|value| u16::try_from(value).ok());
-    Some(ElfHead {
-        wide,
-        big_endian,
-        machine: half(18)?,
-        program_headers: if wide { number(32, 8)? } else { number(28, 4)? },
-        header_size: half(if wide { 54 } else { 42 })?,
-        header_count: half(if wide { 56 } else { 44 })?,
-    })
-}
-
-/// Reads PT_INTERP.
-fn elf_loader(file: &File, elf: ElfHead) -> Option<PathBuf> {
-    const PT_INTERP: u64 = 3;
-    const PATH_BYTES_AT_MOST: u64 = 4096;
-    for index in 0..u64::from(elf.header_count) {
-        let mut header = vec![0; usize::from(elf.header_size)];
-        let at = elf.program_headers.checked_add(index * u64::from(elf.header_size))?;
-        file.read_exact_at(&mut header, at).ok()?;
-        let number = |at: usize, size: usize| read_number(&header, at, size, elf.big_endian);
-        if number(0, 4)? == PT_INTERP {
-            let (offset, length) =
-                if elf.wide { (number(8, 8)?, number(32, 8)?) } else { (number(4, 4)?, number(16, 4)?) };
-            let mut path = vec![0; usize::try_from(length.min(PATH_BYTES_AT_MOST)).ok()?];
-            file.read_exact_at(&mut path, offset).ok()?;
-            let path = path.split(|&byte| byte == 0).next()?;
-            return Some(PathBuf::from(OsStr::from_bytes(path)));
-        }
-    }
-    None
-}
-
-fn read_number(bytes: &[u8], at: usize, size: usize, big_endian: bool) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(size)?)?;
-    let push = |value: u64, &byte: &u8| (value << 8) | u64::from(byte);
-    Some(if big_endian { bytes.iter().fold(0, push) } else { bytes.iter().rev().fold(0, push) })
-}
-
 #[cfg(target_arch = "x86_64")]
-const NODE_MACHINE: u16 = 62;
+const NODE_MACHINE: u64 = 62;
 #[cfg(target_arch = "aarch64")]
-const NODE_MACHINE: u16 = 183;
+const NODE_MACHINE: u64 = 183;
 
-fn machine_name(machine: u16) -> String {
+fn machine_name(machine: u64) -> String {
     let name = match machine {
         3 => "x86 (32 bit)",
         8 => "mips",

@@ -17,7 +17,7 @@ fn the_head_of_a_file_says_what_it_is() {
     check_head(b"#!\n", &Head::Other("a script whose #! names no interpreter"));
     check_head(b"", &Head::Other("an empty file"));
     check_head(b"echo hi\n", &Head::Other("neither an ELF file nor a script that starts with #!"));
-    check_head(b"\x7fELF\x02\x01", &Head::Other("a damaged ELF file"));
+    check_head(b"\x7fELF\x02\x01", &Head::Elf);
 }
 
 fn foreign_elf(machine: u16) -> Vec<u8> {
@@ -48,6 +48,7 @@ fn an_exec_failure_names_its_cause() {
     check_file(&foreign_elf(other), 0o755, libc::ENOEXEC, Kind::Unsupported, &built_for);
     check_file(&foreign_elf(999), 0o755, libc::ENOEXEC, Kind::Unsupported, "built for machine type 999");
     check_file(b"", 0o755, libc::ENOEXEC, Kind::Invalid, "an empty file");
+    check_file(b"\x7fELF\x02\x01", 0o755, libc::ENOEXEC, Kind::Invalid, "a damaged ELF file");
     check_file(b"echo", 0o755, libc::ENOEXEC, Kind::Invalid, "#!/bin/sh");
     check_file(b"#!/no/such/sh\n", 0o755, libc::ENOENT, Kind::NotFound, "interpreter \"/no/such/sh\"");
     check_file(b"#!/bin/sh\r\n", 0o755, libc::ENOENT, Kind::NotFound, "DOS line ends");
