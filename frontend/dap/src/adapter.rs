@@ -26,7 +26,6 @@ use crate::args::Open;
 use crate::frame::Frame;
 use crate::message::{Client, Incoming, Ticket, event, refusal};
 use crate::state::{Editor, Job, Order, Stage, State, Then};
-use crate::threads::Threads;
 
 /// The maximum number of waiting jobs.
 const MAX_JOBS: usize = 2000;
@@ -56,7 +55,7 @@ impl Adapter {
     /// A new adapter without a session. Editors that connect by a socket must show the token.
     #[must_use]
     pub fn new(token: String) -> Self {
-        Self { state: State::new(token) }
+        Self { state: State { token, ..State::default() } }
     }
 
     /// The editor that started the session, if any.
@@ -71,7 +70,7 @@ impl Adapter {
         let state = &mut self.state;
         match input {
             Input::Joined { client, by_socket } => {
-                state.clients.insert(client, editor(!by_socket));
+                state.clients.insert(client, Editor { is_trusted: !by_socket, ..Editor::default() });
             }
             Input::Frame(client, frame) => take_frame(state, client, frame),
             Input::Left(client) if state.clients.contains_key(&client) => session::left(state, client),
@@ -90,19 +89,6 @@ impl Adapter {
         }
         pump(state);
         std::mem::take(&mut state.effects)
-    }
-}
-
-fn editor(is_trusted: bool) -> Editor {
-    Editor {
-        init: crate::args::Initialize::default(),
-        is_trusted,
-        is_there: false,
-        is_configured: false,
-        ranks: RankSet::new(),
-        is_part: false,
-        threads: Threads::default(),
-        seq: 0,
     }
 }
 

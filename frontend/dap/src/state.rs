@@ -109,9 +109,10 @@ pub struct Started {
 }
 
 /// The stage of the session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// No editor has named what to debug.
+    #[default]
     Idle,
     /// The ranks are being started.
     Starting(Ticket),
@@ -124,7 +125,7 @@ pub(crate) enum Stage {
 }
 
 /// A connected editor.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Editor {
     pub(crate) init: Initialize,
     /// It has shown the token, or need not.
@@ -265,7 +266,7 @@ pub(crate) struct Typed {
 }
 
 /// The state of the adapter.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) token: String,
     pub(crate) clients: BTreeMap<Client, Editor>,
@@ -308,37 +309,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(token: String) -> Self {
-        Self {
-            token,
-            clients: BTreeMap::new(),
-            root: None,
-            stage: Stage::Idle,
-            common: Common::default(),
-            is_launched: false,
-            program: String::new(),
-            session: Session::new(RankSet::new()),
-            held: RankSet::new(),
-            is_release_due: false,
-            places: Vec::new(),
-            told: RankSet::new(),
-            logging: RankSet::new(),
-            stepping: RankSet::new(),
-            with_gdb: RankSet::new(),
-            ended: RankSet::new(),
-            breakpoints: Breakpoints::default(),
-            handles: Handles::default(),
-            jobs: VecDeque::new(),
-            current: None,
-            is_settling: false,
-            is_quiet: false,
-            port: None,
-            to_open: Vec::new(),
-            releasing: None,
-            effects: Vec::new(),
-        }
-    }
-
     /// Sends a message to an editor. This assigns its sequence number.
     pub(crate) fn send(&mut self, client: Client, mut message: Value) {
         let Some(editor) = self.clients.get_mut(&client) else { return };

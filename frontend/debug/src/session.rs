@@ -8,7 +8,7 @@ use crate::round::Outcome;
 use crate::sets::{NoSet, Sets};
 
 /// Everything known about the ranks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Session {
     sets: Sets,
     /// Ranks that were held and have been released.

@@ -62,7 +62,7 @@ pub enum NoSet {
 }
 
 /// The sets that names can refer to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Sets {
     pub(crate) all: RankSet,
     pub(crate) focus: RankSet,

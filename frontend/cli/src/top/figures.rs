@@ -20,7 +20,7 @@ pub(crate) struct RankFigures {
 }
 
 /// A node and the resource use of its ranks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NodeFigures {
     pub(crate) host: Arc<str>,
     pub(crate) ranks: RankSet,
@@ -141,15 +141,7 @@ impl Figures {
 
 impl NodeFigures {
     fn new(host: &str) -> Self {
-        Self {
-            host: Arc::from(host),
-            ranks: RankSet::new(),
-            cpu_percent: 0,
-            memory_kib: 0,
-            doing: BTreeMap::new(),
-            machine: None,
-            daemons: 0,
-        }
+        Self { host: Arc::from(host), ..Self::default() }
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) enum Talk {
 }
 
 /// The destinations of a command's output. Only passing output on and the end wait for a reader.
+#[derive(Default)]
 pub(crate) struct Screen {
     /// Receives events as JSON.
     events: Option<Pen>,
@@ -88,7 +89,7 @@ impl Screen {
         let mut pens = start(targets, terminal).into_iter();
         let err = pens.next();
         let out = alone.or_else(|| pens.next());
-        let empty = Self::empty();
+        let empty = Self::default();
         Ok(match talk {
             Talk::Json => Self { events: out, talk: err, ..empty },
             _ => Self {
@@ -108,22 +109,7 @@ impl Screen {
         let mut targets = vec![events];
         targets.extend(output.into_iter().flatten().map(|file| Box::new(file) as Target));
         let mut pens = start(targets, None).into_iter();
-        Self { events: pens.next(), out: pens.next(), err: pens.next(), reports: true, ..Self::empty() }
-    }
-
-    fn empty() -> Self {
-        Self {
-            events: None,
-            out: None,
-            err: None,
-            talk: None,
-            labels: Mutex::default(),
-            pass_ranks: false,
-            chatty: false,
-            live: false,
-            reports: false,
-            hurried: AtomicBool::new(false),
-        }
+        Self { events: pens.next(), out: pens.next(), err: pens.next(), reports: true, ..Self::default() }
     }
 
     /// Prints an event as JSON, if wanted.
