@@ -1,10 +1,8 @@
 //! Groups in memory. A million processes take a few megabytes: every name is stored once, and consecutive processes
 //! form one run.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use gantry_types::id::AppId;
+use gantry_types::placement::StringTable;
 use serde::{Deserialize, Serialize};
 
 use super::attribute::{GroupAttribute, ProcessAttribute};
@@ -92,15 +90,15 @@ impl GroupFacts {
     /// Makes a group with this number from an app.
     #[must_use]
     pub fn of_app(info: &AppInfo, pgid: u32, submitter: &str, sessions: Numbers) -> Self {
-        let (mut hosts, mut execs) = (Names::default(), Names::default());
+        let (mut hosts, mut execs) = (StringTable::new(), StringTable::new());
         let mut runs: Vec<Run> = Vec::new();
         for rank in &info.ranks {
             let next = Run {
                 rank: rank.rank.0,
                 count: 1,
                 pid: rank.pid.map_or(0, |pid| pid.get().unsigned_abs()),
-                host: hosts.intern(&rank.host),
-                exec: execs.intern(&rank.exe),
+                host: intern(&mut hosts, &rank.host),
+                exec: intern(&mut execs, &rank.exe),
                 state: rank.state,
             };
             match runs.last_mut() {
@@ -118,8 +116,8 @@ impl GroupFacts {
             wlm: info.wlm.clone(),
             sessions,
             exit_code: code,
-            hosts: hosts.into_list(),
-            execs: execs.into_list(),
+            hosts: hosts.iter().map(str::to_owned).collect(),
+            execs: execs.iter().map(str::to_owned).collect(),
             runs,
         }
     }
@@ -136,43 +134,9 @@ impl Run {
     }
 }
 
-/// Names, each with its own number.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Names {
-    list: Vec<Arc<str>>,
-    numbers: HashMap<Arc<str>, u32>,
-}
-
-impl Names {
-    pub(super) fn intern(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let (name, number) = (Arc::<str>::from(name), u32::try_from(self.list.len()).unwrap_or(u32::MAX));
-        self.list.push(Arc::clone(&name));
-        self.numbers.insert(name, number);
-        number
-    }
-
-    pub(super) fn find(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
-    }
-
-    pub(super) fn get(&self, number: u32) -> &str {
-        self.list.get(number as usize).map_or("", |name| name)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
-        (0..).zip(self.list.iter().map(|name| &**name))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    fn into_list(self) -> Vec<String> {
-        self.list.iter().map(|name| name.to_string()).collect()
-    }
+/// The index of a name. No process has as many names as there are indexes.
+fn intern(names: &mut StringTable, name: &str) -> u32 {
+    names.intern(name).unwrap_or(u32::MAX)
 }
 
 /// A group with indexes into the names of all groups.
@@ -192,18 +156,22 @@ pub(super) struct Group {
 /// Groups, in the order in which they were added.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
-    pub(super) names: Names,
+    pub(super) names: StringTable,
     pub(super) groups: Vec<Group>,
 }
 
 impl Groups {
+    fn name(&self, index: u32) -> &str {
+        self.names.get(index).unwrap_or_default()
+    }
+
     /// Adds a group.
     ///
     /// # Errors
     /// The facts are inconsistent.
     pub fn push(&mut self, facts: &GroupFacts) -> Result<(), String> {
-        let hosts: Vec<u32> = facts.hosts.iter().map(|host| self.names.intern(host)).collect();
-        let execs: Vec<u32> = facts.execs.iter().map(|exec| self.names.intern(exec)).collect();
+        let hosts: Vec<u32> = facts.hosts.iter().map(|host| intern(&mut self.names, host)).collect();
+        let execs: Vec<u32> = facts.execs.iter().map(|exec| intern(&mut self.names, exec)).collect();
         let mut runs = Vec::with_capacity(facts.runs.len());
         let mut next = 0;
         for run in &facts.runs {
@@ -221,7 +189,8 @@ impl Groups {
             next = end;
             runs.push(Run { host: *host, exec: *exec, ..*run });
         }
-        let (submitter, wlm) = (self.names.intern(&facts.submitter), self.names.intern(&facts.wlm));
+        let (submitter, wlm) =
+            (intern(&mut self.names, &facts.submitter), intern(&mut self.names, &facts.wlm));
         self.groups.push(Group {
             pgid: facts.pgid,
             app: facts.app,
@@ -265,11 +234,11 @@ impl Groups {
     pub fn attribute(&self, at: usize, attribute: GroupAttribute) -> Option<String> {
         let group = self.groups.get(at)?;
         match attribute {
-            GroupAttribute::Submitter => Some(self.names.get(group.submitter).to_owned()),
+            GroupAttribute::Submitter => Some(self.name(group.submitter).to_owned()),
             GroupAttribute::Pgid => Some(group.pgid.to_string()),
             GroupAttribute::Totalprocs => Some(group.totalprocs.to_string()),
             GroupAttribute::State => Some(name_of(group.state, &GROUP_STATES).to_owned()),
-            GroupAttribute::Wlm => Some(self.names.get(group.wlm).to_owned()),
+            GroupAttribute::Wlm => Some(self.name(group.wlm).to_owned()),
             GroupAttribute::App => Some(group.app.to_string()),
             GroupAttribute::Session => (!group.sessions.is_empty()).then(|| group.sessions.to_string()),
             GroupAttribute::ExitCode => group.exit_code.map(|code| code.to_string()),
@@ -280,7 +249,7 @@ impl Groups {
     pub fn processes(&self, at: usize) -> impl Iterator<Item = Process<'_>> {
         let runs = self.groups.get(at).map(|group| group.runs.as_slice()).unwrap_or_default();
         runs.iter().flat_map(|run| {
-            let (host, exec) = (self.names.get(run.host), self.names.get(run.exec));
+            let (host, exec) = (self.name(run.host), self.name(run.exec));
             (0..run.count).map(move |step| Process {
                 rank: run.rank + step,
                 pid: (run.pid != 0).then(|| run.pid + step),
@@ -297,7 +266,7 @@ impl Groups {
         let mut seen = std::collections::HashSet::new();
         let runs = self.groups.get(at).map(|group| group.runs.as_slice()).unwrap_or_default();
         let new = runs.iter().filter(|run| seen.insert(run.host));
-        new.map(|run| self.names.get(run.host)).collect()
+        new.map(|run| self.name(run.host)).collect()
     }
 }
 

@@ -24,35 +24,24 @@ const NUMBER: &str = "%d";
 /// The list is malformed, or stands for more than [`MAX_HOSTS`].
 pub(super) fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
-    let mut words = text.split(|c: char| c == ',' || c.is_ascii_whitespace());
-    let mut at = 0;
-    while let Some(word) = words.next() {
-        let start = at;
-        at += word.len() + 1;
-        if word.is_empty() {
-            continue;
-        }
-        let Some((before, rest)) = word.split_once(NUMBER) else {
-            push(&mut hosts, word.to_owned())?;
-            continue;
-        };
-        let (after, first) = rest
-            .split_once(':')
-            .ok_or_else(|| format!("'{}' has {NUMBER} without ':' and numbers behind it", shorten(word)))?;
-        push_numbered(&mut hosts, before, after, first)?;
-        // A comma and a number continue it; a blank ends it.
-        let mut end = start + word.len();
-        while text[end..].starts_with(',') {
-            let next = &text[end + 1..];
-            let next =
-                &next[..next.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(next.len())];
-            if !is_range(next) {
-                break;
+    for list in text.split_ascii_whitespace() {
+        // The text before and behind the number, as long as more numbers may follow.
+        let mut open: Option<(&str, &str)> = None;
+        for word in list.split(',') {
+            if let Some((before, after)) = open.filter(|_| is_range(word)) {
+                push_numbered(&mut hosts, before, after, word)?;
+                continue;
             }
-            push_numbered(&mut hosts, before, after, next)?;
-            words.next();
-            end += 1 + next.len();
-            at = end + 1;
+            open = None;
+            if let Some((before, rest)) = word.split_once(NUMBER) {
+                let (after, first) = rest.split_once(':').ok_or_else(|| {
+                    format!("'{}' has {NUMBER} without ':' and numbers behind it", shorten(word))
+                })?;
+                push_numbered(&mut hosts, before, after, first)?;
+                open = Some((before, after));
+            } else if !word.is_empty() {
+                push(&mut hosts, word.to_owned())?;
+            }
         }
     }
     match hosts.is_empty() {

@@ -3,8 +3,10 @@
 //! First the query is compiled: names become their indexes in these groups, or match nothing. After that, a run of
 //! processes costs as much as one process, and no text is compared.
 
+use gantry_types::placement::StringTable;
+
 use super::attribute::{Columns, GroupAttribute, ProcessAttribute};
-use super::group::{Group, Groups, Names, Run};
+use super::group::{Group, Groups, Run};
 use super::query::{Numbers, Pattern, Query, Restriction, Term, Value};
 use crate::event::StateName;
 
@@ -73,7 +75,7 @@ struct ProcessTest {
 struct Set(Vec<u64>);
 
 impl Set {
-    fn new(names: &Names, fitting: impl Iterator<Item = u32>) -> Self {
+    fn new(names: &StringTable, fitting: impl Iterator<Item = u32>) -> Self {
         let mut bits = vec![0_u64; names.len().div_ceil(64)];
         for number in fitting {
             if let Some(word) = bits.get_mut(number as usize / 64) {
@@ -89,7 +91,7 @@ impl Set {
 }
 
 impl<'a> Compiled<'a> {
-    fn new(pattern: &'a Pattern, names: &Names) -> Self {
+    fn new(pattern: &'a Pattern, names: &StringTable) -> Self {
         let group = pattern.group.iter().filter_map(|(attribute, term)| {
             let Term::Is(value) = term else { return None };
             let test = match (attribute, value) {
@@ -141,7 +143,7 @@ impl GroupTest<'_> {
 }
 
 impl ProcessTest {
-    fn new(restriction: &Restriction, names: &Names) -> Self {
+    fn new(restriction: &Restriction, names: &StringTable) -> Self {
         let mut test = Self::default();
         for (attribute, term) in restriction {
             let Term::Is(value) = term else { continue };
@@ -150,7 +152,7 @@ impl ProcessTest {
                     test.host = Some(Set::new(names, hosts.iter().filter_map(|host| names.find(host))));
                 }
                 (ProcessAttribute::Exec, Value::Text(wanted)) => {
-                    let fitting = names.iter().filter(|(_, name)| is_exec(name, wanted));
+                    let fitting = (0..).zip(names.iter()).filter(|(_, name)| is_exec(name, wanted));
                     test.exec = Some(Set::new(names, fitting.map(|(number, _)| number)));
                 }
                 (ProcessAttribute::State, Value::Process(state)) => test.state = Some(*state),
