@@ -7,6 +7,7 @@
 
 pub mod signals;
 pub mod storage;
+pub mod ptrace;
 pub mod environ;
 pub mod mark;
 pub mod elf;

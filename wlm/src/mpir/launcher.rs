@@ -319,7 +319,7 @@ fn let_child_go(child: i32, breakpoint: Option<Breakpoint>) -> Result<(), Halt> 
         return Ok(());
     }
     let spared = breakpoint.map_or(Ok(()), |breakpoint| breakpoint.spare(child));
-    match spared.and_then(|()| sys::detach(child)) {
+    match spared.and_then(|()| sys::detach(child, 0)) {
         Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(call(step)(error)),
         _ => Ok(()),
     }

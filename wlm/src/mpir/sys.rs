@@ -8,17 +8,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
 
+use gantry_shared::ptrace;
+pub(super) use gantry_shared::ptrace::{
+    RegisterSet, detach, event_message, go_on, kill, kill_group, listen, registers, seize, wait_for_news,
+};
 use libc::{c_int, c_long, c_uint, c_void, pid_t};
 
 /// Most pieces that one call of [`read_pieces`] takes: the kernel's own limit.
 pub(super) const MOST_PIECES: usize = 1024;
-
-/// The general registers in the kernel's format. Their length shows the width of the process.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RegisterSet {
-    pub(super) words: [u64; 34],
-    pub(super) length_bytes: usize,
-}
 
 fn check(result: c_long) -> io::Result<c_long> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -36,34 +33,14 @@ fn pointer(number: u64) -> *mut c_void {
     ptr::without_provenance_mut(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// Begins to trace one thread without stopping it.
-pub(super) fn seize(pid: pid_t, options: c_int) -> io::Result<()> {
-    trace(libc::PTRACE_SEIZE, pid, 0, u64::from(options.cast_unsigned()))
-}
-
 /// Changes the options of a stopped tracee.
 pub(super) fn set_options(pid: pid_t, options: c_int) -> io::Result<()> {
     trace(libc::PTRACE_SETOPTIONS, pid, 0, u64::from(options.cast_unsigned()))
 }
 
-/// Lets a stopped tracee continue, with a signal or 0.
-pub(super) fn go_on(pid: pid_t, signal: c_int) -> io::Result<()> {
-    trace(libc::PTRACE_CONT, pid, 0, u64::from(signal.cast_unsigned()))
-}
-
 /// Lets a stopped tracee execute one instruction.
 pub(super) fn step(pid: pid_t) -> io::Result<()> {
     trace(libc::PTRACE_SINGLESTEP, pid, 0, 0)
-}
-
-/// Leaves a tracee in its group-stop, from which SIGCONT wakes it.
-pub(super) fn listen(pid: pid_t) -> io::Result<()> {
-    trace(libc::PTRACE_LISTEN, pid, 0, 0)
-}
-
-/// Ends tracing; the stopped tracee continues.
-pub(super) fn detach(pid: pid_t) -> io::Result<()> {
-    trace(libc::PTRACE_DETACH, pid, 0, 0)
 }
 
 /// Writes one aligned word, where the process itself may not write, too.
@@ -102,15 +79,6 @@ pub(super) const fn debug_register(number: usize) -> usize {
     std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>()
 }
 
-/// The message of the current event stop: a new child's pid, for instance.
-pub(super) fn event_message(pid: pid_t) -> io::Result<u64> {
-    let mut message: libc::c_ulong = 0;
-    let place = &raw mut message;
-    // SAFETY: the request stores one long at its last argument, which is a valid place for one.
-    check(unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, ptr::null_mut::<c_void>(), place) })?;
-    Ok(message)
-}
-
 /// The `si_code` of the signal that a tracee is about to get: above 0 when the kernel itself has made it.
 pub(super) fn signal_code(pid: pid_t) -> io::Result<c_int> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -130,16 +98,6 @@ pub(super) fn unblock_signals(pid: pid_t) -> io::Result<()> {
     check(unsafe { libc::ptrace(SETSIGMASK, pid, size_of::<u64>(), &raw const none) }).map(drop)
 }
 
-/// The general registers of a stopped tracee.
-pub(super) fn registers(pid: pid_t) -> io::Result<RegisterSet> {
-    let mut words = [0_u64; 34];
-    let mut vector = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
-    let set = pointer(u64::from(libc::NT_PRSTATUS.cast_unsigned()));
-    // SAFETY: the vector gives `words` and its length; the kernel writes no more than that and corrects the length.
-    check(unsafe { libc::ptrace(libc::PTRACE_GETREGSET, pid, set, &raw mut vector) })?;
-    Ok(RegisterSet { words, length_bytes: vector.iov_len })
-}
-
 /// Sets the general registers of a stopped tracee.
 pub(super) fn set_registers(pid: pid_t, registers: &RegisterSet) -> io::Result<()> {
     let mut words = registers.words;
@@ -150,53 +108,9 @@ pub(super) fn set_registers(pid: pid_t, registers: &RegisterSet) -> io::Result<(
     check(unsafe { libc::ptrace(libc::PTRACE_SETREGSET, pid, set, &raw mut vector) }).map(drop)
 }
 
-/// Blocks until `pid`, a child or tracee of any thread of this process, has a new status, and leaves it for
-/// [`collect`].
-pub(super) fn wait_for_news(pid: pid_t) -> io::Result<()> {
-    let id = libc::id_t::try_from(pid).map_err(io::Error::other)?;
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
-    loop {
-        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: `info` is a valid place for one siginfo_t while the call runs.
-        match check(unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) }.into()) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 /// Collects the wait status of `pid`; `None` if there is none. With `wait`, blocks until there is one.
 pub(super) fn collect(pid: pid_t, wait: bool) -> io::Result<Option<c_int>> {
-    let options = libc::__WALL | libc::WUNTRACED | if wait { 0 } else { libc::WNOHANG };
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a valid place for one int while the call runs; a positive pid means one process.
-        match check(unsafe { libc::waitpid(pid, &raw mut status, options) }.into()) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return Ok(Some(status)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Sends a signal to one process.
-pub(super) fn kill(pid: pid_t, signal: c_int) -> io::Result<()> {
-    if pid <= 1 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    // SAFETY: takes integers only; such a pid means one process.
-    check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
-}
-
-/// Sends a signal to a process group.
-pub(super) fn kill_group(leader: pid_t, signal: c_int) -> io::Result<()> {
-    if leader <= 1 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    // SAFETY: takes integers only; such a number means one group.
-    check(unsafe { libc::kill(-leader, signal) }.into()).map(drop)
+    ptrace::wait(pid, libc::__WALL | libc::WUNTRACED | if wait { 0 } else { libc::WNOHANG })
 }
 
 /// Reads pieces (address, length) of another process's memory into `into`, in sequence. Stops at the first unreadable

@@ -220,7 +220,7 @@ impl Tracee {
                 Event::Exec => return Ok(Stop::Exec),
                 Event::Fork { borrows } => {
                     let child = sys::event_message(self.raw()).map_err(call("ask for its child"))?;
-                    return Ok(Stop::Fork { child: i32::try_from(child).unwrap_or(0), borrows });
+                    return Ok(Stop::Fork { child, borrows });
                 }
                 Event::Signal(libc::SIGTRAP) if self.made_by_kernel() => return Ok(Stop::Trap),
                 Event::Signal(signal) if signal == self.word && self.sent_by_itself() => {
@@ -267,7 +267,7 @@ impl Tracee {
 
     /// From a stop: ends tracing. The launcher continues.
     pub(super) fn set_free(&mut self) -> Result<(), Halt> {
-        unless_gone(sys::detach(self.raw())).map_err(call("stop tracing it"))?;
+        unless_gone(sys::detach(self.raw(), 0)).map_err(call("stop tracing it"))?;
         self.free = true;
         Ok(())
     }

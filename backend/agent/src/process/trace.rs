@@ -200,7 +200,7 @@ fn program_counter(registers: &RegisterSet) -> Option<(u64, Width)> {
     const WIDE: (usize, usize) = (32, 34);
     #[cfg(target_arch = "aarch64")]
     const NARROW: (usize, usize) = (15, 18);
-    counter_of(registers.bytes(), WIDE, NARROW)
+    counter_of(&registers.bytes(), WIDE, NARROW)
 }
 
 fn counter_of(bytes: &[u8], wide: (usize, usize), narrow: (usize, usize)) -> Option<(u64, Width)> {

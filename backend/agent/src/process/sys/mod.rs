@@ -1,85 +1,32 @@
 //! System calls that the standard library and `nix` lack, or do not offer in the form that is needed here.
 //!
-//! `nix` turns a wait status into an enum and loses the status of a child that a real-time signal ended. So this module
-//! waits with raw statuses. All `unsafe` of the process layer is in this folder.
+//! Those for tracing and waiting are in [`gantry_shared::ptrace`]. All other `unsafe` of the process layer is in this folder.
 #![expect(unsafe_code, reason = "system calls that no safe crate wraps")]
 
 mod child;
 mod pidfd;
-mod trace;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 pub(crate) use child::{Child, FAILURE_LENGTH, SERVED, Stage, Wait, decode_failure, fork, spawn};
-pub(crate) use pidfd::{pidfd_ended, pidfd_exit_status, pidfd_open, pidfd_send_signal};
-pub(crate) use trace::{
-    RegisterSet, trace_continue, trace_detach, trace_event, trace_interrupt, trace_listen, trace_registers,
-    trace_seize, trace_seize_all,
+use gantry_shared::ptrace;
+pub(crate) use gantry_shared::ptrace::{
+    RegisterSet, detach as trace_detach, event_message as trace_event, go_on as trace_continue,
+    interrupt as trace_interrupt, kill, kill_group, listen as trace_listen, registers as trace_registers,
+    wait, wait_for_news,
 };
+pub(crate) use pidfd::{pidfd_ended, pidfd_exit_status, pidfd_open, pidfd_send_signal};
 
-/// Sends `signal` to one process. Signal 0 only checks whether a signal could be sent.
-///
-/// # Errors
-/// `ESRCH` when there is no such process, `EPERM` when it belongs to another user, `EINVAL` for a pid that would mean a
-/// group or all processes.
-pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
-    if pid <= 0 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    // SAFETY: takes integers only; a positive pid means exactly one process.
-    check(unsafe { libc::kill(pid, signal) }).map(drop)
+/// Becomes the tracer of `pid` without stopping it. The tracee reports its `exec`, and dies if this thread does.
+pub(crate) fn trace_seize(pid: i32) -> io::Result<()> {
+    ptrace::seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)
 }
 
-/// Sends `signal` to every process of the group `leader`.
-///
-/// # Errors
-/// As [`kill`]; `EINVAL` also for group 1 and below, which would mean init's group, our own, or all processes.
-pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
-    if leader <= 1 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    // SAFETY: takes integers only; the group is a positive number above 1.
-    check(unsafe { libc::kill(-leader, signal) }).map(drop)
-}
-
-/// `waitpid` for one pid: the raw status, or `None` when `WNOHANG` is set and there is no news.
-///
-/// # Errors
-/// `ECHILD` when `pid` is neither our child nor traced by us.
-pub(crate) fn wait(pid: i32, options: i32) -> io::Result<Option<i32>> {
-    if pid <= 0 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a valid place for one int while the call runs.
-        match check(unsafe { libc::waitpid(pid, &raw mut status, options) }) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return Ok(Some(status)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Blocks until `pid` has stopped or ended. Leaves the status for [`wait`] to collect: a process that has ended keeps
-/// its pid until then.
-///
-/// # Errors
-/// `ECHILD` as in [`wait`].
-pub(crate) fn wait_for_news(pid: i32) -> io::Result<()> {
-    let id = libc::id_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
-    loop {
-        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: `info` is a valid place for one siginfo_t while the call runs.
-        match check(unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) }) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+/// As [`trace_seize`], and also for every thread and process that descends from it.
+pub(crate) fn trace_seize_all(pid: i32) -> io::Result<()> {
+    let descendants = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE;
+    ptrace::seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL | descendants)
 }
 
 /// Blocks until a tracee of this thread, or a child of it, has stopped or ended. Leaves the status for [`wait`] to
