@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::plan::Plan;
 use super::progress::Throttle;
 use super::squeeze::is_worth_packing;
-use super::stream::{Archive, ArchiveReader};
+use super::stream::Archive;
 use super::want::Want;
 use crate::app::core::Core;
 use crate::app::state::Happening;
@@ -130,16 +130,21 @@ async fn deliver(
         files,
         nodes: nodes.len(),
     };
-    let order = Receive {
-        session: session.id,
-        bytes: archive.bytes(),
-        copied_bytes: archive.copied_bytes(),
-        files: u32::try_from(files).map_err(|_| Error::invalid("too many files for one manifest"))?,
-        packed,
+    let (session_id, total, copied_bytes) = (session.id, archive.bytes(), archive.copied_bytes());
+    let announced = u32::try_from(files).map_err(|_| Error::invalid("too many files for one manifest"))?;
+    let announce = |stream| Order::Receive {
+        session: session_id,
+        stream,
+        bytes: total,
+        files: announced,
+        copied_bytes,
+        compressed: packed,
     };
     let reader = archive.start(packed, tell(core, Arc::clone(&over.told), news));
     let sent = reader.watch();
-    let answers = send_stream(core, nodes, order, reader, deadline).await;
+    // The archive's builder reports the progress, since it knows the uncompressed size.
+    let answers = core.overlay.send_bulk(nodes.clone(), announce, reader, |_| (), deadline).await;
+    let answers = answers.and_then(|answers| core.accept(answers).map(drop));
     let (bytes, failure) = {
         let mut sent = lock(&sent);
         (sent.bytes, sent.failure.take())
@@ -169,7 +174,7 @@ async fn choose_packing(archive: Archive, reach: Reach, deadline: Instant) -> Re
     }
     in_time(deadline, move || {
         let sample = archive.sample();
-        let packed = is_worth_packing(archive.bytes(), sample, false);
+        let packed = is_worth_packing(archive.bytes(), sample);
         Ok((archive, packed))
     })
     .await
@@ -225,37 +230,6 @@ impl Drop for Over<'_> {
         *lock(&self.told) = true;
         self.core.happened(Happening::StagingOver(self.session, self.staged.take()));
     }
-}
-
-/// [`Order::Receive`] before its stream has a number.
-#[derive(Debug, Clone, Copy)]
-struct Receive {
-    session: SessionId,
-    bytes: u64,
-    files: u32,
-    copied_bytes: u64,
-    packed: bool,
-}
-
-impl Receive {
-    fn announce(self, stream: u64) -> Order {
-        let Self { session, bytes, files, copied_bytes, packed } = self;
-        Order::Receive { session, stream, bytes, files, copied_bytes, compressed: packed }
-    }
-}
-
-/// Sends the stream to these nodes and waits until each has unpacked it.
-async fn send_stream(
-    core: &Core,
-    nodes: &NodeSet,
-    order: Receive,
-    source: ArchiveReader,
-    deadline: Instant,
-) -> Result<()> {
-    // The archive's builder reports the progress, since it knows the uncompressed size.
-    let announce = |stream| order.announce(stream);
-    let answers = core.overlay.send_bulk(nodes.clone(), announce, source, |_| (), deadline).await?;
-    core.accept(answers).map(drop)
 }
 
 /// Splits a long list so that every portion fits into an order. An empty list is one empty portion.

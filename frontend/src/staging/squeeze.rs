@@ -25,11 +25,11 @@ pub(crate) struct Sample {
     pub(crate) packed_bytes: u64,
 }
 
-/// Whether to compress an archive of `bytes`, given the result of a sample. `here`: all nodes are this machine.
-pub(crate) fn is_worth_packing(bytes: u64, sample: Sample, here: bool) -> bool {
+/// Whether to compress an archive of `bytes`, given the result of a sample.
+pub(crate) fn is_worth_packing(bytes: u64, sample: Sample) -> bool {
     // It must shrink by at least a fifth.
     let shrinks = sample.bytes > 0 && sample.packed_bytes.saturating_mul(5) <= sample.bytes.saturating_mul(4);
-    !here && bytes >= LEAST_BYTES && shrinks
+    bytes >= LEAST_BYTES && shrinks
 }
 
 /// Compresses a few pieces from evenly spaced places in all files together. Unreadable pieces are ignored.
@@ -71,17 +71,16 @@ mod tests {
 
     #[test]
     fn compressible_archives_for_other_machines_are_packed() {
-        let check = |bytes, packed: u64, here, expected| {
+        let check = |bytes, packed: u64, expected| {
             let sample = Sample { bytes: 1000, packed_bytes: packed };
-            assert_eq!(is_worth_packing(bytes, sample, here), expected, "{bytes} {packed} {here}");
+            assert_eq!(is_worth_packing(bytes, sample), expected, "{bytes} {packed}");
         };
-        check(1 << 30, 300, false, true);
-        check(1 << 30, 800, false, true);
-        check(1 << 30, 801, false, false);
-        check(1 << 30, 1000, false, false);
-        check(1 << 30, 300, true, false);
-        check(LEAST_BYTES - 1, 300, false, false);
-        check(LEAST_BYTES, 300, false, true);
+        check(1 << 30, 300, true);
+        check(1 << 30, 800, true);
+        check(1 << 30, 801, false);
+        check(1 << 30, 1000, false);
+        check(LEAST_BYTES - 1, 300, false);
+        check(LEAST_BYTES, 300, true);
     }
 
     #[test]
@@ -93,7 +92,7 @@ mod tests {
         blake3::Hasher::new().finalize_xof().fill(&mut bytes);
         std::fs::write(&noise, bytes).unwrap();
         let (text, noise) = ((text.as_path(), 1_050_000), (noise.as_path(), 1_000_000));
-        let worth = |files: &[(&Path, u64)]| is_worth_packing(1 << 20, sample(files), false);
+        let worth = |files: &[(&Path, u64)]| is_worth_packing(1 << 20, sample(files));
         assert!(worth(&[text]));
         assert!(!worth(&[noise]));
         assert!(worth(&[noise, text]));
