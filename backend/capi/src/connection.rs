@@ -8,28 +8,37 @@ use gantry_shared_capi::Fault;
 use gantry_shared_capi::own::PerProcess;
 
 /// The connection. Two processes on one socket would take each other's answers, so a forked child makes its own.
-static CONNECTION: PerProcess<Mutex<Option<Arc<Backend>>>> = PerProcess::new();
+static CONNECTION: Kept<Backend> = Kept::new();
 
-fn connection() -> MutexGuard<'static, Option<Arc<Backend>>> {
-    CONNECTION.get().lock().unwrap_or_else(PoisonError::into_inner)
+/// What the first call that needs it makes, once in each process.
+pub(crate) type Kept<T> = PerProcess<Mutex<Option<Arc<T>>>>;
+
+fn lock<T: Send + Sync>(kept: &'static Kept<T>) -> MutexGuard<'static, Option<Arc<T>>> {
+    kept.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The kept value, or else what `make` makes.
+pub(crate) fn get_or<T: Send + Sync>(
+    kept: &'static Kept<T>,
+    make: impl FnOnce() -> Result<T, Fault>,
+) -> Result<Arc<T>, Fault> {
+    let mut kept = lock(kept);
+    if let Some(known) = kept.as_ref() {
+        return Ok(Arc::clone(known));
+    }
+    Ok(Arc::clone(kept.insert(Arc::new(make()?))))
 }
 
 /// The connection of this process.
 pub(crate) fn backend() -> Result<Arc<Backend>, Fault> {
-    let mut connection = connection();
-    if let Some(backend) = connection.as_ref() {
-        return Ok(Arc::clone(backend));
-    }
-    let backend = Arc::new(Backend::connect().map_err(|error| fault(&error))?);
-    *connection = Some(Arc::clone(&backend));
-    Ok(backend)
+    get_or(&CONNECTION, || Backend::connect().map_err(|error| fault(&error)))
 }
 
 /// Sends a request over the connection. After an error the connection is unusable: the next call makes a new one.
 pub(crate) fn ask<T>(question: impl FnOnce(&Backend) -> Result<T, Error>) -> Result<T, Fault> {
     let backend = backend()?;
     question(&backend).map_err(|error| {
-        let mut connection = connection();
+        let mut connection = lock(&CONNECTION);
         if connection.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &backend)) {
             *connection = None;
         }

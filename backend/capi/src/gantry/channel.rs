@@ -2,30 +2,23 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gantry_backend::{Channel, Failure, Kind};
 use gantry_shared_capi::data::{self, Data, Member, Merge};
 use gantry_shared_capi::memory::Given;
-use gantry_shared_capi::own::PerProcess;
 use gantry_shared_capi::{Fault, deadline, enter, text};
 
-use crate::connection::{backend, fault};
+use crate::connection::{Kept, backend, fault, get_or};
 
 /// This daemon's end.
-static OPEN: PerProcess<Mutex<Option<Arc<Channel>>>> = PerProcess::new();
+static OPEN: Kept<Channel> = Kept::new();
 
 pub(super) static GIVEN: Given<Data> = Given::new();
 
 /// This daemon's end; opened by the first call that needs it.
 pub(super) fn channel() -> Result<Arc<Channel>, Fault> {
-    let mut open = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(channel) = open.as_ref() {
-        return Ok(Arc::clone(channel));
-    }
-    let channel = Arc::new(backend()?.channel().map_err(|error| fault(&error))?);
-    *open = Some(Arc::clone(&channel));
-    Ok(channel)
+    get_or(&OPEN, || backend()?.channel().map_err(|error| fault(&error)))
 }
 
 /// Opens this daemon's end.

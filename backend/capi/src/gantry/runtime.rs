@@ -2,28 +2,21 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_backend::runtime::{Message, Rank, Runtime};
-use gantry_shared_capi::own::PerProcess;
-use gantry_shared_capi::{Fault, deadline, enter, memory, text};
+use gantry_shared_capi::{Fault, data, deadline, enter, memory, text};
 
-use crate::connection::fault;
+use crate::connection::{Kept, fault, get_or};
 use crate::node::to_int;
 
 /// The connection of this process.
-static RUNTIME: PerProcess<Mutex<Option<Arc<Runtime>>>> = PerProcess::new();
+static RUNTIME: Kept<Runtime> = Kept::new();
 
 /// The connection of this process.
 fn runtime() -> Result<Arc<Runtime>, Fault> {
-    let mut known = RUNTIME.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(runtime) = known.as_ref() {
-        return Ok(Arc::clone(runtime));
-    }
-    let runtime = Arc::new(Runtime::connect(deadline::of_launches()).map_err(|error| fault(&error))?);
-    *known = Some(Arc::clone(&runtime));
-    Ok(runtime)
+    get_or(&RUNTIME, || Runtime::connect(deadline::of_launches()).map_err(|error| fault(&error)))
 }
 
 fn ask<T>(question: impl FnOnce(&Runtime, Duration) -> Result<T, gantry_backend::Error>) -> Result<T, Fault> {
@@ -90,7 +83,7 @@ pub unsafe extern "C" fn gantry_be_sendToSubjob(
         // SAFETY: guaranteed by the caller.
         let tag = unsafe { text::required_name(tag, "the tag") }?;
         // SAFETY: guaranteed by the caller.
-        let bytes = unsafe { bytes_at(message, size) }?;
+        let bytes = unsafe { data::bytes(message.cast(), size) }?;
         let subjob = number(subjob, "subjob")?;
         ask(|runtime, deadline| runtime.send_to_subjob(subjob, tag, bytes, deadline)).map(|()| 0)
     })
@@ -134,7 +127,7 @@ pub unsafe extern "C" fn gantry_be_sendToRank(
         // SAFETY: guaranteed by the caller.
         let tag = unsafe { text::required_name(tag, "the tag") }?;
         // SAFETY: guaranteed by the caller.
-        let bytes = unsafe { bytes_at(message, size) }?;
+        let bytes = unsafe { data::bytes(message.cast(), size) }?;
         let rank = Rank(number(rank, "rank")?);
         ask(|runtime, deadline| runtime.send_to_rank(rank, tag, bytes, deadline)).map(|()| 0)
     })
@@ -231,19 +224,6 @@ pub unsafe extern "C" fn gantry_be_orderedMasterVector(
 
 fn number(of: c_int, what: &str) -> Result<u32, Fault> {
     u32::try_from(of).map_err(|_| Fault::invalid(format!("there is no {what} {of}")))
-}
-
-/// # Safety
-/// `message` points to `size` bytes that do not change, or `size` is 0.
-unsafe fn bytes_at<'a>(message: *const c_void, size: usize) -> Result<&'a [u8], Fault> {
-    if size == 0 {
-        return Ok(&[]);
-    }
-    if message.is_null() || isize::try_from(size).is_err() {
-        return Err(Fault::invalid("the message is NULL, or larger than memory"));
-    }
-    // SAFETY: guaranteed by the caller.
-    Ok(unsafe { std::slice::from_raw_parts(message.cast::<u8>(), size) })
 }
 
 /// # Safety
