@@ -18,7 +18,6 @@ use zeroize::Zeroizing;
 use crate::error::Result;
 use crate::job::JobRef;
 use crate::mpir::AtBreakpoint;
-use crate::policy::LeftOut;
 
 /// The tool's launch request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -142,12 +141,20 @@ pub struct AgentCommand {
     pub program: PathBuf,
     /// Whether to send it to the nodes.
     pub send: SendAgent,
-    addresses: Vec<IpAddr>,
-    deadline: Option<Instant>,
-    watch: AgentWatch,
-    links: AgentLinks,
-    policy: HostsPolicy,
-    left_out: LeftOut,
+    /// The addresses at which nodes reach this machine, if they are known. The most likely one comes first.
+    pub addresses: Vec<IpAddr>,
+    /// The deadline for starting all agents.
+    pub deadline: Option<Instant>,
+    /// The receiver of agents' ends, for a WLM that sees them: the host, and the agent's last messages. Once all agents
+    /// have their links, the end of a link says more.
+    pub watch: Reports<(String, Failure)>,
+    /// The receiver of links for agents that cannot dial the frontend: streams over the connection that started the agent.
+    /// Without a receiver a stream is closed, and its agent ends.
+    pub links: Reports<UnixStream>,
+    /// How many hosts must be reached. A WLM without support for policies needs all hosts.
+    pub policy: HostsPolicy,
+    /// The receiver of hosts that have no agent and will not get one, as the policy allows, with the reason.
+    pub left_out: Reports<(String, Failure)>,
     tickets: Box<Tickets>,
 }
 
@@ -163,72 +170,12 @@ impl AgentCommand {
             send,
             addresses: Vec::new(),
             deadline: None,
-            watch: AgentWatch::default(),
-            links: AgentLinks::default(),
+            watch: Reports::default(),
+            links: Reports::default(),
             policy: HostsPolicy::All,
-            left_out: LeftOut::default(),
+            left_out: Reports::default(),
             tickets: Box::new(tickets),
         }
-    }
-
-    /// Sets the deadline for starting all agents, and the receiver of agents' ends.
-    #[must_use]
-    pub fn watched_until(mut self, deadline: Instant, watch: AgentWatch) -> Self {
-        (self.deadline, self.watch) = (Some(deadline), watch);
-        self
-    }
-
-    /// Sets the receiver of links for agents that cannot dial the frontend. Such a link uses the connection that
-    /// started the agent.
-    #[must_use]
-    pub fn linked_by(mut self, links: AgentLinks) -> Self {
-        self.links = links;
-        self
-    }
-
-    /// Sets the addresses at which nodes reach this machine.
-    #[must_use]
-    pub fn reached_at(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
-        self.addresses = addresses.into_iter().collect();
-        self
-    }
-
-    /// The addresses at which nodes reach this machine, if they are known. The most likely one comes first.
-    pub fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
-    }
-
-    /// Sets how many hosts must be reached. `left_out` receives the others. A WLM without support for policies needs
-    /// all hosts.
-    #[must_use]
-    pub fn on_hosts(mut self, policy: HostsPolicy, left_out: LeftOut) -> Self {
-        (self.policy, self.left_out) = (policy, left_out);
-        self
-    }
-
-    /// The number of hosts that must be reached.
-    pub fn policy(&self) -> HostsPolicy {
-        self.policy
-    }
-
-    /// Continues without `host`, as the policy allows.
-    pub fn leave_out(&self, host: String, why: Failure) {
-        self.left_out.tell(host, why);
-    }
-
-    /// The receiver of links to agents that cannot dial.
-    pub fn links(&self) -> AgentLinks {
-        self.links.clone()
-    }
-
-    /// The deadline for starting all agents.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    /// The receiver of agents' ends, for a WLM that sees them.
-    pub fn watch(&self) -> AgentWatch {
-        self.watch.clone()
     }
 
     /// The standard input of the agent on `host`. With an empty `host` the agent asks for its node's name itself. It
@@ -247,42 +194,33 @@ impl fmt::Debug for AgentCommand {
     }
 }
 
-/// Receives the ends of agents. A missing receiver is no error.
-#[derive(Debug, Clone, Default)]
-pub struct AgentWatch(Option<UnboundedSender<(String, Failure)>>);
+/// The sender of one kind of news of a launch. That nobody receives them is no error.
+#[derive(Debug)]
+pub struct Reports<T>(Option<UnboundedSender<T>>);
 
-impl AgentWatch {
-    /// `to` gets the host and the last messages of every agent whose end is seen.
-    pub fn new(to: UnboundedSender<(String, Failure)>) -> Self {
+impl<T> Reports<T> {
+    /// `to` gets the news.
+    pub fn new(to: UnboundedSender<T>) -> Self {
         Self(Some(to))
     }
 
-    /// Reports that the agent of `host` has ended, with its last messages.
-    pub fn ended(&self, host: String, words: Failure) {
+    /// Sends them, or drops them if nobody receives them.
+    pub fn tell(&self, news: T) {
         if let Some(to) = &self.0 {
-            // Once all agents have their links, the end of a link says more.
-            drop(to.send((host, words)));
+            drop(to.send(news));
         }
     }
 }
 
-/// Receives links to agents that cannot dial: streams over the connection that started the agent. A missing receiver is
-/// no error: the agent notices it.
-#[derive(Debug, Clone, Default)]
-pub struct AgentLinks(Option<UnboundedSender<UnixStream>>);
-
-impl AgentLinks {
-    /// `to` gets the streams.
-    pub fn new(to: UnboundedSender<UnixStream>) -> Self {
-        Self(Some(to))
+impl<T> Default for Reports<T> {
+    fn default() -> Self {
+        Self(None)
     }
+}
 
-    /// Passes a stream to an agent that is about to authenticate.
-    pub fn pass(&self, stream: UnixStream) {
-        if let Some(to) = &self.0 {
-            // After the launch there is no receiver. Then the stream is closed, and its agent ends.
-            drop(to.send(stream));
-        }
+impl<T> Clone for Reports<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
     }
 }
 

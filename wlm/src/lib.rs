@@ -43,7 +43,6 @@ mod job;
 mod launch;
 mod line;
 mod localhost;
-mod policy;
 mod safe;
 mod seam;
 mod slots;
@@ -61,10 +60,8 @@ pub use hold::choose_hold;
 pub use host::Host;
 pub use job::{Adoption, AppRef, EndedApp, HeldScript, JobPhase, JobRef, Submission};
 pub use launch::{
-    AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, Launch, Plan, ProcessOwner, Queued,
-    StepStart,
+    AgentCommand, Brought, Direct, Driven, Launch, Plan, ProcessOwner, Queued, Reports, StepStart,
 };
-pub use policy::LeftOut;
 pub use registry::{Choice, WLMS, choose};
 pub use seam::{
     Capabilities, Evidence, Reach, Wlm, explain_launcher_end, extras, find_batch, find_described, find_mixed,

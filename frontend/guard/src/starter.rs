@@ -15,7 +15,7 @@ use gantry_types::id::Pid;
 use gantry_types::launch::SendAgent;
 use gantry_wlm::caps::queue::{SENT, Stop};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, registry};
+use gantry_wlm::{AgentCommand, FETCHED, Host, JobRef, Queue, registry};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
@@ -91,12 +91,12 @@ async fn start(
     let send = if send == SENT { SendAgent::Always } else { send.parse()? };
     let queue = find_queue(wlm)?;
     let program = helpers::find_helper(helpers::AGENT, &Machine)?;
-    let agent = AgentCommand::new(program, send, move |host| {
+    let mut agent = AgentCommand::new(program, send, move |host| {
         let ticket = decode(&ticket).map_err(|error| error.to_failure())?;
         let ticket = Ticket { host: host.to_owned(), ..ticket };
         frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
     });
-    let agent = agent.watched_until(Instant::now() + PATIENCE, AgentWatch::default());
+    agent.deadline = Some(Instant::now() + PATIENCE);
     Ok(queue.run_agents(&agent, on.as_deref(), stop, &Machine).await?)
 }
 

@@ -18,8 +18,8 @@ use gantry_types::rank_set::RankSet;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
-    AgentCommand, AgentWatch, Brought, Direct, Driven, Host, Launch, LeftOut, Plan, Wlm,
-    explain_launcher_end, find_mixed, reach,
+    AgentCommand, Brought, Direct, Driven, Host, Launch, Plan, Reports, Wlm, explain_launcher_end,
+    find_mixed, reach,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -206,10 +206,13 @@ impl Frontend {
         let listener = self.listen(context, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
         let (left, left_out) = mpsc::unbounded_channel();
-        let agent = self.build_agent_command(agent_program.clone(), context, secret, &listener, deadline)?;
-        let agent =
-            agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
-        let agent = agent.on_hosts(hosts.round_policy(self.config.hosts_policy), LeftOut::new(left));
+        let mut agent =
+            self.build_agent_command(agent_program.clone(), context, secret, &listener, deadline)?;
+        agent.deadline = Some(deadline.into_std());
+        agent.watch = Reports::new(watch);
+        agent.links = listener.links();
+        agent.policy = hosts.round_policy(self.config.hosts_policy);
+        agent.left_out = Reports::new(left);
         let strangers = listener.strangers();
         let Reached { hosts, without } =
             hosts.reach(context, self.config.hosts_policy, (&agent, left_out), &guard).await?;
@@ -253,14 +256,15 @@ impl Frontend {
         let (wlm, app, subjob) = (context.wlm, context.app, context.subjob());
         let addresses = listener.addresses();
         let stage_base = self.config.stage_base.clone();
-        let reached_at: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
-        let command = AgentCommand::new(program, self.choose_sending()?, move |host| {
+        let reached_at = addresses.iter().map(SocketAddr::ip).collect();
+        let mut command = AgentCommand::new(program, self.choose_sending()?, move |host| {
             let (secret, addresses, base) = (secret.clone(), addresses.clone(), stage_base.clone());
             let ticket = build_ticket(wlm, app, secret, addresses, base, host, subjob);
             let ticket = Ticket { patience: patience_until(deadline), ..ticket };
             frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
         });
-        Ok(command.reached_at(reached_at))
+        command.addresses = reached_at;
+        Ok(command)
     }
 
     /// Whether to send the agent to nodes.

@@ -13,7 +13,7 @@ use gantry_link::tcp::listen;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::message::RankReport;
 use gantry_types::id::AppId;
-use gantry_wlm::{AgentLinks, Reach};
+use gantry_wlm::{Reach, Reports};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -98,8 +98,8 @@ impl Listener {
     }
 
     /// Accepts streams of agents that cannot dial, until all agents have reported.
-    pub(crate) fn links(&self) -> AgentLinks {
-        AgentLinks::new(self.passing.clone())
+    pub(crate) fn links(&self) -> Reports<UnixStream> {
+        Reports::new(self.passing.clone())
     }
 
     /// Counts connections that are not from agents; remains valid after the listener.

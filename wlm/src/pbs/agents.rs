@@ -19,7 +19,7 @@ use super::word::{Program, explain_end, to_failure};
 use crate::caps::queue::Stop;
 use crate::give::{GANTRY_GIVEN, Giver, SHELL};
 use crate::host::Host;
-use crate::launch::AgentWatch;
+use crate::launch::Reports;
 use crate::{AgentCommand, AppRef, Error, Result};
 
 /// The timeout for each answer of a mom, unless the caller sets one for all.
@@ -39,7 +39,7 @@ pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn 
     let own = host.hostname();
     let giver = start_giver(&client, &places, agent, &own, host).await?;
     let there = spawn_all(&client, places, agent, giver.as_ref().map(|giver| (giver, own.as_str()))).await?;
-    tokio::spawn(look_after(wait_all(&client, there), agent.watch(), giver));
+    tokio::spawn(look_after(wait_all(&client, there), agent.watch.clone(), giver));
     Ok(())
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn run_agents(
 
 /// The time left for a mom's answer.
 fn left(agent: &AgentCommand) -> Duration {
-    agent.deadline().map_or(PATIENCE, |until| until.saturating_duration_since(Instant::now()))
+    agent.deadline.map_or(PATIENCE, |until| until.saturating_duration_since(Instant::now()))
 }
 
 async fn connect(agent: &AgentCommand, host: &dyn Host) -> Result<Arc<Client>> {
@@ -204,14 +204,14 @@ fn find_places(client: &Client, hosts: &[String]) -> Result<Vec<(String, NodeId)
 /// Waits for the agents' ends, and reports them. A dead host reports nothing.
 async fn look_after(
     mut waiting: JoinSet<(String, Option<Failure>)>,
-    watch: AgentWatch,
+    watch: Reports<(String, Failure)>,
     _giver: Option<Giver>,
 ) {
     while let Some(ended) = waiting.join_next().await {
         let Ok((name, failure)) = ended else { continue };
         // The end of a superfluous agent matters only to a caller that still waits for its link.
         let left = || Failure::new(Kind::Gone, "the agent left before it had its link");
-        watch.ended(name, failure.unwrap_or_else(left));
+        watch.tell((name, failure.unwrap_or_else(left)));
     }
 }
 

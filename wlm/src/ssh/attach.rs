@@ -28,9 +28,10 @@ use super::command::{Reaching, parse_login};
 use super::fan_out::{FanOut, reach_one};
 use crate::beneath::{Beneath, check_complete};
 use crate::host::Host;
+use crate::launch::Reports;
 use crate::launcher::proxies::{Proxies, find_below};
 use crate::mpir::{Heard, Telling, find_ranks};
-use crate::{AgentLinks, AgentWatch, Error, JobRef, Result};
+use crate::{Error, JobRef, Result};
 
 /// How long a host may take to report about a launcher, once an agent is there.
 const TELLING_DEADLINE: Duration = Duration::from_secs(30);
@@ -191,8 +192,8 @@ fn prepare(errand: [String; 2], reaching: Reaching, agent: &Path, host: &dyn Hos
         errand: errand.into(),
         until: None,
         policy: HostsPolicy::All,
-        watch: AgentWatch::default(),
-        links: AgentLinks::default(),
+        watch: Reports::default(),
+        links: Reports::default(),
     })
 }
 

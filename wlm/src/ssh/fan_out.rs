@@ -22,7 +22,7 @@ use super::command::Reaching;
 use super::connection::Connection;
 use super::openssh::{Again, Missed};
 use super::script::{MAX_SAID_BYTES, Said, parse_said};
-use crate::launch::{AgentLinks, AgentWatch};
+use crate::launch::Reports;
 use crate::{Error, Result};
 
 /// The first pause before a retry. Later ones are longer.
@@ -52,9 +52,9 @@ pub(super) struct FanOut {
     /// How many hosts must be reached.
     pub(super) policy: HostsPolicy,
     /// Gets the ends of agents.
-    pub(super) watch: AgentWatch,
+    pub(super) watch: Reports<(String, Failure)>,
     /// Gets the links of agents that cannot dial.
-    pub(super) links: AgentLinks,
+    pub(super) links: Reports<UnixStream>,
 }
 
 /// Starts the agent on every host, each with its ticket. On success the connections are detached: each lasts as long as
@@ -178,7 +178,7 @@ async fn start_one(
 async fn look_after(host: String, mut connection: Connection, common: Arc<FanOut>) {
     if asks_for_link(&mut connection.stream, &common.mark).await {
         tracing::info!(host, "has its link over ssh");
-        return common.links.pass(connection.into_stream());
+        return common.links.tell(connection.into_stream());
     }
     let words = timeout(LAST_WORDS, connection.all_said()).await;
     let words = words.unwrap_or_else(|_| connection.words()).last_lines();
@@ -186,7 +186,7 @@ async fn look_after(host: String, mut connection: Connection, common: Arc<FanOut
         true => "the agent ended, or the connection to it".to_owned(),
         false => words,
     };
-    common.watch.ended(host, Failure::new(Kind::LauncherFailed, message));
+    common.watch.tell((host, Failure::new(Kind::LauncherFailed, message)));
 }
 
 /// Whether the agent asks for its link before its end. Reads no byte of the link.

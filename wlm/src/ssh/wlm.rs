@@ -113,13 +113,13 @@ impl Wlm for Ssh {
             reaching,
             agent: looked_at
                 .map_err(|e| Error::NotStarted(Failure::new(Kind::Protocol, e.to_string())))??,
-            until: agent.deadline().map(Into::into),
-            policy: agent.policy(),
-            watch: agent.watch(),
-            links: agent.links(),
+            until: agent.deadline.map(Into::into),
+            policy: agent.policy,
+            watch: agent.watch.clone(),
+            links: agent.links.clone(),
         };
         for (host, why) in start_all(common, hosts).await? {
-            agent.leave_out(host, why);
+            agent.left_out.tell((host, why));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Agents that cannot be dialled: the process that started them passes their stream to the frontend.
 
-use gantry_wlm::AgentLinks;
+use gantry_wlm::Reports;
 use tokio::net::UnixStream;
 
 use super::*;
@@ -31,9 +31,9 @@ async fn where_one_cannot_be_dialled_all_are_children_of_the_root() {
 }
 
 /// Connects an agent over a passed stream, and says hello.
-async fn passed(stage: &Stage, links: &AgentLinks, host: &str) -> Peer {
+async fn passed(stage: &Stage, links: &Reports<UnixStream>, host: &str) -> Peer {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    links.pass(theirs);
+    links.tell(theirs);
     let link = connect(ours, &stage.secret, stage.app.as_str().as_bytes(), Instant::now() + SOON).await;
     let (reader, writer) = link.unwrap().split();
     let mut peer = Peer { reader, writer, owed: 0 };
