@@ -48,6 +48,7 @@ int main(void) {
     CHECK(strcmp(cti_be_version(), CTI_BE_VERSION) == 0);
     CHECK(cti_be_current_wlm() == CTI_WLM_NONE);
     CHECK(strstr(gantry_be_error_str(), "cti_be_current_wlm: failed to find this node's agent: not started by gantry"));
+    const char *first = gantry_be_error_str();
     CHECK(cti_be_getAppId() == NULL && cti_be_findAppPids() == NULL && cti_be_getNodeHostname() == NULL);
     CHECK(cti_be_getNodeFirstPE() == -1 && cti_be_getNodePEs() == -1);
     CHECK(cti_be_getRootDir() == NULL && cti_be_getBinDir() == NULL && cti_be_getLibDir() == NULL);
@@ -141,6 +142,7 @@ int main(void) {
     CHECK(strcmp(cti_be_wlm_type_toString(CTI_WLM_FLUX), CTI_WLM_TYPE_FLUX_STR) == 0);
     CHECK(strcmp(cti_be_wlm_type_toString(CTI_WLM_LOCALHOST), CTI_WLM_TYPE_LOCALHOST_STR) == 0);
     CHECK(strcmp(cti_be_wlm_type_toString(CTI_WLM_PBS), CTI_WLM_TYPE_PBS_STR) == 0);
+    CHECK(strncmp(first, "cti_be_current_wlm: failed", 26) == 0);
     if (forks_while_threads_call()) return 1;
     printf("ok alone\n");
     return 0;

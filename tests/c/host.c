@@ -136,6 +136,47 @@ static void errors_belong_to_threads(void) {
     CHECK(cti_error_str_r(large, sizeof large) == 0 && strcmp(large, cti_error_str()) == 0);
 }
 
+/* The texts of this many threads, and so many of each, are fewer than a thousand. */
+enum { FAILING = 4, TEXTS = 200 };
+
+struct failing {
+    int first;
+    const char *texts[TEXTS];
+};
+
+static const char *gone(int app) {
+    return text("cti_getNumAppPEs: there is no application %d; it may have ended", app);
+}
+
+static void *fails_and_ends(void *shared) {
+    struct failing *mine = shared;
+    for (int at = 0; at < TEXTS; at++) {
+        CHECK(cti_getNumAppPEs(mine->first + at) == 0);
+        mine->texts[at] = cti_error_str();
+    }
+    return NULL;
+}
+
+/* A text may be used after the thread's next error, and after the thread's end. */
+static void texts_of_errors_stay(void) {
+    CHECK(cti_getNumAppPEs(66) == 0);
+    const char *own = cti_error_str();
+    static struct failing failing[FAILING];
+    pthread_t threads[FAILING];
+    for (int at = 0; at < FAILING; at++) {
+        failing[at].first = 1000 * (at + 1);
+        CHECK(pthread_create(&threads[at], NULL, fails_and_ends, &failing[at]) == 0);
+    }
+    for (int at = 0; at < FAILING; at++) CHECK(pthread_join(threads[at], NULL) == 0);
+    CHECK(cti_setAttribute((cti_attr_type_t)99, NULL) == 1 && cti_error_str() != own);
+    for (int at = 0; at < FAILING; at++)
+        for (int number = 0; number < TEXTS; number++)
+            CHECK(strcmp(failing[at].texts[number], gone(failing[at].first + number)) == 0);
+    CHECK(strcmp(own, gone(66)) == 0);
+    /* One text for equal errors. */
+    CHECK(cti_getNumAppPEs(66) == 0 && cti_error_str() == own);
+}
+
 static void forks(void) {
     cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
     fflush(stdout);
@@ -332,6 +373,7 @@ static const struct test tests[] = {
     {"waits_block_nobody", waits_block_nobody},
     {"serves_eight_threads", serves_eight_threads},
     {"errors_belong_to_threads", errors_belong_to_threads},
+    {"texts_of_errors_stay", texts_of_errors_stay},
     {"forks", forks},
     {"forks_while_threads_log", forks_while_threads_log},
     {"ends_and_begins_anew", ends_and_begins_anew},

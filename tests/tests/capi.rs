@@ -56,7 +56,7 @@ suite!(app: launches holds reads_files_and_descriptors sets_environment_and_dire
 suite!(session: sessions manifests dependencies_are_an_attribute daemons two_daemons daemons_in_containers logs);
 suite!(channel: speaks carries_a_megabyte names_who_is_missing merges_by_its_own_filter
     waits_for_a_filter_that_runs calls_from_a_filter puts_applications_together says_who_has_died);
-suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads forks forks_while_threads_log
+suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads texts_of_errors_stay forks forks_while_threads_log
     ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself variables finds_symbols);
 suite!(wrong: everything);
 suite!(job: releases refuses changes releases_at_once several leaves_after_release leaves_after_cancel lets_go_on);
@@ -106,6 +106,7 @@ fn the_address_sanitizer_finds_no_error_in_data_for_c() {
         ("app", "launches"),
         ("session", "manifests"),
         ("host", "attributes"),
+        ("host", "texts_of_errors_stay"),
         ("channel", "everything"),
         ("wrong", "everything"),
     ] {

@@ -83,8 +83,8 @@ typedef enum {
 /* The version of the interface that this library follows: CTI_FE_VERSION. */
 const char *cti_version(void);
 
-/* The cause of this thread's last failed call: "FUNCTION: CAUSE (REMEDY)". Never NULL; stays until this thread's
- * next error. */
+/* The cause of this thread's last failed call: "FUNCTION: CAUSE (REMEDY)". Never NULL. It stays valid after the
+ * thread's next error and after its end, until this function has given a thousand other texts. */
 const char *cti_error_str(void);
 
 /* Copies that into a buffer, cut where it does not fit. 0; ERANGE if there is no room for anything. */

@@ -4,8 +4,12 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_types::error::{Failure, Kind};
+
+use crate::own::PerProcess;
+use crate::texts::Texts;
 
 /// The text for a thread without an error so far. Tools for the reference interface may look for it.
 pub const NO_FAULT: &str = "Unknown CTI error";
@@ -80,14 +84,17 @@ impl From<Failure> for Fault {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<(CString, Kind)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<(Arc<CStr>, Kind)>> = const { RefCell::new(None) };
 }
+
+/// The texts that C has got.
+static GIVEN: PerProcess<Mutex<Texts>> = PerProcess::new();
 
 /// Stores a fault as this thread's last one.
 pub fn keep(function: &str, fault: &Fault) {
     let mut bytes = format!("{function}: {}", fault.text).into_bytes();
     bytes.retain(|byte| *byte != 0);
-    let kept = CString::new(bytes).unwrap_or_default();
+    let kept = Arc::from(CString::new(bytes).unwrap_or_default());
     // A thread that is ending has no thread-local storage any more.
     LAST.try_with(|last| *last.borrow_mut() = Some((kept, fault.kind))).unwrap_or_default();
 }
@@ -104,11 +111,17 @@ pub fn last() -> (String, Option<Kind>) {
     }
 }
 
-/// This thread's last fault as a C string. It stays valid until the thread's next fault, or its end.
+/// This thread's last fault as a C string. It stays valid until this process has got a thousand other texts, also
+/// after the thread's end.
 #[must_use]
 pub fn last_text() -> *const c_char {
-    let found = LAST.try_with(|last| last.borrow().as_ref().map(|(text, _)| text.as_ptr()));
-    found.ok().flatten().unwrap_or(NO_FAULT_C.as_ptr())
+    let given = LAST.try_with(|last| {
+        let mut last = last.borrow_mut();
+        let (text, _) = last.as_mut()?;
+        *text = GIVEN.get().lock().unwrap_or_else(PoisonError::into_inner).keep(text);
+        Some(text.as_ptr())
+    });
+    given.ok().flatten().unwrap_or(NO_FAULT_C.as_ptr())
 }
 
 /// The kind of this thread's last fault, as a value of `gantry_error_kind_t`. 0: there was none.

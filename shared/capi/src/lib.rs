@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`border`] | [`enter`]: the entry code of every exported function, which also stops panics |
 //! | [`fault`] | [`Fault`]: the error of a failed call; the last one of each thread |
+//! | `texts` | the texts of errors that C has got |
 //! | [`text`] | strings and lists of strings from C |
 //! | [`memory`] | memory of `malloc` for C, which C may `free` |
 //! | [`own`] | per-process state that survives a fork correctly |
@@ -19,6 +20,7 @@
 
 pub mod border;
 pub mod fault;
+mod texts;
 pub mod text;
 pub mod own;
 pub mod memory;
