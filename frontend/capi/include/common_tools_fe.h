@@ -225,7 +225,7 @@ cti_symbol_result_t cti_containsSymbols(char const *binary_path, char const * co
 /* ---- functions of single workload managers ---- */
 
 /* Sets `*ops` to the table of the workload manager in use, which is not to be freed, and returns its type.
- * CTI_WLM_NONE on error. */
+ * On error CTI_WLM_NONE, and `*ops` is NULL. */
 cti_wlm_type_t cti_open_ops(void **ops);
 
 typedef struct {

@@ -18,7 +18,7 @@ pub(crate) use self::register::not_built_in;
 use self::register::{register, register_when_there};
 use crate::library::current_wlm;
 
-/// Sets `*ops` to the table of the workload manager in use.
+/// Sets `*ops` to the table of the workload manager in use, or to null.
 ///
 /// # Safety
 /// `ops` is null or points to a pointer that may be written.
@@ -28,6 +28,8 @@ pub unsafe extern "C" fn cti_open_ops(ops: *mut *mut c_void) -> c_int {
         if ops.is_null() {
             return Err(Fault::invalid("the place for the table is NULL"));
         }
+        // SAFETY: guaranteed by the caller.
+        unsafe { ops.write(std::ptr::null_mut()) };
         let number = current_wlm()?;
         let table = table_of(number)?;
         // SAFETY: guaranteed by the caller.
