@@ -2,6 +2,9 @@
 #ifndef _COMMON_TOOLS_SHARED_H
 #define _COMMON_TOOLS_SHARED_H
 
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "common_tools_version.h"
 
 /* Workload managers. A value travels from frontend to daemon; none is ever given another meaning. */
@@ -17,7 +20,7 @@ typedef enum {
     CTI_WLM_PBS = 8 /* gantry's own */
 } cti_wlm_type_t;
 
-/* Names of environment variables that users set. README.md of gantry says which of them have an effect. */
+/* Names of environment variables that users set. The page "Environment variables" of gantry's book has their effects. */
 #define CTI_BASE_DIR_ENV_VAR "CTI_INSTALL_DIR"
 #define CTI_LOG_DIR_ENV_VAR "CTI_LOG_DIR"
 #define CTI_DBG_ENV_VAR "CTI_DEBUG"
