@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_shared::wire::message::{Order, To};
+use gantry_types::error::Kind;
 use gantry_types::id::{NodeId, SessionId};
 use gantry_types::session_dirs::SessionDirs;
 use tokio::time::Instant;
@@ -75,19 +76,34 @@ impl Session {
     /// # Errors
     /// [`Error::Gone`] when the app has ended, which has already removed the session.
     pub async fn destroy(self, timeout: Duration) -> Result<()> {
-        self.inner.check_alive()?;
-        self.inner.alive.store(false, Ordering::SeqCst);
-        self.inner.core.channels.close(Some(self.inner.id));
+        self.try_destroy(timeout).await
+    }
+
+    /// As [`Session::destroy`], for the C library: after a failure, another call waits for what the first one has begun.
+    ///
+    /// # Errors
+    /// As [`Session::destroy`].
+    #[doc(hidden)]
+    pub async fn try_destroy(&self, timeout: Duration) -> Result<()> {
+        let core = &self.inner.core;
+        core.check_alive()?;
+        let is_first = self.inner.alive.swap(false, Ordering::SeqCst);
+        core.channels.close(Some(self.inner.id));
         let order = Order::CloseSession { session: self.inner.id, grace: DAEMON_GRACE };
         let nodes = self.inner.live_nodes();
         let deadline = Instant::now() + timeout;
-        let destroyed = self.inner.core.ask(&nodes, order.clone(), "destroying a session", deadline).await;
-        if let Err(Error::Lost { .. }) = destroyed {
+        let asked = core.ask_each(&nodes, order.clone(), "destroying a session", deadline).await;
+        if let Err(Error::Lost { .. }) = asked {
             // If a node is unreachable, the others may not have got the order. Nodes that have already removed the
             // session ignore a second order.
-            self.inner.core.overlay.tell(To::Nodes(nodes), order);
+            core.overlay.tell(To::Nodes(nodes), order);
         }
-        destroyed.map(drop)
+        let mut answers = asked?;
+        if !is_first {
+            // Nodes that have removed the session since then do not know it any more.
+            answers.retain(|(_, answer)| !matches!(answer, Err(failure) if failure.kind() == Kind::Gone));
+        }
+        core.accept(answers).map(drop)
     }
 }
 

@@ -195,6 +195,34 @@ static void two_daemons(void) {
     cti_deregisterApp(app);
 }
 
+/* A daemon that takes its time: the session stays for another try. */
+static void destroys_again(void) {
+    cti_app_id_t app = launch((args_t){"-N", "2", "-n", "2", "sleep", "100", NULL});
+    cti_session_id_t session = session_of(app);
+    cti_manifest_id_t other = manifest_of(session);
+    const char *stubborn = "trap '' TERM; echo $$ >$0/new.$GANTRY_NODE; mv $0/new.$GANTRY_NODE $0/pid.$GANTRY_NODE; exec sleep 300";
+    CHECK(cti_execToolDaemon(manifest_of(session), "sh", (args_t){"-c", stubborn, here(""), NULL}, NULL) == 0);
+    UNTIL(exists("pid.0") && exists("pid.1"));
+    pid_t pids[] = {atoi(read_path("pid.0")), atoi(read_path("pid.1"))};
+    CHECK(pids[0] > 1 && pids[1] > 1);
+    char *root = in(session, "");
+    /* Less than the ten seconds until SIGKILL. */
+    CHECK(gantry_setDeadline(300) == 0);
+    for (int node = 0; node < 2; node++) {
+        FAILS(!cti_destroySession(session), "destroying a session");
+        CHECK(gantry_error_kind() == GANTRY_TIMED_OUT);
+        CHECK(cti_sessionIsValid(session) && cti_manifestIsValid(other) && strcmp(in(session, ""), root) == 0);
+        FAILS(!cti_sendManifest(manifest_of(session)), "gone");
+        CHECK(kill(pids[node], SIGKILL) == 0);
+    }
+    CHECK(gantry_setDeadline(-1) == 0);
+    if (cti_destroySession(session)) FAIL("the third time");
+    CHECK(!cti_sessionIsValid(session) && !cti_manifestIsValid(other));
+    UNTIL(!exists(root));
+    FAILS(!cti_destroySession(session), "there is no session");
+    cti_deregisterApp(app);
+}
+
 /* If CTI_CONTAINER_INSTANCE is set, a program that enters that container starts the daemons, with other search
    paths. Here this program is a script that changes the variables as the real one does. */
 static void daemons_in_containers(void) {
@@ -245,6 +273,7 @@ static const struct test tests[] = {
     {"dependencies_are_an_attribute", dependencies_are_an_attribute},
     {"daemons", daemons},
     {"two_daemons", two_daemons},
+    {"destroys_again", destroys_again},
     {"daemons_in_containers", daemons_in_containers},
     {"logs", logs},
     {NULL, NULL},

@@ -174,7 +174,8 @@ cti_session_id_t cti_createSession(cti_app_id_t app_id);
 /* 1: it is there. */
 int cti_sessionIsValid(cti_session_id_t sid);
 
-/* Ends all its daemons (SIGTERM; SIGKILL after ten seconds), removes its storage, and waits for both. 0; 1 on error. */
+/* Ends all its daemons (SIGTERM; SIGKILL after ten seconds), removes its storage, and waits for both. 0; 1 on error:
+ * the session stays valid, with daemons that are being ended and for no new ones. Call this again to wait for the rest. */
 int cti_destroySession(cti_session_id_t sid);
 
 /* For every shipped manifest a path on the nodes that exists when all of the manifest is there. NULL on error, and

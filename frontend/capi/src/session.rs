@@ -58,19 +58,28 @@ pub extern "C" fn cti_destroySession(sid: i64) -> c_int {
     enter("cti_destroySession", 1, || {
         let process = process();
         Gate::refuse_inside()?;
-        let entry = process.sessions.take(sid)?;
+        let entry = process.sessions.get(sid)?;
         entry.filters.close();
-        process.forget_manifests(sid)?;
         let session = lock(&entry.session).take();
         let Some(session) = session else {
             return Err(Fault::new(Kind::Gone, format!("session {sid} is being destroyed")));
         };
         let deadline = deadline::of_calls();
-        match process.wait(session.destroy(deadline))? {
-            // Its application has ended and has removed it, as requested.
-            Ok(()) | Err(library::Error::Gone { .. }) => Ok(0),
-            Err(error) => Err(fault(&error)),
+        let left = process.wait(async move {
+            match session.try_destroy(deadline).await {
+                // Its application has ended and has removed it, as requested.
+                Ok(()) | Err(library::Error::Gone { .. }) => None,
+                Err(error) => Some((session, error)),
+            }
+        });
+        if let Ok(Some((session, error))) = left {
+            *lock(&entry.session) = Some(session);
+            return Err(fault(&error));
         }
+        // Unless gantry_finalize has forgotten it meanwhile.
+        drop(process.sessions.take(sid));
+        process.forget_manifests(sid)?;
+        left.map(|_| 0)
     })
 }
 
