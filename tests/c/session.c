@@ -267,6 +267,20 @@ static void logs(void) {
     CHECK(stat(own, &found) == 0 && found.st_size == 0);
 }
 
+/* With CTI_DEBUG alone, they write logs in /tmp. */
+static void logs_without_directory(void) {
+    CHECK(cti_setAttribute(CTI_DEBUG, "1") == 0);
+    cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
+    char host[256], *name = gantry_getAppName(app);
+    CHECK(gethostname(host, sizeof host) == 0);
+    char *own = text("/tmp/dbglog_%s.%d.log", host, getpid()), *output = text("/tmp/gantry-%s-d1-%s.out", name, host);
+    CHECK(exists(own) && unlink(own) == 0);
+    CHECK(cti_execToolDaemon(manifest_of(session_of(app)), "sh", (args_t){"-c", "echo said", NULL}, NULL) == 0);
+    UNTIL(exists(output) && same(read_path(output), "said\n"));
+    CHECK(unlink(output) == 0);
+    cti_deregisterApp(app);
+}
+
 static const struct test tests[] = {
     {"sessions", sessions},
     {"manifests", manifests},
@@ -276,6 +290,7 @@ static const struct test tests[] = {
     {"destroys_again", destroys_again},
     {"daemons_in_containers", daemons_in_containers},
     {"logs", logs},
+    {"logs_without_directory", logs_without_directory},
     {NULL, NULL},
 };
 

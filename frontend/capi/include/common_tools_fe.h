@@ -43,7 +43,7 @@ typedef int64_t cti_manifest_id_t; /* what is to be put there */
 /* What can be set with cti_setAttribute. */
 typedef enum {
     CTI_ATTR_STAGE_DEPENDENCIES = 0, /* "1": binaries and libraries bring what they need; "0": they do not. Default: "1" */
-    CTI_LOG_DIR = 1,                 /* a directory for logs. Default: the variable CTI_LOG_DIR, or "" */
+    CTI_LOG_DIR = 1,                 /* a directory for logs. Default: the variable CTI_LOG_DIR, or "", which is /tmp, for daemons on their nodes */
     CTI_DEBUG = 2,                   /* "1": logs are written, also of tool daemons' output. Default: "1" if the variable CTI_DEBUG is set */
     CTI_PMI_FOPEN_TIMEOUT = 3,       /* seconds, given to daemons in their environment. Default: "60" */
     CTI_EXTRA_SLEEP = 4              /* seconds, given to daemons in their environment. Default: "0" */

@@ -73,16 +73,10 @@ impl Attributes {
         lock(&self.0).stage_dependencies
     }
 
-    /// The directory of logs. None: no logs are written.
+    /// The directory of logs: this process's here, and daemons' output on their nodes. None: no logs are written.
     pub(crate) fn log_dir(&self) -> Option<PathBuf> {
         let values = lock(&self.0);
         values.debug.then(|| values.log_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp")))
-    }
-
-    /// The directory for daemons' output on their nodes, if it is kept.
-    pub(crate) fn daemon_log_dir(&self) -> Option<PathBuf> {
-        let values = lock(&self.0);
-        values.log_dir.clone().filter(|_| values.debug)
     }
 
     /// The attributes in the daemons' environment.

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn cti_execToolDaemon(
         if let Some(instance) = Machine.env(CTI_CONTAINER_INSTANCE) {
             request = request.container(instance);
         }
-        if let Some(dir) = process.attributes.daemon_log_dir() {
+        if let Some(dir) = process.attributes.log_dir() {
             request = request.output(DaemonOutput::Log(dir.into_os_string()));
         }
         let (mut manifest, _) = process.manifests.take(mid)?.take()?;
