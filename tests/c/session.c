@@ -177,6 +177,22 @@ static void daemons(void) {
     FAILS(!cti_execToolDaemon(manifest, "sh", NULL, NULL), "there is no manifest");
 }
 
+/* A tool may run with a library that is preloaded. Its daemons get only the one that it gives them. */
+static void preloads_are_the_tools_own(void) {
+    cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
+    cti_session_id_t session = session_of(app);
+    setenv("LD_PRELOAD", "libm.so.6", 1);
+    const char *says = "echo $LD_PRELOAD >$0.new; mv $0.new $0";
+    const char *given[] = {NULL, "LD_PRELOAD=libc.so.6"}, *said[] = {"\n", "libc.so.6\n"};
+    for (int at = 0; at < 2; at++) {
+        char *to = text("%s.%d", here("preload"), at);
+        CHECK(cti_execToolDaemon(manifest_of(session), "sh", (args_t){"-c", says, to, NULL}, (args_t){given[at], NULL}) == 0);
+        UNTIL(exists(to));
+        CHECK(same(read_path(to), said[at]));
+    }
+    cti_deregisterApp(app);
+}
+
 /* Two daemons in one session. The end of the session ends both. */
 static void two_daemons(void) {
     write_file("first", "#!/bin/sh\necho $$ > $TMPDIR/new; mv $TMPDIR/new $CTI_FILE_DIR/one; exec sleep 300\n", 0700);
@@ -286,6 +302,7 @@ static const struct test tests[] = {
     {"manifests", manifests},
     {"dependencies_are_an_attribute", dependencies_are_an_attribute},
     {"daemons", daemons},
+    {"preloads_are_the_tools_own", preloads_are_the_tools_own},
     {"two_daemons", two_daemons},
     {"destroys_again", destroys_again},
     {"daemons_in_containers", daemons_in_containers},

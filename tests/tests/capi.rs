@@ -53,7 +53,8 @@ macro_rules! suite {
 
 suite!(app: launches holds reads_files_and_descriptors sets_environment_and_directory releases_once sends_signals tells_of_ranks
     attaches_twice attaches_to_what_is_held deregisters refuses_wrong_ids lets_go exits);
-suite!(session: sessions manifests dependencies_are_an_attribute daemons two_daemons destroys_again daemons_in_containers logs logs_without_directory);
+suite!(session: sessions manifests dependencies_are_an_attribute daemons preloads_are_the_tools_own two_daemons destroys_again daemons_in_containers
+    logs logs_without_directory);
 suite!(channel: speaks carries_a_megabyte names_who_is_missing merges_by_its_own_filter
     waits_for_a_filter_that_runs calls_from_a_filter puts_applications_together says_who_has_died);
 suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads texts_of_errors_stay forks forks_while_threads_log

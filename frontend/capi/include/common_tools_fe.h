@@ -215,7 +215,7 @@ int cti_sendManifest(cti_manifest_id_t mid);
 
 /* Ships it with a tool daemon, starts that on every node, and waits until it runs on all of them. `fstr`: as for
  * cti_addManifestBinary. `args`: its arguments without its name, `env`: "NAME=VALUE", both with NULL at the end, or
- * NULL. The id is forgotten. 0; 1 on error: it runs nowhere then. */
+ * NULL. Daemons do not get the tool's own LD_PRELOAD. The id is forgotten. 0; 1 on error: it runs nowhere then. */
 int cti_execToolDaemon(cti_manifest_id_t mid, const char *fstr, const char * const args[], const char * const env[]);
 
 /* ---- programs ---- */

@@ -15,14 +15,22 @@ use crate::handles::App;
 use crate::manifest::program_below;
 use crate::process::{fault, process};
 
+/// What the loader of every program reads. The reference keeps the tool's own from daemons, and not from ranks.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+
 /// The environment of the reference interface's daemons, the same on every node; agents add the session's paths.
 fn build_env(app: &App) -> Vec<(OsString, OsString)> {
     let number = CtiWlm::by_name(app.handle.wlm()).map_or(cti::NONE, |wlm| wlm.number);
-    vec![
+    let mut env = vec![
         (CTI_IAMBACKEND.into(), "1".into()),
         (CTI_APID.into(), app.handle.id().to_string().into()),
         (CTI_WLM.into(), number.to_string().into()),
-    ]
+    ];
+    if Machine.env(LD_PRELOAD).is_some() {
+        // The loader ignores an empty one.
+        env.push((LD_PRELOAD.into(), OsString::new()));
+    }
+    env
 }
 
 /// Ships a manifest and starts a daemon on every node.
