@@ -44,7 +44,14 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("gantry-mpir", &["gantry-shared"]),
     (
         "gantry-frontend-capi",
-        &["gantry-frontend", "gantry-shared", "gantry-shared-capi", "gantry-types", "gantry-wlm"],
+        &[
+            "gantry-frontend",
+            "gantry-link",
+            "gantry-shared",
+            "gantry-shared-capi",
+            "gantry-types",
+            "gantry-wlm",
+        ],
     ),
     ("gantry-xtask", &[]),
 ];

@@ -1,8 +1,10 @@
-//! The library itself: version, errors, workload manager, this machine's name.
+//! The library itself: version, errors, workload manager, this machine's address.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 
+use gantry_link::addresses::find_addresses;
 use gantry_shared::cti::{self, CtiWlm};
 use gantry_shared_capi::{Fault, enter, fault, memory};
 use gantry_types::error::Kind;
@@ -13,7 +15,7 @@ use crate::process::{self, process};
 
 const VERSION: &CStr = c"2.4.1";
 
-/// Set by users if nodes know this machine by another name than its own.
+/// Set by users if nodes reach this machine at another address.
 const CTI_HOST_ADDRESS: &str = "CTI_HOST_ADDRESS";
 
 /// The version of the interface.
@@ -54,18 +56,38 @@ pub(crate) fn current_wlm() -> Result<c_int, Fault> {
         .ok_or_else(|| Fault::new(Kind::Unsupported, format!("{name} has no number in this interface")))
 }
 
-/// This machine's name.
+/// This machine's address for others, or its name if it is in no network.
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_getHostname() -> *mut c_char {
-    enter("cti_getHostname", std::ptr::null_mut(), || match Machine.env(CTI_HOST_ADDRESS) {
-        Some(told) => memory::string(told.as_bytes()),
-        None => memory::string(Machine.hostname().as_bytes()),
+    enter("cti_getHostname", std::ptr::null_mut(), || {
+        if let Some(told) = Machine.env(CTI_HOST_ADDRESS) {
+            return memory::string(told.as_bytes());
+        }
+        // As for agents. Nodes may not know this machine's name, or know it as a loopback address.
+        let all = find_addresses((Ipv6Addr::UNSPECIFIED, 0).into()).unwrap_or_default();
+        memory::string(choose_address(&all).unwrap_or_else(|| Machine.hostname()).as_bytes())
     })
+}
+
+/// The best of this machine's addresses that other machines can dial.
+fn choose_address(all: &[SocketAddr]) -> Option<String> {
+    all.iter().map(SocketAddr::ip).find(|ip| !ip.is_loopback()).map(|ip| ip.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loopback_address_is_for_no_other_machine() {
+        let check = |all: &[&str], expected: Option<&str>| {
+            let all: Vec<SocketAddr> = all.iter().map(|address| address.parse().unwrap()).collect();
+            assert_eq!(choose_address(&all).as_deref(), expected);
+        };
+        check(&["10.1.2.3:0", "[2001:db8::1]:0", "127.0.0.1:0"], Some("10.1.2.3"));
+        check(&["[2001:db8::1]:0", "127.0.0.1:0"], Some("2001:db8::1"));
+        check(&["127.0.0.1:0"], None);
+    }
 
     #[test]
     fn the_version_is_that_of_both_sides() {
