@@ -126,11 +126,15 @@ int gantry_send(cti_session_id_t sid, gantry_member_t member, uint32_t tag, cons
 gantry_outcome_t *gantry_gather(cti_session_id_t sid, uint32_t tag, int64_t policy);
 
 /* As gantry_gather, but a filter merges the contributions on their way, so that ten thousand of them cost as little
- * as ten: `sum` `min` `max`  vectors of numbers             gantry_be_contributeIntegers, gantry_be_contributeReals
- * `ranks`            the union of sets of ranks     gantry_be_contributeRanks `keys`             the ranks of each
- * key          gantry_be_contributeKeys `stacks`           call paths as a tree
- * gantry_be_contributeStacks Any other name is that of a filter of the tool's own, which daemons serve
- * (gantry_be_serveFilter) and the tool has registered. NULL on error. */
+ * as ten:
+ *
+ *     `sum` `min` `max`   vectors of numbers           gantry_be_contributeIntegers, gantry_be_contributeReals
+ *     `ranks`             the union of sets of ranks   gantry_be_contributeRanks
+ *     `keys`              the ranks of each key        gantry_be_contributeKeys
+ *     `stacks`            call paths as a tree         gantry_be_contributeStacks
+ *
+ * Any other name is that of a filter of the tool's own, which daemons serve (gantry_be_serveFilter) and the tool has
+ * registered. NULL on error. */
 gantry_outcome_t *gantry_reduce(cti_session_id_t sid, uint32_t tag, const char *filter, int64_t policy);
 
 /* The result of `sum`, `min`, `max`, or of `ranks`: writes as many values as there is room for and returns their
