@@ -179,8 +179,8 @@ int cti_sessionIsValid(cti_session_id_t sid);
  * the session stays valid, with daemons that are being ended and for no new ones. Call this again to wait for the rest. */
 int cti_destroySession(cti_session_id_t sid);
 
-/* For every shipped manifest a path on the nodes that exists when all of the manifest is there. NULL on error, and
- * when there is none yet. */
+/* For every shipped manifest the path of something that came with it. All of the manifest is on every node by then:
+ * cti_sendManifest and cti_execToolDaemon wait for it. NULL on error, and when there is none yet. */
 char **cti_getSessionLockFiles(cti_session_id_t sid);
 
 /* Directories of the session, with the same path on every node of the application: root, programs, libraries, files
