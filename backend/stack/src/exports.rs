@@ -49,19 +49,28 @@ pub(crate) fn exports_of(memory: Memory, base: u64) -> Option<Vec<Export>> {
     let symbols =
         read(memory, address(DT_SYMTAB)?, u64::from(count) * size_of::<Sym64<LittleEndian>>() as u64)?;
     let names = read(memory, address(DT_STRTAB)?, value(DT_STRSZ)?)?;
-    let symbols: &[Sym64<LittleEndian>] = slice_from_all_bytes(&symbols).ok()?;
+    Some(name_all(slice_from_all_bytes(&symbols).ok()?, &names))
+}
+
+/// The defined symbols that have a name. Those of a damaged table can have one long name each, so the names together
+/// are not longer than a table.
+fn name_all(symbols: &[Sym64<LittleEndian>], names: &[u8]) -> Vec<Export> {
     let defined = symbols.iter().filter(|symbol| !symbol.is_undefined(LittleEndian));
-    let exports = defined.filter_map(|symbol| {
-        let name = names.get(usize::try_from(symbol.st_name(LittleEndian)).ok()?..)?;
-        let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
-        Some(Export {
-            name: String::from_utf8(name.to_vec()).ok()?,
-            address: symbol.st_value(LittleEndian),
-            size: symbol.st_size(LittleEndian),
-            is_function: symbol.st_type() == STT_FUNC,
-        })
+    let mut room = MAX_TABLE;
+    let named = defined.map_while(|symbol| {
+        let begin = usize::try_from(symbol.st_name(LittleEndian)).ok();
+        let names = begin.and_then(|begin| names.get(begin..)).unwrap_or_default();
+        let name = names.split(|byte| *byte == 0).next().unwrap_or_default();
+        room = room.checked_sub(name.len() as u64)?;
+        Some((symbol, str::from_utf8(name).unwrap_or_default()))
     });
-    Some(exports.collect())
+    let exports = named.filter(|(_, name)| !name.is_empty()).map(|(symbol, name)| Export {
+        name: name.to_owned(),
+        address: symbol.st_value(LittleEndian),
+        size: symbol.st_size(LittleEndian),
+        is_function: symbol.st_type() == STT_FUNC,
+    });
+    exports.collect()
 }
 
 /// How many symbols there are, by the end of the table that finds them. Its chains are in their order, and the last
@@ -118,6 +127,22 @@ mod tests {
         }
         assert_eq!(end_at(most), None);
         assert_eq!(length_of(memory, 0), None);
+    }
+
+    #[test]
+    fn names_without_an_end_do_not_fill_the_memory() {
+        // Functions, each with the begin of its name.
+        let find = |begins: &[u32], names: &[u8]| {
+            let symbol = |begin: &u32| {
+                [&begin.to_le_bytes()[..], &[2, 0, 0xf1, 0xff], &[7; size_of::<u64>() * 2]].concat()
+            };
+            let symbols: Vec<u8> = begins.iter().flat_map(symbol).collect();
+            name_all(slice_from_all_bytes(&symbols).unwrap(), names)
+        };
+        let found = find(&[9, 2, 0, 3], b"getpid\0");
+        let found: Vec<&str> = found.iter().map(|export| export.name.as_str()).collect();
+        assert_eq!(found, ["tpid", "getpid", "pid"]);
+        assert_eq!(find(&[0; 100], &vec![b'a'; 4 << 20]).len(), 16);
     }
 
     #[test]
