@@ -77,10 +77,10 @@ struct Traced {
 
 impl Traced {
     /// Notes the tracer of the moment. Returns whether it is worth waiting for: it came a short time ago.
-    fn may_end(&mut self, by: i32, started: Instant) -> bool {
-        let since = self.by.filter(|(before, _)| *before == by).map_or_else(Instant::now, |(_, since)| since);
+    fn may_end(&mut self, by: i32, started: Instant, now: Instant) -> bool {
+        let since = self.by.filter(|(before, _)| *before == by).map_or(now, |(_, since)| since);
         self.by = Some((by, since));
-        since.elapsed() < TRACED && started.elapsed() < TURNS
+        now.saturating_duration_since(since) < TRACED && now.saturating_duration_since(started) < TURNS
     }
 }
 
@@ -128,7 +128,9 @@ impl Stopper {
                         asked.push((it.at, Instant::now()));
                         return false;
                     }
-                    Ok(Asked::TracedBy(tracer)) if it.may_end(tracer, started) => return true,
+                    Ok(Asked::TracedBy(tracer)) if it.may_end(tracer, started, Instant::now()) => {
+                        return true;
+                    }
                     Ok(Asked::TracedBy(tracer)) => NotStopped::Traced(tracer),
                     Err(why) => why,
                 };
@@ -223,5 +225,28 @@ impl Stopped {
             0 => Self { thread, signal, before: false },
             _ => Self { thread, signal: 0, before: false },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracers_that_take_turns_are_waited_for_and_one_that_stays_is_not() {
+        let started = Instant::now();
+        let mut traced = Traced { at: 0, by: None };
+        let mut check = |millis, by, expected| {
+            let now = started + Duration::from_millis(millis);
+            assert_eq!(traced.may_end(by, started, now), expected, "after {millis} ms, tracer {by}");
+        };
+        check(0, 7, true);
+        check(299, 7, true);
+        check(300, 8, true);
+        check(599, 8, true);
+        check(600, 8, false);
+        // They take turns for too long.
+        check(4999, 7, true);
+        check(5000, 8, false);
     }
 }

@@ -1,6 +1,8 @@
 //! A real process is read, and continues unchanged.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,9 @@ use gantry_stack::symbols::{Symbols, identify_file};
 use gantry_stackd::reader::Reader;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
+
+const SOON: Duration = Duration::from_secs(60);
 
 fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -63,18 +67,22 @@ fn a_sleeping_process_is_read_again_and_again_and_sleeps_on() {
     child.wait().expect("it ends");
 }
 
-/// Traces a process for a while, as another reader of stacks or a debugger does.
-fn traces(pid: i32, how_long: Duration) {
+/// Traces a process until `may_go`, as another reader of stacks or a debugger does.
+fn traces_until(pid: i32, may_go: impl FnMut() -> bool) {
     let pid = Pid::from_raw(pid);
-    let until = Instant::now() + Duration::from_secs(10);
-    while ptrace::seize(pid, ptrace::Options::empty()).is_err() {
-        assert!(Instant::now() < until, "not traced in time");
-    }
-    #[expect(clippy::disallowed_methods, reason = "the time is the case")]
-    thread::sleep(how_long);
+    comes_true("traced", || ptrace::seize(pid, ptrace::Options::empty()).is_ok());
+    comes_true("let go", may_go);
     ptrace::interrupt(pid).expect("it is traced");
     waitpid(pid, Some(WaitPidFlag::__WALL)).expect("it stops");
     ptrace::detach(pid, None).expect("it is stopped");
+}
+
+fn comes_true(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + SOON;
+    while !is_so() {
+        assert!(Instant::now() < until, "not {what} in time");
+        thread::yield_now();
+    }
 }
 
 fn is_traced(pid: i32) -> bool {
@@ -82,29 +90,36 @@ fn is_traced(pid: i32) -> bool {
     !status.contains("TracerPid:\t0\n")
 }
 
-fn wait_until_traced(pid: i32) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while !is_traced(pid) {
-        assert!(Instant::now() < until, "nobody traces it");
-        thread::yield_now();
-    }
+/// Whether a thread of this process is in poll, by which a reader waits for tracers: 7 is poll, 271 ppoll. Source:
+/// proc_pid_syscall(5).
+fn polls(thread: Pid) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap_or_default();
+    call.starts_with("7 ") || call.starts_with("271 ")
 }
 
 #[test]
-fn readers_that_take_turns_are_waited_for_and_a_tracer_that_stays_is_named() {
+fn a_tracer_that_lets_go_is_waited_for_and_one_that_stays_is_named() {
     let (mut child, pid) = sleeper();
-    // No turn lasts long, but all together do. Each one begins while the reader waits.
-    let turns: Vec<_> =
-        (0..4).map(|_| thread::spawn(move || traces(pid, Duration::from_millis(150)))).collect();
-    wait_until_traced(pid);
     let mut reader = Reader::new().expect("a reader");
-    let stacks = reader.read(&[pid], false);
-    assert!(!matches!(stacks[0][0][..], [Frame::Mark(_)]), "{stacks:?}");
-    turns.into_iter().for_each(|turn| turn.join().expect("a turn"));
+    let here = gettid();
+    comes_true("read after a turn", || {
+        let turn = thread::spawn(move || traces_until(pid, || polls(here)));
+        comes_true("traced", || is_traced(pid));
+        let stacks = reader.read(&[pid], false);
+        // On a busy machine the reader may have left before the tracer saw it wait.
+        while !turn.is_finished() {
+            reader.read(&[pid], false);
+        }
+        turn.join().expect("a turn");
+        !matches!(stacks[0][0][..], [Frame::Mark(_)])
+    });
 
-    let stays = thread::spawn(move || traces(pid, Duration::from_secs(1)));
-    wait_until_traced(pid);
+    let has_read = Arc::new(AtomicBool::new(false));
+    let may_go = Arc::clone(&has_read);
+    let stays = thread::spawn(move || traces_until(pid, || may_go.load(Ordering::Relaxed)));
+    comes_true("traced", || is_traced(pid));
     let stacks = reader.read(&[pid], false);
+    has_read.store(true, Ordering::Relaxed);
     let [Frame::Mark(Mark::Unreadable(why))] = &stacks[0][0][..] else { panic!("{stacks:?}") };
     assert!(why.contains("traces it already"), "{why}");
     stays.join().expect("a tracer");
