@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
+use std::thread::Builder;
 use std::time::Duration;
 
 /// A healthy file system answers within this.
@@ -45,7 +45,7 @@ impl<T: Send + Sync + 'static> Aside<T> {
     /// The result of the first call's work. None: there is none yet. A later call returns it without another wait.
     pub(crate) fn get(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<&T> {
         if !self.has_begun.swap(true, Ordering::Relaxed) {
-            self.begin(work);
+            self.begin(Builder::new().name("files".to_owned()), work);
         }
         self.result.get()
     }
@@ -55,16 +55,23 @@ impl<T: Send + Sync + 'static> Aside<T> {
         self.has_begun.load(Ordering::Relaxed) && self.result.get().is_none()
     }
 
-    fn begin(&self, work: impl FnOnce() -> T + Send + 'static) {
+    fn begin(&self, thread: Builder, work: impl FnOnce() -> T + Send + 'static) {
         let result = Arc::clone(&self.result);
-        let (ending, end) = channel::<()>();
-        let work = move || {
-            result.get_or_init(work);
+        let ((give, given), (ending, end)) = (channel(), channel::<()>());
+        let begun = thread.spawn(move || {
+            if let Ok(work) = given.recv() {
+                result.get_or_init(work);
+            }
             drop(ending);
-        };
-        // Without a thread there is no result, as from a file system that hangs.
-        let begun = thread::Builder::new().name("files".to_owned()).spawn(work);
-        if begun.is_ok() && end.recv_timeout(self.patience.get()) == Err(RecvTimeoutError::Timeout) {
+        });
+        if begun.is_err() {
+            // Where a user may have no more threads, a wait without a limit is better than no result.
+            self.result.get_or_init(work);
+            return;
+        }
+        // The thread takes it, unless it has panicked.
+        drop(give.send(work));
+        if end.recv_timeout(self.patience.get()) == Err(RecvTimeoutError::Timeout) {
             self.patience.halve();
         }
     }
@@ -88,5 +95,13 @@ mod tests {
         go_on.send(()).unwrap();
         hung.result.wait();
         assert_eq!(hung.get(|| unreachable!()), Some(&true));
+    }
+
+    #[test]
+    fn without_a_thread_the_work_is_done_here() {
+        let aside = Aside::new(&Patience::new(AT_LEAST));
+        // No address space has room for such a stack.
+        aside.begin(Builder::new().stack_size(1 << 60), || 7);
+        assert_eq!(aside.result.get(), Some(&7));
     }
 }
