@@ -1,31 +1,77 @@
 //! Work that hangs when a file system does. It runs on a thread of its own, and the reader waits for a short time only.
+//!
+//! What is late stays late until the end of the order. So ranks with equal stacks get equal ones.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// A healthy file system answers within this.
-const AT_LEAST: Duration = Duration::from_millis(50);
+/// How long a file system may take for its first answer.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
-/// How long to wait for the next piece of work. Each wait in vain halves it: files hang together, and there may be many.
+/// How many such waits in vain one order may have in all.
+pub(crate) const FIRST_ANSWERS: u32 = 4;
+
+/// What a note says of a file whose file system may answer.
+pub(crate) const NOT_IN_TIME: &str = "is not read in time";
+
+/// A healthy file system answers within this, also on a busy machine.
+const AT_LEAST: Duration = Duration::from_millis(200);
+
+/// How long to wait for the next piece of work. Each wait in vain shortens it until the next order: files hang
+/// together, and there may be many.
 #[derive(Debug, Clone)]
-pub(crate) struct Patience(Arc<Mutex<Duration>>);
+pub(crate) struct Patience(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    first: Duration,
+    waits: u32,
+    /// The rest of the time for waits in vain.
+    left: Duration,
+    /// The number of the order.
+    order: u64,
+    /// How many results were late.
+    late: u64,
+}
 
 impl Patience {
-    /// Waits in vain take about twice this time together.
-    pub(crate) fn new(first: Duration) -> Self {
-        Self(Arc::new(Mutex::new(first)))
+    /// The first wait lasts for `first`. In one order, waits in vain take about `waits` times as long together.
+    pub(crate) fn new(first: Duration, waits: u32) -> Self {
+        Self(Arc::new(Mutex::new(State { first, waits, left: first * waits, order: 1, late: 0 })))
+    }
+
+    /// Begins an order: what was late may be there by now, and other files have all the time again.
+    pub(crate) fn begin_order(&self) {
+        let mut state = self.state();
+        state.order += 1;
+        state.left = state.first * state.waits;
+    }
+
+    /// How many results were late so far. The same one may be late again and again.
+    pub(crate) fn late(&self) -> u64 {
+        self.state().late
+    }
+
+    fn order(&self) -> u64 {
+        self.state().order
     }
 
     fn get(&self) -> Duration {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state();
+        (state.left / state.waits).max(AT_LEAST)
     }
 
-    fn halve(&self) {
-        let mut time = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *time = (*time / 2).max(AT_LEAST);
+    /// Notes a wait in vain.
+    fn shorten(&self, waited: Duration) {
+        let mut state = self.state();
+        state.left = state.left.saturating_sub(waited);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,25 +80,36 @@ impl Patience {
 pub(crate) struct Aside<T> {
     patience: Patience,
     has_begun: AtomicBool,
+    /// The last order in which it was late; 0 is none.
+    late_in: AtomicU64,
     result: Arc<OnceLock<T>>,
 }
 
 impl<T: Send + Sync + 'static> Aside<T> {
     pub(crate) fn new(patience: &Patience) -> Self {
-        Self { patience: patience.clone(), has_begun: AtomicBool::new(false), result: Arc::default() }
+        let (has_begun, late_in) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { patience: patience.clone(), has_begun, late_in, result: Arc::default() }
     }
 
-    /// The result of the first call's work. None: there is none yet. A later call returns it without another wait.
+    /// The result of the first call's work. None: it is late. A call in a later order returns it without another wait.
     pub(crate) fn get(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<&T> {
+        let order = self.patience.order();
         if !self.has_begun.swap(true, Ordering::Relaxed) {
             self.begin(Builder::new().name("files".to_owned()), work);
         }
-        self.result.get()
+        let was_late = self.late_in.load(Ordering::Relaxed) == order;
+        let result = self.result.get().filter(|_| !was_late);
+        if result.is_none() {
+            self.late_in.store(order, Ordering::Relaxed);
+            self.patience.state().late += 1;
+        }
+        result
     }
 
-    /// Whether the work still waits.
+    /// Whether it is late in this order, or has been so since an earlier one.
     pub(crate) fn is_late(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed) && self.result.get().is_none()
+        let is_waited_for = self.has_begun.load(Ordering::Relaxed) && self.result.get().is_none();
+        is_waited_for || self.late_in.load(Ordering::Relaxed) == self.patience.order()
     }
 
     fn begin(&self, thread: Builder, work: impl FnOnce() -> T + Send + 'static) {
@@ -71,35 +128,75 @@ impl<T: Send + Sync + 'static> Aside<T> {
         }
         // The thread takes it, unless it has panicked.
         drop(give.send(work));
-        if end.recv_timeout(self.patience.get()) == Err(RecvTimeoutError::Timeout) {
-            self.patience.halve();
+        let wait = self.patience.get();
+        if end.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            self.patience.shorten(wait);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::sync::mpsc::Sender;
+
     use super::*;
 
+    impl<T: Send + Sync + 'static> Aside<T> {
+        /// A result that is late until the sender says so, and then for the rest of the order.
+        pub(crate) fn hung(
+            patience: &Patience,
+            work: impl FnOnce() -> T + Send + 'static,
+        ) -> (Self, Sender<()>) {
+            let (go_on, waits) = channel::<()>();
+            let hung = Self::new(patience);
+            let work = move || {
+                waits.recv().unwrap_or_default();
+                work()
+            };
+            assert!(hung.get(work).is_none());
+            (hung, go_on)
+        }
+
+        /// Waits for the result, which is not late for long now.
+        pub(crate) fn arrive(&self, go_on: &Sender<()>) {
+            go_on.send(()).unwrap();
+            self.result.wait();
+        }
+    }
+
     #[test]
-    fn work_that_hangs_is_left_and_its_result_taken_later() {
-        let patience = Patience::new(AT_LEAST * 4);
-        let (go_on, waits) = channel::<()>();
-        let hung = Aside::new(&patience);
-        assert_eq!(hung.get(move || waits.recv().is_ok()), None);
-        assert!(hung.is_late());
-        assert_eq!(patience.get(), AT_LEAST * 2);
-        let quick = Aside::new(&Patience::new(Duration::from_secs(60)));
+    fn what_is_late_is_so_for_the_rest_of_the_order_and_there_in_the_next_one() {
+        let patience = Patience::new(AT_LEAST, 1);
+        let (hung, go_on) = Aside::hung(&patience, || 7);
+        hung.arrive(&go_on);
+        assert_eq!(hung.get(|| unreachable!()), None);
+        assert_eq!((hung.is_late(), patience.late()), (true, 2));
+        patience.begin_order();
+        assert!(!hung.is_late());
+        assert_eq!((hung.get(|| unreachable!()), patience.late()), (Some(&7), 2));
+    }
+
+    #[test]
+    fn waits_in_vain_make_the_next_one_shorter_until_the_order_ends() {
+        let first = 5 * AT_LEAST;
+        let patience = Patience::new(first, 2);
+        assert_eq!(patience.get(), first);
+        drop(Aside::hung(&patience, || ()));
+        assert_eq!(patience.get(), first / 2);
+        drop(Aside::hung(&patience, || ()));
+        assert_eq!(patience.get(), first / 4);
+        patience.shorten(2 * first);
+        assert_eq!(patience.get(), AT_LEAST);
+        patience.begin_order();
+        assert_eq!(patience.get(), first);
+        let quick = Aside::new(&Patience::new(Duration::from_secs(60), 1));
         assert_eq!(quick.get(|| 7), Some(&7));
         assert!(!quick.is_late());
-        go_on.send(()).unwrap();
-        hung.result.wait();
-        assert_eq!(hung.get(|| unreachable!()), Some(&true));
     }
 
     #[test]
     fn without_a_thread_the_work_is_done_here() {
-        let aside = Aside::new(&Patience::new(AT_LEAST));
+        let aside = Aside::new(&Patience::new(AT_LEAST, 1));
         // No address space has room for such a stack.
         aside.begin(Builder::new().stack_size(1 << 60), || 7);
         assert_eq!(aside.result.get(), Some(&7));

@@ -12,6 +12,7 @@ use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::orders::{Orders, sample_number};
 use gantry_stack::tags;
 
+use crate::aside::NOT_IN_TIME;
 use crate::load::{self, Loads};
 use crate::look_up::LookUp;
 use crate::motion::Motions;
@@ -71,6 +72,7 @@ pub fn run(first: &str) -> Result<(), Error> {
     loop {
         match channel.receive_any(HOUR) {
             Ok((tags::ORDERS, orders)) => {
+                names.begin_order();
                 follow(&backend, &channel, &mut reader, &String::from_utf8_lossy(&orders))?;
             }
             Ok((tags::LOOK_UP, places)) => {
@@ -99,6 +101,7 @@ pub fn run(first: &str) -> Result<(), Error> {
 /// Executes orders, and contributes the result.
 fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &str) -> Result<(), Error> {
     let orders: Orders = orders.parse().map_err(Error::Orders)?;
+    reader.begin_order();
     let mut tree = PrefixTree::new();
     let started = Instant::now();
     for sample in 0..orders.samples {
@@ -117,6 +120,9 @@ fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &st
     let mut modules = PrefixTree::new();
     for module in reader.modules() {
         modules.add([module.to_text().as_str()], &node)?;
+    }
+    for path in reader.late_files() {
+        modules.add([path, NOT_IN_TIME], &node)?;
     }
     Ok(channel.contribute(tags::MODULES, &modules.encode()?, HOUR)?)
 }

@@ -12,18 +12,16 @@ use gantry_stack::frame::Frame;
 use gantry_stack::module::{Module, ModuleId};
 use gantry_stack::symbols::{Found, Symbols};
 
-use crate::aside::{Aside, Patience};
+use crate::aside::{Aside, FIRST_ANSWER, FIRST_ANSWERS, Patience};
 use crate::exports::exports_of;
 use crate::files::Mapped;
 use crate::image::identify_at;
 use crate::maps::{Maps, VDSO};
 use crate::memory::Memory;
 
-/// How long a file system may take for its first answer.
-const FIRST_ANSWER: Duration = Duration::from_secs(2);
-
-/// How long it may take for the symbols of a file that it has. The tool waits for a minute.
+/// How long the symbols of a file may take, and how many such waits in vain there may be. The tool waits for a minute.
 const SYMBOLS: Duration = Duration::from_secs(20);
+const SYMBOLS_WAITS: u32 = 2;
 
 /// Looks up addresses in files of this node's ranks.
 #[derive(Debug)]
@@ -55,8 +53,14 @@ enum Source {
 
 impl LookUp {
     pub(crate) fn new() -> Self {
-        let (first_answer, symbols) = (Patience::new(FIRST_ANSWER), Patience::new(SYMBOLS));
-        Self { first_answer, symbols, files: HashMap::new() }
+        let first_answer = Patience::new(FIRST_ANSWER, FIRST_ANSWERS);
+        Self { first_answer, symbols: Patience::new(SYMBOLS, SYMBOLS_WAITS), files: HashMap::new() }
+    }
+
+    /// Begins an order: from now on, files that were late before are used if they are there.
+    pub(crate) fn begin_order(&self) {
+        self.first_answer.begin_order();
+        self.symbols.begin_order();
     }
 
     /// A tree of each address, then its inlined calls. It also has each file that cannot be read, then why.

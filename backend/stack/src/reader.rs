@@ -1,6 +1,6 @@
 //! The stacks of a process.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::module::Module;
 
-use crate::aside::{Aside, Patience};
+use crate::aside::{Aside, FIRST_ANSWER, FIRST_ANSWERS, Patience};
 use crate::files::Mapped;
 use crate::image::Image;
 use crate::maps::{FileKey, Maps};
@@ -27,9 +27,6 @@ use crate::unwind::{RawFrame, Unwinder};
 /// The most threads that are stopped at a time.
 const AT_A_TIME: usize = 64;
 
-/// How long a file system may take for its first answer.
-const FIRST_ANSWER: Duration = Duration::from_secs(2);
-
 /// Reads stacks. Knowledge about a file serves all processes.
 #[derive(Debug)]
 pub struct Reader {
@@ -38,6 +35,8 @@ pub struct Reader {
     images: HashMap<FileKey, Aside<Option<Arc<Image>>>>,
     modules: BTreeSet<Module>,
     steady: Steady,
+    /// Processes whose last sample lacks what was late. Their callers were guessed.
+    guessed: HashSet<i32>,
     polling: Polling,
     compares_scripts: bool,
     interpreters: Interpreters,
@@ -70,16 +69,29 @@ impl Reader {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             stopper: Stopper::new()?,
-            patience: Patience::new(FIRST_ANSWER),
+            patience: Patience::new(FIRST_ANSWER, FIRST_ANSWERS),
             images: HashMap::new(),
             modules: BTreeSet::new(),
             steady: Steady::default(),
+            guessed: HashSet::new(),
             polling: Polling::default(),
             compares_scripts: false,
             interpreters: Interpreters::new(),
             names: Names::default(),
             longest: Duration::ZERO,
         })
+    }
+
+    /// Begins an order: from now on, files that were late before are used if they are there.
+    pub(crate) fn begin_order(&self) {
+        self.patience.begin_order();
+    }
+
+    /// The paths of files that are late. In stacks of this order, frames in them are unknown.
+    pub(crate) fn late_files(&self) -> BTreeSet<&str> {
+        let images = self.images.iter().filter(|(_, image)| image.is_late()).map(|(key, _)| key);
+        let interpreters = self.interpreters.iter().filter(|(_, it)| it.is_late()).map(|(key, _)| key);
+        images.chain(interpreters).map(|key| key.path.as_str()).collect()
     }
 
     /// Reads the stacks of each process's first thread, or those of `all_threads`. An unreadable process gets a stack
@@ -175,9 +187,12 @@ impl Reader {
         let is_first = thread == pid;
         let mut stack = match copied {
             Ok(Copied { state, stack, calls, before }) => {
+                let late = self.patience.late();
                 let raw = self.find_callers(pid, state.registers, stack, known);
                 match is_first {
                     true => {
+                        let is_guess = self.patience.late() != late;
+                        self.forget_guess(pid, is_guess);
                         let variables = self.variables(&raw, known.python.as_ref(), &calls);
                         self.steady.take(pid, raw.iter().map(RawFrame::state), variables);
                     }
@@ -189,6 +204,7 @@ impl Reader {
                 match is_first {
                     true => {
                         self.steady.forget(pid);
+                        self.guessed.remove(&pid);
                         self.polling.forget(pid);
                     }
                     false => self.polling.take(pid, thread, None),
@@ -202,6 +218,16 @@ impl Reader {
             stack.insert(0, Frame::Mark(Mark::Thread(thread_name(pid, thread))));
         }
         Some(stack)
+    }
+
+    /// Before a sample: drops the last one if that was a guess and this one is none. They differ also for a process that
+    /// stands still.
+    fn forget_guess(&mut self, pid: i32, is_guess: bool) {
+        if is_guess {
+            self.guessed.insert(pid);
+        } else if self.guessed.remove(&pid) {
+            self.steady.forget(pid);
+        }
     }
 
     fn find_callers(
@@ -339,5 +365,70 @@ fn busy_in(pid: i32, thread: i32) -> String {
     match place.trim() {
         "" | "0" => "it waits in the kernel and cannot be stopped".to_owned(),
         place => format!("it waits in the kernel, in {place}, and cannot be stopped"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        #[expect(clippy::disallowed_methods, reason = "a test needs a process of its own")]
+        fn new() -> Self {
+            Self(Command::new("sleep").arg("300").spawn().unwrap())
+        }
+
+        fn pid(&self) -> i32 {
+            i32::try_from(self.0.id()).unwrap()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn equal_processes_have_equal_stacks_in_an_order_in_whose_midst_a_late_file_comes() {
+        let sleepers = [Sleeper::new(), Sleeper::new()];
+        let [one, other] = [0, 1].map(|at| sleepers[at].pid());
+        let is_unknown = |stack: &Stack| stack.last() == Some(&Frame::Unknown);
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut reader = Reader::new().unwrap();
+        loop {
+            let stacks = reader.read(&[one, other], false);
+            if stacks[0] == stacks[1] && stacks[0][0].len() > 2 {
+                break;
+            }
+            assert!(Instant::now() < until, "{stacks:?}");
+        }
+
+        let mut reader = Reader { patience: Patience::new(Duration::ZERO, 1), ..Reader::new().unwrap() };
+        let maps = Maps::of_process(one).unwrap();
+        let (key, base) = maps.files().find(|(key, _)| key.path.contains("libc.")).unwrap();
+        let (file, patience) = (Arc::clone(key), reader.patience.clone());
+        let load = move || Image::load(Memory { pid: one }, base, &file, &patience).map(Arc::new);
+        let (image, go_on) = Aside::hung(&reader.patience, load);
+        reader.images.insert(FileKey::clone(key), image);
+        reader.begin_order();
+        assert!(is_unknown(&reader.read(&[one], false)[0][0]));
+        reader.images[key.as_ref()].arrive(&go_on);
+        assert!(is_unknown(&reader.read(&[other], false)[0][0]));
+        assert_eq!(reader.late_files(), [key.path.as_str()].into());
+        assert!([one, other].iter().all(|pid| reader.ask_steady(*pid).is_some()));
+
+        reader.begin_order();
+        let stacks = reader.read(&[one, other], false);
+        assert!(stacks[0] == stacks[1] && !is_unknown(&stacks[0][0]), "{stacks:?}");
+        assert!(reader.late_files().is_empty());
+        // They have stood still.
+        let steady = [one, other].map(|pid| reader.ask_steady(pid).unwrap().frames);
+        assert_eq!(steady, [stacks[0][0].len(); 2]);
     }
 }

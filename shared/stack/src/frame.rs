@@ -20,7 +20,7 @@ pub enum Frame {
         /// The address, as in the file's symbols.
         address: u64,
     },
-    /// An instruction that is in no file.
+    /// An instruction that is in no file, or in one that is not known.
     Unknown,
     /// A remark about the rank itself.
     Mark(Mark),

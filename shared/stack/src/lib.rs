@@ -35,7 +35,8 @@ pub mod tags {
     pub const ORDERS: u32 = 1;
     /// From daemons: a prefix tree of call paths. A path's set has samples: see [`sample_number`](crate::orders::sample_number).
     pub const STACKS: u32 = 2;
-    /// From daemons: a prefix tree of one level, [`Module`](crate::module::Module)s.
+    /// From daemons: a prefix tree of [`Module`](crate::module::Module)s. It also has the path of each file that was not
+    /// read in time, then that.
     pub const MODULES: u32 = 3;
     /// To daemons: addresses to look up, as frames in text, one per line.
     pub const LOOK_UP: u32 = 4;

@@ -68,6 +68,11 @@ pub(crate) fn find(
 }
 
 impl Candidate {
+    /// Whether neither source has said whether there is one.
+    pub(crate) fn is_late(&self) -> bool {
+        self.of_file.is_late() && self.of_exports.is_late()
+    }
+
     fn interpreter(&self, memory: Memory, key: &Arc<FileKey>, base: u64) -> Option<Arc<Interpreter>> {
         let (file, exporter) = (Arc::clone(key), Arc::clone(key));
         let of_file = self.of_file.get(move || {

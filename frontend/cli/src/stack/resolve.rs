@@ -30,6 +30,8 @@ pub(crate) struct Resolver {
     places: HashMap<Place, Vec<Found>>,
     /// Files that neither this machine nor a node can read, and why.
     unreadable: BTreeMap<Module, String>,
+    /// The paths of files whose frames in the last call paths are unknown, and why.
+    unknown: BTreeMap<String, String>,
 }
 
 /// A file of ranks.
@@ -43,10 +45,15 @@ enum File {
 }
 
 impl Resolver {
-    /// Records the files that daemons have seen.
+    /// Records the files that daemons have seen, and those that they could not read for the last call paths.
     pub(crate) fn take_modules(&mut self, tree: &PrefixTree) {
-        for module in tree.outermost().filter_map(|frame| Module::parse(frame.name())) {
-            self.paths.entry(module.id).or_default().insert(module.path);
+        self.unknown.clear();
+        for file in tree.outermost() {
+            if let Some(why) = file.calls().next() {
+                self.unknown.insert(file.name().to_owned(), why.name().to_owned());
+            } else if let Some(module) = Module::parse(file.name()) {
+                self.paths.entry(module.id).or_default().insert(module.path);
+            }
         }
     }
 
@@ -96,7 +103,9 @@ impl Resolver {
 
     /// Files without the names of all functions, and why.
     pub(crate) fn nameless(&self) -> Vec<(String, String)> {
-        self.unreadable.iter().map(|(module, why)| (module.path.clone(), why.clone())).collect()
+        let unreadable = self.unreadable.iter().map(|(module, why)| (&module.path, why));
+        let files: BTreeMap<&String, &String> = self.unknown.iter().chain(unreadable).collect();
+        files.into_iter().map(|(path, why)| (path.clone(), why.clone())).collect()
     }
 
     /// The functions at an address, outermost first.
@@ -165,4 +174,30 @@ fn all_frames(tree: &PrefixTree) -> impl Iterator<Item = prefix_tree::Frame<'_>>
         ahead.extend(frame.calls());
         Some(frame)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATE: &str = "is not read in time";
+
+    /// A tree of paths, each with the nodes that have it.
+    fn tree(paths: &[(&[&str], &str)]) -> PrefixTree {
+        let mut tree = PrefixTree::new();
+        for (path, nodes) in paths {
+            tree.add(path.iter().copied(), &nodes.parse().unwrap()).unwrap();
+        }
+        tree
+    }
+
+    #[test]
+    fn a_file_whose_frames_are_unknown_is_named_until_the_next_call_paths() {
+        let mut resolver = Resolver::default();
+        resolver.take_modules(&tree(&[(&["/nowhere/x", LATE], "0"), (&["ab /nowhere/x"], "1")]));
+        assert_eq!(resolver.nameless(), [("/nowhere/x".to_owned(), LATE.to_owned())]);
+        assert_eq!(resolver.path(&ModuleId::parse("ab").unwrap()), Some("/nowhere/x"));
+        resolver.take_modules(&tree(&[(&["ab /nowhere/x"], "0-1")]));
+        assert!(resolver.nameless().is_empty());
+    }
 }
