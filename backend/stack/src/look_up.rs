@@ -12,7 +12,7 @@ use gantry_stack::frame::Frame;
 use gantry_stack::module::{Module, ModuleId};
 use gantry_stack::symbols::{Found, Symbols};
 
-use crate::aside::{Aside, FIRST_ANSWER, FIRST_ANSWERS, Patience};
+use crate::aside::{Aside, FIRST_ANSWER, FIRST_ANSWERS, NOT_IN_TIME, Patience};
 use crate::exports::exports_of;
 use crate::files::Mapped;
 use crate::image::identify_at;
@@ -100,8 +100,9 @@ impl LookUp {
             let opened = source.clone().and_then(|it| file.symbols.get(move || open(it, &id)));
             let why = match (source, opened) {
                 (Some(Source::Changed), _) => Some("has changed since the ranks began"),
-                (_, None) => Some("is on a file system that does not answer"),
-                _ => None,
+                (None, _) => Some("is on a file system that does not answer"),
+                (Some(_), None) => Some(NOT_IN_TIME),
+                (Some(_), Some(_)) => None,
             };
             if let (Some(module), Some(why)) = (first, why) {
                 tree.add([module.to_text().as_str(), why], node)?;
@@ -170,4 +171,44 @@ fn vdso_of(pid: i32) -> Option<Vec<u8>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     Memory { pid }.read_exactly(start, usize::try_from(end - start).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_backend::Rank;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_read_in_time_is_named_and_its_functions_have_names_in_the_next_order() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let maps = Maps::of_process(pid).unwrap();
+        let (key, base) = maps.files().find(|(key, _)| key.path.contains("libc.")).unwrap();
+        let module = Module { id: identify_at(Memory { pid }, base).unwrap(), path: key.path.clone() };
+        let address = libc::getppid as unsafe extern "C" fn() -> i32 as usize as u64 - base;
+        let place = Frame::Code { module: module.id.clone(), address }.to_string();
+        let node: RankSet = [Rank(0)].into_iter().collect();
+
+        let mut names = LookUp { symbols: Patience::new(Duration::ZERO, 1), ..LookUp::new() };
+        let (source, id) = (Source::Path(PathBuf::from(&module.path)), module.id.clone());
+        let (symbols, go_on) = Aside::hung(&names.symbols, move || open(source, &id));
+        let (source, exports) = (Aside::new(&names.first_answer), Aside::new(&names.first_answer));
+        names.files.insert(module.id.clone(), File { source, symbols, exports });
+        let check = |names: &mut LookUp, expected: Option<&str>| {
+            let tree = names.find(&place, std::iter::once(&module), &[pid], &node).unwrap();
+            let child = |name: &str| {
+                let parent = tree.outermost().find(|it| it.name() == name)?;
+                Some(parent.calls().next().unwrap().name().to_owned())
+            };
+            assert_eq!(child(&module.to_text()).as_deref(), expected);
+            assert!(child(&place).unwrap().contains("getppid"), "exports have names meanwhile");
+        };
+        check(&mut names, Some("is not read in time"));
+        names.files[&module.id].symbols.arrive(&go_on);
+        // The other addresses of the order get the same answer.
+        check(&mut names, Some("is not read in time"));
+        names.begin_order();
+        check(&mut names, None);
+        assert!(names.files.is_empty());
+    }
 }
