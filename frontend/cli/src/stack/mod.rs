@@ -1,6 +1,6 @@
 //! Where ranks are: reads their stacks by daemons on the nodes, gives frames their names, and shows the classes of ranks that are at one place.
 //!
-//! - `daemons`: asks the daemons; `resolve`: names and lines of places.
+//! - `daemons`: asks the daemons; `resolve`: names and lines of places; `aside`: a wait for files that ends.
 //! - `classes`: ranks with one call path are one class; `tree`: the classes as one tree.
 //! - `step`: one function of a path; `essential`: the part of a path that its author knows.
 //! - `waiting`: functions in which a program waits for others.
@@ -9,6 +9,7 @@
 //! - `why`: which ranks are at another place than the others, in words.
 //! - `text`, `report`: the tree for people and for programs; `html`, `svg`, `dot`, `folded`: in files.
 
+pub(crate) mod aside;
 pub(crate) mod classes;
 pub(crate) mod daemons;
 pub(crate) mod dot;

@@ -13,11 +13,10 @@ use gantry_stack::symbols::{Found, Symbols, identify_file};
 use gantry_types::filter::PrefixTree;
 use gantry_types::filter::prefix_tree;
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-/// How long a file system of this machine may take for its first answer.
-pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
+use super::aside::{Aside, FIRST_ANSWER};
 
 /// An address in a file.
 type Place = (ModuleId, u64);
@@ -26,22 +25,13 @@ type Place = (ModuleId, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
     paths: HashMap<ModuleId, BTreeSet<String>>,
-    files: HashMap<ModuleId, File>,
+    /// The symbols of each file; none for one that is not on this machine.
+    files: HashMap<ModuleId, Aside<Option<Symbols>>>,
     places: HashMap<Place, Vec<Found>>,
     /// Files that neither this machine nor a node can read, and why.
     unreadable: BTreeMap<Module, String>,
     /// The paths of files whose frames in the last call paths are unknown, and why.
     unknown: BTreeMap<String, String>,
-}
-
-/// A file of ranks.
-#[derive(Debug)]
-enum File {
-    Here(Box<Symbols>),
-    /// It is not on this machine.
-    NotHere,
-    /// Its file system has not answered yet.
-    Late(JoinHandle<Option<Symbols>>),
 }
 
 impl Resolver {
@@ -73,7 +63,7 @@ impl Resolver {
                 if self.places.contains_key(&place) {
                     continue;
                 }
-                if let Some(File::Here(symbols)) = self.files.get(&module) {
+                if let Some(Aside::Done(Some(symbols))) = self.files.get(&module) {
                     self.places.insert(place, symbols.find(address));
                 } else {
                     elsewhere.push(Frame::Code { module: module.clone(), address }.to_string());
@@ -122,47 +112,31 @@ impl Resolver {
     async fn open(&mut self, modules: impl Iterator<Item = &ModuleId>, reading: Duration) {
         let mut opening = JoinSet::new();
         for module in modules {
-            match self.files.remove(module) {
-                Some(File::Late(symbols)) if symbols.is_finished() => {
-                    let symbols = symbols.await;
-                    self.files.insert(module.clone(), File::of(symbols.ok().flatten()));
-                }
-                Some(known) => {
-                    self.files.insert(module.clone(), known);
-                }
-                None => {
-                    let paths = self.paths.get(module).into_iter().flatten().map(PathBuf::from).collect();
-                    let module = module.clone();
-                    opening.spawn(async move { (module.clone(), File::open(paths, module, reading).await) });
-                }
+            if let Some(known) = self.files.get_mut(module) {
+                known.take_result().await;
+                continue;
             }
+            let paths = self.paths.get(module).into_iter().flatten().map(PathBuf::from).collect();
+            let module = module.clone();
+            opening.spawn(async move { (module.clone(), open(paths, module, reading).await) });
         }
         self.files.extend(opening.join_all().await);
     }
 }
 
-impl File {
-    async fn open(paths: Vec<PathBuf>, module: ModuleId, reading: Duration) -> Self {
-        let (found, is_found) = oneshot::channel();
-        let mut symbols = spawn_blocking(move || {
-            let mut paths = paths.into_iter();
-            let path = paths.find(|path| identify_file(path).is_ok_and(|id| id == module))?;
-            // The receiver may have given up.
-            let _told = found.send(());
-            Symbols::open(&path, &module).ok()
-        });
-        match timeout(FIRST_ANSWER, is_found).await {
-            Ok(Ok(())) => match timeout(reading, &mut symbols).await {
-                Ok(symbols) => Self::of(symbols.ok().flatten()),
-                Err(_) => Self::Late(symbols),
-            },
-            Ok(Err(_)) => Self::NotHere,
-            Err(_) => Self::Late(symbols),
-        }
-    }
-
-    fn of(symbols: Option<Symbols>) -> Self {
-        symbols.map_or(Self::NotHere, |symbols| Self::Here(Box::new(symbols)))
+/// Opens the first of these paths that leads to this file, if one does.
+async fn open(paths: Vec<PathBuf>, module: ModuleId, reading: Duration) -> Aside<Option<Symbols>> {
+    let (found, is_found) = oneshot::channel();
+    let symbols = spawn_blocking(move || {
+        let mut paths = paths.into_iter();
+        let path = paths.find(|path| identify_file(path).is_ok_and(|id| id == module))?;
+        // The receiver may have given up.
+        let _told = found.send(());
+        Symbols::open(&path, &module).ok()
+    });
+    match timeout(FIRST_ANSWER, is_found).await {
+        Ok(_) => Aside::wait(symbols, reading).await,
+        Err(_) => Aside::Late(symbols),
     }
 }
 
