@@ -9,7 +9,7 @@ use gantry_backend::types::error::Failure;
 use gantry_backend::types::filter::PrefixTree;
 use gantry_backend::types::rank_set::RankSet;
 use gantry_stack::frame::Frame;
-use gantry_stack::module::{Module, ModuleId};
+use gantry_stack::module::{HAS_CHANGED, Module, ModuleId};
 use gantry_stack::symbols::{Found, Symbols};
 
 use crate::aside::{Aside, FIRST_ANSWER, FIRST_ANSWERS, NOT_IN_TIME, Patience};
@@ -99,7 +99,7 @@ impl LookUp {
             let source = file.source.get(read).cloned();
             let opened = source.clone().and_then(|it| file.symbols.get(move || open(it, &id)));
             let why = match (source, opened) {
-                (Some(Source::Changed), _) => Some("has changed since the ranks began"),
+                (Some(Source::Changed), _) => Some(HAS_CHANGED),
                 (None, _) => Some("is on a file system that does not answer"),
                 (Some(_), None) => Some(NOT_IN_TIME),
                 (Some(_), Some(_)) => None,

@@ -14,6 +14,9 @@ pub struct ModuleId(String);
 /// The bytes at the beginning of a file that a hash is of.
 pub const PAGE: usize = 4096;
 
+/// Why functions of a file have no names, if that stays so: its path leads to another file. Other reasons pass.
+pub const HAS_CHANGED: &str = "has changed since the ranks began";
+
 /// The longest build id that is taken.
 const MAX_ID_BYTES: usize = 64;
 
