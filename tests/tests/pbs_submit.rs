@@ -74,3 +74,54 @@ fn a_job_that_is_refused_or_runs_nothing_says_so() {
         check(&[&script], "gone", "ended with 0");
     });
 }
+
+/// A server that keeps no ended jobs, which is the default. The beds' servers keep them.
+struct WithoutHistory<'a>(&'a Cluster);
+
+impl<'a> WithoutHistory<'a> {
+    #[track_caller]
+    fn new(cluster: &'a Cluster) -> Self {
+        assert!(set_history(cluster, "False"), "qmgr");
+        Self(cluster)
+    }
+}
+
+impl Drop for WithoutHistory<'_> {
+    fn drop(&mut self) {
+        set_history(self.0, "True");
+    }
+}
+
+fn set_history(cluster: &Cluster, value: &str) -> bool {
+    let mut qmgr = cluster.bed.login().root_command("qmgr").expect("the login node");
+    let order = format!("set server job_history_enable={value}");
+    qmgr.args(["-c", &order]).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_server_that_keeps_no_ended_jobs_tells_of_those_that_wait_and_run() {
+    on_pbs(|cluster| {
+        let cluster = &*cluster;
+        let _history = WithoutHistory::new(cluster);
+        let asked = said_by(&cluster.bed, &["qstat", "-x"]);
+        assert!(asked.contains("not configured to maintain job history"), "{asked}");
+        let words = ["--wlm", "pbs", "--", "-l", "select=1:ncpus=2:mpiprocs=2", "/bin/sh", "-c", "exit 7"];
+        assert_eq!(cluster.launch(&words).wait(STARTS).code(), 7);
+        let runs = script(cluster, "known.sh", "/bin/sleep 1103");
+        let mut run = submit(cluster, "pbs", &[&["--"], &QUIET[..], &[&runs]].concat());
+        let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
+        run.next_event("attached", STARTS);
+        let mut other = cluster.gantry(["--json", "attach", "--wait", "--wlm", "pbs", &job]);
+        other.next_event("attached", STARTS);
+        assert_eq!(said_by(&cluster.bed, &["qdel", &job]), "");
+        run.exited(SOON);
+        other.exited(SOON);
+        eventually(SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
+        let error = error_of(&cluster.gantry(["--json", "attach", "--wlm", "pbs", &job]).wait(SOON));
+        assert!(error["kind"] == "gone" && error.to_string().contains("qstat: Unknown Job"), "{error}");
+        let nothing = script(cluster, "soon-over.sh", ":");
+        let error =
+            error_of(&submit(cluster, "pbs", &[&["--"], &QUIET[..], &[&nothing]].concat()).wait(STARTS));
+        assert_eq!(error["kind"], "gone", "{error}");
+    });
+}

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::ask::{ask, explain};
-use crate::host::Host;
+use crate::host::{Asked, Host};
 use crate::slots::HostSlots;
 use crate::{Error, JobPhase, JobRef, Result};
 
@@ -166,14 +166,38 @@ fn parse_select(text: &str) -> Vec<(u32, bool)> {
     chunks
 }
 
+/// The answer to every question that includes ended jobs, from a server that does not keep them. That is the default
+/// (`job_history_enable`). Source: OpenPBS, `PBSE_JOBHISTNOTSET`.
+const NO_HISTORY: &str = "not configured to maintain job history";
+
+/// What qstat said about a job.
+struct Answer {
+    command: Vec<OsString>,
+    said: Asked,
+    /// The server keeps ended jobs.
+    keeps_ended: bool,
+}
+
+/// Runs qstat for a job, which may have ended if the server keeps ended jobs.
+fn qstat(options: &[&str], job: &JobRef, host: &dyn Host) -> Result<Answer> {
+    let ask_for = |ended: &[&str]| {
+        let words = [&["qstat"], ended, options, &[&job.0]].concat();
+        ask(&words.into_iter().map(OsString::from).collect::<Vec<_>>(), host)
+    };
+    let (command, said) = ask_for(&["-x"])?;
+    if !said.stderr.contains(NO_HISTORY) {
+        return Ok(Answer { command, said, keeps_ended: true });
+    }
+    let (command, said) = ask_for(&[])?;
+    Ok(Answer { command, said, keeps_ended: false })
+}
+
 /// The server's record of a job, even of an ended one if the server keeps it.
 ///
 /// # Errors
 /// The server does not know the job, or does not let this user see it. [`Error::Unanswered`]: qstat gave no answer.
 pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
-    let command: Vec<OsString> =
-        ["qstat", "-x", "-f", "-F", "json", &job.0].into_iter().map(OsString::from).collect();
-    let (command, said) = ask(&command, host)?;
+    let Answer { command, said, keeps_ended } = qstat(&["-f", "-F", "json"], job, host)?;
     let found = match parse_jobs(&said.stdout) {
         Ok(mut jobs) => jobs.pop(),
         Err(error) => Some(ask_in_lines(job, host)?.ok_or(error)?),
@@ -182,6 +206,11 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
         return Ok(found);
     }
     let words = said.stderr.trim();
+    if words.contains("Unknown Job") && !keeps_ended {
+        let message = format!("job {} has ended, or there never was one: {words}", job.0);
+        let hint = "the server forgets a job at its end; 'qstat -u USER' lists the jobs of a user";
+        return Err(Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint)));
+    }
     if words.contains("Unknown Job") || words.contains("illegally formed") {
         return Err(Error::NotFound {
             message: format!("PBS knows no job {}: {words}", job.0),
@@ -194,8 +223,7 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
 
 /// The same record in the form that has no syntax to be broken.
 fn ask_in_lines(job: &JobRef, host: &dyn Host) -> Result<Option<Job>> {
-    let command: Vec<OsString> = ["qstat", "-x", "-f", &job.0].into_iter().map(OsString::from).collect();
-    Ok(parse_lines(&ask(&command, host)?.1.stdout))
+    Ok(parse_lines(&qstat(&["-f"], job, host)?.said.stdout))
 }
 
 /// The job that `qstat -f` prints: its name, and a line for each attribute, `    name = value`. A long value continues
@@ -252,6 +280,26 @@ mod tests {
         }
         assert!(matches!(ask("qstat: Unknown Job Id 7.head"), Error::NotFound { .. }));
         assert_eq!(ask("qstat: Unauthorized Request 7.head").kind(), Kind::NoAccess);
+    }
+
+    #[test]
+    fn a_server_that_keeps_no_ended_jobs_is_asked_for_the_others() {
+        let words = "qstat: PBS is not configured to maintain job history 7.head";
+        let ask = |form: &str, stdout: &str, stderr: &str| {
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
+            let host = host.with_answer("/bin/qstat -x -f -F json 7", "", words);
+            let host = host.with_answer("/bin/qstat -x -f 7", "", words);
+            let host = host.with_answer("/bin/qstat -f -F json 7", "{", "");
+            ask_job(&JobRef("7".to_owned()), &host.with_answer(form, stdout, stderr))
+        };
+        let json = r#"{"Jobs": {"7.head": {"job_state": "R"}}}"#;
+        assert_eq!(ask("/bin/qstat -f -F json 7", json, "").unwrap().phase(), JobPhase::Running);
+        let lines = "Job Id: 7.head\n    job_state = Q\n";
+        assert_eq!(ask("/bin/qstat -f 7", lines, "").unwrap().phase(), JobPhase::Waiting);
+        let gone = ask("/bin/qstat -f -F json 7", "", "qstat: Unknown Job Id 7.head").unwrap_err();
+        assert_eq!(gone.kind(), Kind::Gone, "{gone}");
+        let lost = ask("/bin/qstat -f -F json 7", "", "qstat: cannot connect to server head (errno=111)");
+        assert!(matches!(lost, Err(Error::Unanswered(_))), "{lost:?}");
     }
 
     #[track_caller]
