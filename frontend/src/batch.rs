@@ -108,11 +108,8 @@ impl Batch {
         self
     }
 
-    /// A clock that stands still: an accepted job is in the queue until the workload manager says otherwise.
     fn clock(&self, timeout: Duration) -> Clock {
-        let clock = Clock::new(timeout, QueueTime::Apart(self.queue_timeout));
-        clock.stop();
-        clock
+        Clock::new(timeout, QueueTime::Apart(self.queue_timeout))
     }
 
     /// Waits until the job has ranks, and attaches to them. The ranks are not held, so they may have run for a while by

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_tests::{Run, SOON, World, becomes_true, proc, programs, require, tool, within};
+use gantry_tests::fault::guards;
+use gantry_tests::{Finished, Run, SOON, World, becomes_true, proc, programs, require, tool, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -13,6 +14,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Longer than any test.
 const FOREVER_MS: u64 = 1_000_000;
+
+/// A shell's command that ends when the test says so: see [`Cluster::go`].
+const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.05; done";
 
 /// A cluster that behaves as `site` says, and its world.
 struct Cluster {
@@ -53,6 +57,22 @@ impl Cluster {
     fn read(&self, file: &str) -> Option<String> {
         let text = fs::read_to_string(self.folder().join("jobs/1").join(file)).ok()?;
         Some(text.trim().to_owned())
+    }
+
+    /// Ends a script of [`UNTIL_GO`].
+    fn go(&self) {
+        fs::write(self.world.work_dir().join("go"), "").expect("a file");
+    }
+
+    /// Checks that a submission has ended with this error, and has left its job, a script of [`UNTIL_GO`].
+    #[track_caller]
+    fn assert_left(&self, done: &Finished, error: &str) {
+        let said = done.stderr.concat();
+        assert!(said.contains(error) && said.contains("job 1 was left as it is"), "{done:?}");
+        // The guard would cancel it.
+        assert!(becomes_true(SOON, || guards(&self.world).is_empty()), "a guard stays");
+        self.go();
+        assert_eq!(self.end(), "0");
     }
 
     /// Waits until the first job has ended, and returns how.
@@ -215,13 +235,12 @@ fn a_question_without_an_answer_says_nothing_about_the_job() {
     for words in [&["launch"][..], &["submit"]] {
         run(&json!({ "silent": true }), move |cluster| {
             let options = ["--wlm", "fake", "--timeout", "20", "--", "/bin/sh", "-c"];
-            let script = "until [ -e go ]; do sleep 0.05; done";
-            let mut run = cluster.gantry(&[&["--json"], words, &options, &[script]].concat());
+            let mut run = cluster.gantry(&[&["--json"], words, &options, &[UNTIL_GO]].concat());
             let waiting = run.next_event("waiting", SOON)["message"].to_string();
             assert!(waiting.contains("gives no answer"), "{waiting}");
             cluster.becomes(&json!({}));
             run.next_event(if words == ["launch"] { "started" } else { "attached" }, SOON);
-            fs::write(cluster.world.work_dir().join("go"), "").expect("a file");
+            cluster.go();
             assert_eq!(run.wait(SOON).code(), 0);
             assert_eq!(cluster.end(), "0");
         });
@@ -229,22 +248,27 @@ fn a_question_without_an_answer_says_nothing_about_the_job() {
 }
 
 #[test]
+fn a_cluster_that_never_answers_is_not_waited_for_like_a_queue() {
+    run(&json!({ "silent": true, "queue_ms": FOREVER_MS }), |cluster| {
+        let done = cluster.launch(&["--timeout", "2"], &["/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 67, "{done:?}");
+        assert!(done.stdout.concat().contains("the cluster gives no answer"), "{done:?}");
+        assert_eq!(cluster.end(), "cancelled");
+    });
+    run(&json!({ "silent": true }), |cluster| {
+        let words = ["submit", "--wlm", "fake", "--timeout", "2", "--", "/bin/sh", "-c", UNTIL_GO];
+        let done = cluster.gantry(&words).wait(SOON);
+        assert_eq!(done.code(), 67, "{done:?}");
+        cluster.assert_left(&done, "the cluster gives no answer");
+    });
+}
+
+#[test]
 fn a_job_that_runs_is_left_where_it_cannot_be_attached_to() {
     let here = nix::unistd::gethostname().expect("a name").into_string().expect("a name in UTF-8");
     run(&json!({ "broken": [here] }), |cluster| {
-        let script = "until [ -e go ]; do sleep 0.05; done";
-        let done = cluster.gantry(&["submit", "--wlm", "fake", "--", "/bin/sh", "-c", script]).wait(SOON);
-        let error = done.stderr.concat();
-        assert!(error.contains("the node does not start anything"), "{done:?}");
-        assert!(error.contains("job 1 was left as it is"), "{done:?}");
-        // The guard would cancel it.
-        let guards = || {
-            let processes = cluster.world.processes().into_iter();
-            processes.filter(|pid| proc::command_line(*pid).contains("gantry-guard")).count()
-        };
-        assert!(becomes_true(SOON, || guards() == 0), "a guard stays");
-        fs::write(cluster.world.work_dir().join("go"), "").expect("a file");
-        assert_eq!(cluster.end(), "0");
+        let done = cluster.gantry(&["submit", "--wlm", "fake", "--", "/bin/sh", "-c", UNTIL_GO]).wait(SOON);
+        cluster.assert_left(&done, "the node does not start anything");
     });
 }
 

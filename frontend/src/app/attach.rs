@@ -14,7 +14,7 @@ use super::App;
 use super::agent_hosts::AgentHosts;
 use super::context::LaunchContext;
 use super::launch::build_adoption;
-use super::waiting::{ASK_EVERY, SHORT_WAIT, explain_late, pause_after};
+use super::waiting::{ASK_EVERY, QueueWatch, SHORT_WAIT, explain_late, pause_after};
 use crate::clock::{Clock, Late};
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
@@ -121,6 +121,7 @@ pub(crate) async fn adopt(
 ) -> std::result::Result<Adoption, NotAttached> {
     let agent = helpers::find(helpers::AGENT)?;
     let question = Question { wlm, job, wlm_data, agent: &agent };
+    let mut watch = QueueWatch::new(clock);
     let started = Instant::now();
     // The WLM's last answer. After a timeout it explains more than the question that was interrupted.
     let mut said = None;
@@ -131,16 +132,11 @@ pub(crate) async fn adopt(
                 found => return found,
             };
             let Some(tell) = wait else { return Err(not_yet.into()) };
-            let mut waited = started.elapsed();
-            match not_yet {
-                gantry_wlm::Error::NotYet { queued: true, .. } => clock.stop(),
-                gantry_wlm::Error::NotYet { .. } => {
-                    clock.go_on();
-                    waited = waited.min(SHORT_WAIT);
-                }
-                // Without an answer it is as it was.
-                _ => {}
-            }
+            watch.take(&not_yet);
+            let waited = match not_yet {
+                gantry_wlm::Error::NotYet { queued: false, .. } => started.elapsed().min(SHORT_WAIT),
+                _ => started.elapsed(),
+            };
             tell(&not_yet.to_string());
             said = Some(not_yet);
             tokio::time::sleep(pause_after(waited)).await;

@@ -17,7 +17,7 @@ use super::connected::Connected;
 use super::context::LaunchContext;
 use super::launch::{begin_direct, prepare_direct};
 use super::prepare::{build_ticket, patience_until};
-use super::waiting::{ASK_EVERY, JobNews, QueueNews, explain_late, pause_after};
+use super::waiting::{ASK_EVERY, JobNews, QueueNews, QueueWatch, explain_late, pause_after};
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
@@ -103,7 +103,7 @@ async fn submit(
     Ok(Owned { job, guard, guard_events, _gifts: rest })
 }
 
-/// Asks until the job has nodes, and reports what it waits for. The clock stops meanwhile.
+/// Asks until the job has nodes, and reports what it waits for. The clock stops while the WLM says that it is queued.
 async fn wait_for_nodes(
     queue: &'static dyn Queue,
     plan: &Queued,
@@ -111,7 +111,7 @@ async fn wait_for_nodes(
     mut news: JobNews<'_>,
     clock: &Clock,
 ) -> Result<Direct> {
-    clock.stop();
+    let mut watch = QueueWatch::new(clock);
     let started = Instant::now();
     // The WLM's last answer. After a timeout it explains more than the question that was interrupted.
     let mut said = None;
@@ -121,6 +121,7 @@ async fn wait_for_nodes(
                 Err(Error::Wlm(WlmError(error))) if error.is_temporary() => error,
                 found => return found,
             };
+            watch.take(&not_yet);
             if let Some(tell) = &mut news {
                 tell(&QueueNews { job: job.0.clone(), submitted: true, message: not_yet.to_string() });
             }

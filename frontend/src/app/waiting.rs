@@ -40,6 +40,35 @@ pub(super) fn pause_after(waited: Duration) -> Duration {
     }
 }
 
+/// For how long a WLM that gives no answer leaves a clock as it is. It may be restarted meanwhile.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Stops a clock while the WLM says that a job is in its queue. A WLM that gives no answer says nothing: it stops no
+/// clock, and does not keep one stopped for longer than [`SILENCE`].
+#[derive(Debug)]
+pub(super) struct QueueWatch<'a> {
+    clock: &'a Clock,
+    answered: Instant,
+}
+
+impl<'a> QueueWatch<'a> {
+    pub(super) fn new(clock: &'a Clock) -> Self {
+        Self { clock, answered: Instant::now() }
+    }
+
+    /// Takes what the WLM says about a job that has no nodes or ranks yet.
+    pub(super) fn take(&mut self, not_yet: &gantry_wlm::Error) {
+        match not_yet {
+            gantry_wlm::Error::NotYet { queued, .. } => {
+                self.answered = Instant::now();
+                if *queued { self.clock.stop() } else { self.clock.go_on() }
+            }
+            _ if self.answered.elapsed() >= SILENCE => self.clock.go_on(),
+            _ => {}
+        }
+    }
+}
+
 /// What a launch waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -211,6 +240,35 @@ async fn ask_reason(waits: &'static dyn LauncherWaits, job: &JobRef) -> crate::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::QueueTime;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_wlm_stops_no_clock_and_keeps_none_stopped_for_ever() {
+        let silent = gantry_wlm::Error::Unanswered(Failure::new(Kind::TimedOut, "no answer"));
+        let queued = |queued| gantry_wlm::Error::NotYet { message: "waits".to_owned(), hint: None, queued };
+        let timeout = Duration::from_secs(30);
+        let clock = Clock::new(timeout, QueueTime::Apart(None));
+        let mut watch = QueueWatch::new(&clock);
+        let left = |clock: &Clock| clock.deadline() - Instant::now();
+        let pass = |time| tokio::time::advance(time);
+        watch.take(&silent);
+        pass(Duration::from_secs(1)).await;
+        assert_eq!(left(&clock), Duration::from_secs(29));
+        watch.take(&queued(true));
+        pass(SILENCE - Duration::from_secs(1)).await;
+        watch.take(&silent);
+        pass(Duration::from_secs(1)).await;
+        assert_eq!(left(&clock), Duration::from_secs(29), "a restart is no reason to hurry");
+        watch.take(&silent);
+        pass(Duration::from_secs(1)).await;
+        assert_eq!(left(&clock), Duration::from_secs(28));
+        watch.take(&queued(true));
+        pass(SILENCE).await;
+        assert_eq!(left(&clock), Duration::from_secs(28));
+        watch.take(&queued(false));
+        pass(Duration::from_secs(1)).await;
+        assert_eq!(left(&clock), Duration::from_secs(27));
+    }
 
     #[test]
     fn a_short_wait_is_not_missed_and_a_long_one_costs_few_questions() {
