@@ -264,6 +264,16 @@ fn a_cluster_that_never_answers_is_not_waited_for_like_a_queue() {
 }
 
 #[test]
+fn a_job_is_left_if_no_question_about_it_has_ended() {
+    run(&json!({ "hangs": true }), |cluster| {
+        let words = ["submit", "--wlm", "fake", "--timeout", "2", "--", "/bin/sh", "-c", UNTIL_GO];
+        let done = cluster.gantry(&words).wait(SOON);
+        assert_eq!(done.code(), 67, "{done:?}");
+        cluster.assert_left(&done, "looking for what to attach to");
+    });
+}
+
+#[test]
 fn a_job_that_runs_is_left_where_it_cannot_be_attached_to() {
     let here = nix::unistd::gethostname().expect("a name").into_string().expect("a name in UTF-8");
     run(&json!({ "broken": [here] }), |cluster| {

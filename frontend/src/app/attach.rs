@@ -151,8 +151,8 @@ pub(crate) async fn adopt(
         Ok(found) => found.map_err(NotAttached::Failed),
         Err(late) => {
             let error = explain_late(clock, late, "looking for what to attach to", said.as_ref());
-            let is_silent = late == Late::Launch && matches!(said, Some(gantry_wlm::Error::Unanswered(_)));
-            Err(if is_silent { NotAttached::Failed(error) } else { NotAttached::Late(error) })
+            let is_known = late == Late::Queue || matches!(said, Some(gantry_wlm::Error::NotYet { .. }));
+            Err(if is_known { NotAttached::Late(error) } else { NotAttached::Failed(error) })
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Site {
     pub(super) broken: Vec<String>,
     /// Answers no question about a job.
     pub(super) silent: bool,
+    /// A question where a job's ranks are does not end.
+    pub(super) hangs: bool,
 }
 
 impl Default for Site {
@@ -50,6 +52,7 @@ impl Default for Site {
             limit_ms: None,
             broken: Vec::new(),
             silent: false,
+            hangs: false,
         }
     }
 }

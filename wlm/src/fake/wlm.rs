@@ -76,6 +76,9 @@ impl Wlm for Fake {
         host: &dyn Host,
     ) -> Result<Adoption> {
         let (site, found) = (Site::read(host)?, Job::find(job, host)?);
+        if site.hangs {
+            std::future::pending::<()>().await;
+        }
         site.check_answer()?;
         match found.state(host)? {
             State::Queued => Err(found.still_queued(&site)),
