@@ -18,6 +18,10 @@ const FOREVER_MS: u64 = 1_000_000;
 /// A shell's command that ends when the test says so: see [`Cluster::go`].
 const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.05; done";
 
+/// A script with two steps beside each other. Their pids are in the files `a` and `b`. It ends as [`UNTIL_GO`] does.
+const TWO_STEPS: &str = "for step in a b; do /bin/sleep 1000 & echo $! >new; mv new $step; done\n\
+     until [ -e go ]; do sleep 0.05; done; kill $(cat a b); wait";
+
 /// A cluster that behaves as `site` says, and its world.
 struct Cluster {
     world: World,
@@ -62,6 +66,30 @@ impl Cluster {
     /// Ends a script of [`UNTIL_GO`].
     fn go(&self) {
         fs::write(self.world.work_dir().join("go"), "").expect("a file");
+    }
+
+    /// Makes the process of this pid the newest step of job 1.
+    fn is_in_step(&self, pid: i32) {
+        let new = self.folder().join("new");
+        fs::write(&new, pid.to_string()).expect("a file");
+        fs::rename(new, self.folder().join("jobs/1/step")).expect("a file");
+    }
+
+    /// Submits [`TWO_STEPS`] by this command. Returns both steps when gantry attaches to the first one. Agents start
+    /// when the cluster becomes another one.
+    #[track_caller]
+    fn attaching_to_a_step(&self, options: &[&str]) -> (Run, [i32; 2]) {
+        self.becomes(&json!({ "silent": true }));
+        let run = self.gantry(&[options, &["--wlm", "fake", "--", "/bin/sh", "-c", TWO_STEPS]].concat());
+        let steps = ["a", "b"].map(|name| {
+            let file = self.world.work_dir().join(name);
+            proc::wait_file(&file, SOON);
+            fs::read_to_string(file).expect("a file").trim().parse().expect("a pid")
+        });
+        self.is_in_step(steps[0]);
+        self.becomes(&json!({ "stuck": true }));
+        assert!(becomes_true(SOON, || self.read("attachments").is_some()), "nothing is attached to");
+        (run, steps)
     }
 
     /// Checks that a submission has ended with this error, and has left its job, a script of [`UNTIL_GO`].
@@ -279,6 +307,44 @@ fn a_job_that_runs_is_left_where_it_cannot_be_attached_to() {
     run(&json!({ "broken": [here] }), |cluster| {
         let done = cluster.gantry(&["submit", "--wlm", "fake", "--", "/bin/sh", "-c", UNTIL_GO]).wait(SOON);
         cluster.assert_left(&done, "the node does not start anything");
+    });
+}
+
+#[test]
+fn a_step_that_has_ended_gives_way_to_the_next_one() {
+    run(&json!({}), |cluster| {
+        let (mut run, [one, other]) = cluster.attaching_to_a_step(&["--json", "submit"]);
+        proc::send(one, Signal::SIGKILL);
+        proc::wait_gone(one, SOON);
+        cluster.is_in_step(other);
+        cluster.becomes(&json!({}));
+        assert_eq!(run.next_event("attached", SOON)["ranks"][0]["pid"], other);
+        cluster.go();
+        run.exited(SOON);
+        assert_eq!(cluster.end(), "0");
+    });
+}
+
+#[test]
+fn a_step_is_not_left_for_another_one_that_begins_beside_it() {
+    let here = nix::unistd::gethostname().expect("a name").into_string().expect("a name in UTF-8");
+    run(&json!({}), |cluster| {
+        let (mut run, [one, other]) = cluster.attaching_to_a_step(&["submit"]);
+        cluster.is_in_step(other);
+        cluster.becomes(&json!({ "broken": [here] }));
+        cluster.assert_left(&run.wait(SOON), "the node does not start anything");
+        assert_eq!(cluster.read("attachments"), Some(format!("1.{one}")));
+    });
+}
+
+#[test]
+fn a_job_is_left_if_nobody_knows_whether_the_ranks_that_were_found_have_ended() {
+    run(&json!({}), |cluster| {
+        let (mut run, [one, _]) = cluster.attaching_to_a_step(&["submit", "--timeout", "10"]);
+        proc::send(one, Signal::SIGKILL);
+        proc::wait_gone(one, SOON);
+        cluster.becomes(&json!({ "hangs": true }));
+        cluster.assert_left(&run.wait(SOON), "");
     });
 }
 

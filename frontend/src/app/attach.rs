@@ -1,6 +1,7 @@
 //! Attaches to an app that runs already: finds it, then starts guard and agents, then adopts its ranks.
 
 use std::path::Path;
+use std::time::Duration;
 
 use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
 use gantry_types::error::Kind;
@@ -8,18 +9,21 @@ use gantry_types::id::NodeId;
 use gantry_types::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, JobRef, Wlm, read_reach_args};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::App;
 use super::agent_hosts::AgentHosts;
 use super::context::LaunchContext;
 use super::launch::build_adoption;
-use super::waiting::{ASK_EVERY, QueueWatch, SHORT_WAIT, explain_late, pause_after};
+use super::waiting::{QueueWatch, SHORT_WAIT, explain_late, pause_after};
 use crate::clock::{Clock, Late};
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
 use crate::event::MissingHost;
 use crate::helpers;
+
+/// How long the WLM may take to say whether ranks that could not be attached to have ended.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Reports to the caller what an attachment waits for. None: the caller does not wait for a job that has no ranks yet.
 pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
@@ -60,20 +64,17 @@ impl Frontend {
         self.check_policy(wlm, true)?;
         let wlm_data = read_reach_args(wlm, &self.config.reach_args).map_err(Error::from)?;
         let agent = helpers::find(helpers::AGENT)?;
-        let question = Question { wlm, job, wlm_data: &wlm_data, agent: &agent };
         let waits = wait.is_some();
         loop {
             let context = LaunchContext::attach(self, wlm, job, waits)?;
             let found = adopt(wlm, job, &wlm_data, &mut wait, clock).await?;
-            let attached = tokio::select! {
-                attached = self.attach_found(context, found.clone(), wlm_data.clone(), clock) => attached,
-                () = question.wait_for_change(&found), if waits => continue,
-            };
-            let error = match attached {
+            let error = match self.attach_found(context, found.clone(), wlm_data.clone(), clock).await {
                 Ok(app) => return Ok(app),
                 Err(error) => error,
             };
-            if !waits || !question.has_changed(&found).await {
+            // A script may start other ranks beside these. That is no reason to leave them.
+            let question = Question { wlm, job: &found.job, wlm_data: &wlm_data, agent: &agent };
+            if !waits || !question.has_ended(&found, clock.deadline()).await {
                 return Err(error.into());
             }
             tracing::debug!(%error, job = found.job.0, "the ranks that were found have ended");
@@ -177,22 +178,15 @@ impl Question<'_> {
         Ok(asking.await??)
     }
 
-    /// Whether the WLM says that the ranks are no longer those that were found. In doubt they are: a large attachment
-    /// takes long, and the question may fail because of it.
-    async fn has_changed(&self, found: &Adoption) -> bool {
-        match self.ask().await {
-            Ok(now) => now != *found,
-            Err(Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_)))) => false,
-            Err(error) => matches!(error.kind(), Kind::NotFound | Kind::Gone),
-        }
-    }
-
-    async fn wait_for_change(&self, found: &Adoption) {
-        loop {
-            tokio::time::sleep(ASK_EVERY).await;
-            if self.has_changed(found).await {
-                return;
-            }
+    /// Whether the ranks that were found are no longer there, according to the WLM. In doubt they are: the question may
+    /// fail for the same reason as the attachment.
+    async fn has_ended(&self, found: &Adoption, deadline: Instant) -> bool {
+        let until = deadline.min(Instant::now() + LOOK_AGAIN);
+        match timeout_at(until, self.ask()).await {
+            // A step is what it was as long as it has its name.
+            Ok(Ok(now)) => found.marks.is_none() && now.placement != found.placement,
+            Ok(Err(Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_))))) | Err(_) => false,
+            Ok(Err(error)) => matches!(error.kind(), Kind::NotFound | Kind::Gone),
         }
     }
 }

@@ -9,6 +9,8 @@
 //! | `running` | once it has nodes | the process of its command |
 //! | `end` | at its end | the exit code, or `cancelled`, or `time limit` |
 //! | `agents/HOST` | while that agent runs | its pid |
+//! | `step` | if whoever plays with the cluster writes it | the process of the job's newest step, `JOB.PID` by name |
+//! | `attachments` | once there was one | for each, the name of what agents were to be started for |
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -63,6 +65,8 @@ pub(super) struct Work<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     number: u32,
+    /// The step of the job that is meant.
+    step: Option<Pid>,
     folder: PathBuf,
 }
 
@@ -81,7 +85,7 @@ impl Job {
                 Ok(()) => {
                     let agents = folder.join("agents");
                     make(&agents).map_err(|error| failed(&agents, &error))?;
-                    return Ok(Self { number, folder });
+                    return Ok(Self { number, step: None, folder });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(&folder, &error)),
@@ -90,14 +94,16 @@ impl Job {
         Err(refused("no number is left for a job"))
     }
 
-    /// The job of that name.
+    /// The job of that name, or of a step of that name.
     pub(super) fn find(name: &JobRef, host: &dyn Host) -> Result<Self> {
-        let wrong = |_| {
+        let wrong = || {
             let message = format!("'{}' is no job's number", name.0);
             Error::invalid_with(message, "write the number that was told when the job was submitted")
         };
-        let number = name.0.parse().map_err(wrong)?;
-        let job = Self { number, folder: folder(host)?.join("jobs").join(name.0.as_str()) };
+        let (number, step) = name.0.split_once('.').map_or((name.0.as_str(), None), |(n, s)| (n, Some(s)));
+        let number: u32 = number.parse().map_err(|_| wrong())?;
+        let step = step.map(|step| step.parse().ok().and_then(Pid::new).ok_or_else(wrong)).transpose()?;
+        let job = Self { number, step, folder: folder(host)?.join("jobs").join(number.to_string()) };
         match job.read("nodes", host)? {
             Some(_) => Ok(job),
             None => Err(Error::NotFound {
@@ -205,10 +211,24 @@ impl Job {
         Ok(if self.read("running", host)?.is_some() { State::Running } else { State::Queued })
     }
 
-    /// The process of its command.
-    pub(super) fn script_pid(&self, host: &dyn Host) -> Result<Pid> {
-        let pid = self.read("running", host)?.and_then(|pid| pid.parse().ok()).and_then(Pid::new);
-        pid.ok_or_else(|| refused(format!("job {} has no process", self.number)))
+    /// The step that is meant, or the newest one, or else the process of its command. Returns its name, too.
+    pub(super) fn newest_process(&self, host: &dyn Host) -> Result<(JobRef, Pid)> {
+        let read = |file: &str| -> Result<Option<Pid>> {
+            Ok(self.read(file, host)?.and_then(|pid| pid.parse().ok()).and_then(Pid::new))
+        };
+        if let Some(step) = self.step.map_or_else(|| read("step"), |step| Ok(Some(step)))? {
+            return Ok((JobRef(format!("{}.{step}", self.number)), step));
+        }
+        let pid = read("running")?.ok_or_else(|| refused(format!("job {} has no process", self.number)))?;
+        Ok((self.name(), pid))
+    }
+
+    /// Notes that agents are to be started for what has this name.
+    pub(super) fn note_attachment(&self, name: &JobRef) -> Result<()> {
+        let path = self.folder.join("attachments");
+        let noted = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+        let noted = noted.and_then(|mut file| file.write_all(format!("{}\n", name.0).as_bytes()));
+        noted.map_err(|error| failed(&path, &error))
     }
 
     pub(super) fn still_queued(&self, site: &Site) -> Error {

@@ -36,6 +36,8 @@ pub(super) struct Site {
     pub(super) limit_ms: Option<u64>,
     /// Nodes on which no agent can be started.
     pub(super) broken: Vec<String>,
+    /// The start of agents for an attachment waits as long as this holds.
+    pub(super) stuck: bool,
     /// Answers no question about a job.
     pub(super) silent: bool,
     /// A question where a job's ranks are does not end.
@@ -51,6 +53,7 @@ impl Default for Site {
             refuse: None,
             limit_ms: None,
             broken: Vec::new(),
+            stuck: false,
             silent: false,
             hangs: false,
         }

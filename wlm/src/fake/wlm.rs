@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_types::error::Failure;
@@ -28,6 +29,9 @@ use crate::wanted::build_plain_args;
 use super::agents;
 use super::job::{Job, State, Work};
 use super::site::{self, JOB, SITE, Site};
+
+/// How often to look whether the cluster is still stuck.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The simulated cluster.
 #[derive(Debug, Clone, Copy)]
@@ -84,8 +88,9 @@ impl Wlm for Fake {
             State::Queued => Err(found.still_queued(&site)),
             State::Ended(how) => Err(found.has_ended(&how)),
             State::Running => {
-                let placement = find_target(&found.script_pid(host)?.to_string(), host)?;
-                Ok(Adoption { job: job.clone(), placement, marks: None })
+                let (job, pid) = found.newest_process(host)?;
+                let placement = find_target(&pid.to_string(), host)?;
+                Ok(Adoption { job, placement, marks: None })
             }
         }
     }
@@ -97,6 +102,12 @@ impl Wlm for Fake {
         host: &dyn Host,
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
+        if let Some(name) = &app.job {
+            Job::find(name, host)?.note_attachment(name)?;
+        }
+        while Site::read(host)?.stuck {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
         Site::read(host)?.check_hosts(&app.hosts)?;
         for host in &app.hosts {
             let ticket = agent.ticket(host).map_err(Error::NotStarted)?;
