@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
 
+use super::words::NO_CONFIGURATION;
 use super::{
     Job, JobName, StepInfo, Target, build_job, build_step, parse_failure, parse_shown_jobs, parse_steps,
 };
@@ -34,9 +35,11 @@ pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
     }
 }
 
-/// Whether a message is about what was asked for. An unknown one may be about anything, as the way to the controller.
+/// Whether a message is about what was asked for. An unknown one may be about anything, as the way to the controller. A
+/// controller that is restarted gives no configuration either.
 fn is_verdict(failure: &Failure) -> bool {
-    !matches!(failure.kind(), Kind::TimedOut | Kind::LauncherFailed)
+    let is_of_the_way = matches!(failure.kind(), Kind::TimedOut | Kind::LauncherFailed);
+    !is_of_the_way && failure.hint() != Some(NO_CONFIGURATION)
 }
 
 /// The path of the command with that name.

@@ -47,7 +47,8 @@ pub(crate) fn build_command(
 /// The output of a command on the host `there`.
 ///
 /// # Errors
-/// As [`build_command`]; the host refuses the login or does not answer.
+/// As [`build_command`]; the host refuses the login. [`Error::Unanswered`]: it does not answer, or has no room for another
+/// connection.
 pub(crate) fn ask(
     there: &str,
     words: &[impl AsRef<str>],
@@ -57,13 +58,16 @@ pub(crate) fn ask(
 ) -> Result<(String, String)> {
     let command = build_command(there, words, agent, host)?;
     let said = host.ask(&command, timeout).map_err(|error| {
-        Error::Refused(Failure::new((&error).into(), format!("ask {there} by ssh: {error}")))
+        Error::Unanswered(Failure::new((&error).into(), format!("ask {there} by ssh: {error}")))
     })?;
     let words = read_words(&said.stderr);
     if !words.authenticated && said.stdout.is_empty() {
-        return Err(Error::Hosts {
-            of: 1,
-            missing: vec![(there.to_owned(), explain(there, &words).failure)],
+        let failure = explain(there, &words).failure;
+        return Err(if matches!(failure.kind(), Kind::TimedOut | Kind::Lost) {
+            let named = Failure::new(failure.kind(), format!("{there}: {failure}"));
+            Error::Unanswered(failure.hint().into_iter().fold(named, Failure::with_hint))
+        } else {
+            Error::Hosts { of: 1, missing: vec![(there.to_owned(), failure)] }
         });
     }
     Ok((said.stdout, words.last_lines()))
@@ -120,6 +124,12 @@ mod tests {
         let refused = ask("", "me@n1: Permission denied (publickey).").unwrap_err();
         assert_eq!(refused.kind(), Kind::NoAccess, "{refused}");
         assert!(refused.to_string().contains("n1"), "{refused}");
+        for words in
+            ["Connection reset by 10.0.0.1 port 22", "Not allowed at this time", "Connection refused"]
+        {
+            let lost = ask("", words).unwrap_err();
+            assert!(matches!(lost, Error::Unanswered(_)) && lost.to_string().starts_with("n1: "), "{lost}");
+        }
         let (stdout, words) = ask("found\n", "Authenticated to n1 (x).\nlast\n").unwrap();
         assert_eq!((stdout.as_str(), words.as_str()), ("found\n", "last"));
         assert_eq!(explain_end("n1", "exit code 1", "guard: no mom\n").message(), "guard: no mom");

@@ -104,6 +104,7 @@ fn a_controller_that_gives_no_answer_says_nothing_about_the_job() {
             "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
             "slurm_load_jobs error: Socket timed out on send/recv operation",
             "scontrol: error: the network is on fire",
+            "scontrol: fatal: Could not establish a configuration source",
         ] {
             let error = asked(&format!("/bin/{command}"), words);
             assert!(matches!(error, Error::Unanswered(_)) && error.to_string().contains(words), "{error}");
