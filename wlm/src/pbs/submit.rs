@@ -194,12 +194,14 @@ fn build_script(prepare: &str, input: &str) -> Zeroizing<String> {
     script
 }
 
-/// The job's name; qsub prints nothing else: `7.head`, or `7[].head` for an array.
+/// The job's name: `7.head`, or `7[].head` for an array. qsub prints nothing else, but a site's own qsub may.
 fn parse_submitted(stdout: &str) -> Option<&str> {
-    let line = stdout.lines().last()?.trim();
-    let number = line.split('.').next()?;
-    let number = number.strip_suffix("[]").unwrap_or(number);
-    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(line)
+    stdout.lines().map(str::trim).find(|line| {
+        let number = line.split('.').next().unwrap_or_default();
+        let number = number.strip_suffix("[]").unwrap_or(number);
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && !line.contains(char::is_whitespace)
+    })
 }
 
 /// The error for a job that ended before its agents connected.
@@ -258,6 +260,7 @@ mod tests {
     #[tokio::test]
     async fn a_job_or_qsubs_own_words() {
         check("-l select=2", "7.head\n", "", Ok("7.head")).await;
+        check("-l select=2", "5.2 GB of quota are left\n7.head\nyour balance is 3\n", "", Ok("7.head")).await;
         let words = "qsub: Unknown resource Resource_List.bogus";
         check("-l bogus=1", "", words, Err(words)).await;
         check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N app")).await;
@@ -270,7 +273,8 @@ mod tests {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
         let words = "qsub: script file:: No such file or directory";
         let host = host.with_answer("/bin/qsub -f -l select=2 job.sh", "8.head\n", "");
-        let host = host.with_answer("/bin/qsub -f -J 1-9 job.sh", "9[].head\n", "");
+        let host =
+            host.with_answer("/bin/qsub -f -J 1-9 job.sh", "2 jobs wait\n9[].head\nyour balance is 3\n", "");
         let host = host.with_answer("/bin/qsub -f none.sh", "", words);
         let ask = |args: &str| {
             let args = args.split(' ').map(OsString::from).collect();

@@ -100,9 +100,10 @@ fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
 /// The job's number in the output of `sbatch --parsable`, and its cluster's name if sbatch was told one: `7`, or
 /// `7;cluster`.
 fn parse_submitted(stdout: &str) -> Option<(&str, Option<&str>)> {
-    let line = stdout.lines().last()?.trim();
-    let (job, cluster) = line.split_once(';').map_or((line, None), |(job, cluster)| (job, Some(cluster)));
-    (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some((job, cluster))
+    stdout.lines().map(str::trim).find_map(|line| {
+        let (job, cluster) = line.split_once(';').map_or((line, None), |(job, cluster)| (job, Some(cluster)));
+        (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some((job, cluster))
+    })
 }
 
 #[cfg(test)]
@@ -131,6 +132,7 @@ mod tests {
     #[test]
     fn a_job_or_sbatchs_own_words() {
         check("7\n", "", Ok("7"));
+        check("3 jobs wait\n7\nyour balance is 3\n", "", Ok("7"));
         let words = "sbatch: error: Batch job submission failed: Invalid partition name specified";
         check("", words, Err(words));
         check("", words, Err("(command: /bin/sbatch --parsable -N2 job.sh)"));
