@@ -16,11 +16,11 @@ use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
-use crate::submission::{Submitted, cancel_job, submit_owned};
+use crate::submission::{Submitted, cancel_job, cancel_unowned, submit_owned};
 
 /// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the
 /// death of the process. After the attachment the job is like any other. A question to the workload manager that gets no
-/// answer is repeated.
+/// answer is repeated. If the guard that would cancel the job ends before there are ranks, the job is cancelled, too.
 #[derive(Debug)]
 pub struct Batch {
     frontend: Frontend,
@@ -29,8 +29,8 @@ pub struct Batch {
     cancel: Vec<OsString>,
     queue_timeout: Option<Duration>,
     guard: Guard,
-    /// Kept open as long as the guard is to live.
-    _news: mpsc::UnboundedReceiver<GuardEvent>,
+    /// The guard starts nothing, so its end is the only event.
+    guard_events: mpsc::UnboundedReceiver<GuardEvent>,
 }
 
 impl Frontend {
@@ -72,14 +72,14 @@ impl Frontend {
         let wlm = self.choose()?.wlm;
         let batch = find_batch(wlm)?;
         let program = helpers::find(helpers::GUARD)?;
-        let (guard, news) = Guard::start(&program, None).await?;
+        let (guard, guard_events) = Guard::start(&program, None).await?;
         let frontend = self.clone();
         // A separate task: an accepted job must get its owner, even if the caller stops waiting.
         let submitting = tokio::spawn(async move {
             let submit = move || Ok((batch.submit(&submission, &Machine)?, ()));
             let own = |cancel| guard.at_loss(Some(cancel));
             let Submitted { job, cancel, .. } = submit_owned(batch, submit, own).await?;
-            Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, _news: news })
+            Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, guard_events })
         });
         let late = |_| Error::TimedOut { phase: "submitting a job", after: timeout, missing: Vec::new() };
         time::timeout(timeout, submitting).await.map_err(late)??
@@ -120,22 +120,24 @@ impl Batch {
     /// The timeout expired, with the reason why there are no ranks yet: the job is cancelled. The job has ended without
     /// any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an agent: the job is
     /// detached from, because it may be in good order.
-    pub async fn attach(self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
-        let clock = self.clock(timeout);
-        let attached = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), &clock).await;
+    pub async fn attach(mut self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
+        let (clock, owner) = (self.clock(timeout), Some(&mut self.guard_events));
+        let attached = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), owner, &clock).await;
         let job = self.job.0.clone();
         match attached {
-            Ok(app) => self.detach().await.map(|()| app),
-            // Dropping it cancels the job.
-            Err(NotAttached::Late(error)) => Err(error),
+            Ok(app) => {
+                self.let_go().await;
+                Ok(app)
+            }
             Err(NotAttached::Failed(error)) => {
-                self.detach().await?;
+                self.let_go().await;
                 Err(if error.kind() == Kind::Gone {
                     error
                 } else {
                     Error::JobLeft { error: Box::new(error), job }
                 })
             }
+            Err(why) => Err(self.give_up(why).await),
         }
     }
 
@@ -144,12 +146,29 @@ impl Batch {
     /// # Errors
     /// The timeout expired, with the reason why there are no ranks yet; the job has ended without any; or its ranks
     /// cannot be named. The job is cancelled in each case.
-    pub async fn wait_for_ranks(self, timeout: Duration) -> Result<String> {
-        let clock = self.clock(timeout);
-        let found = adopt(self.wlm, &self.job, &[], &mut Some(&mut |_| {}), &clock).await;
-        let found = found.map_err(NotAttached::into_error)?;
-        self.detach().await?;
-        Ok(found.job.0)
+    pub async fn wait_for_ranks(mut self, timeout: Duration) -> Result<String> {
+        let (clock, owner) = (self.clock(timeout), Some(&mut self.guard_events));
+        match adopt(self.wlm, &self.job, &[], &mut Some(&mut |_| {}), owner, &clock).await {
+            Ok(found) => {
+                self.let_go().await;
+                Ok(found.job.0)
+            }
+            Err(why) => Err(self.give_up(why).await),
+        }
+    }
+
+    /// Detaches from the job. A guard that has ended meanwhile does not cancel it either.
+    async fn let_go(self) {
+        self.detach().await.ok();
+    }
+
+    /// Cancels the job, and returns why it was not attached to.
+    async fn give_up(self, why: NotAttached) -> Error {
+        match why {
+            NotAttached::Unowned => cancel_unowned(self.job, self.cancel).await,
+            // Dropping it cancels the job.
+            NotAttached::Late(error) | NotAttached::Failed(error) => error,
+        }
     }
 
     /// Detaches from the job, which continues without an owner.
@@ -169,6 +188,7 @@ impl Batch {
     pub async fn cancel(self, timeout: Duration) -> Result<()> {
         let (job, command) = (self.job.clone(), self.cancel.clone());
         tokio::task::spawn_blocking(move || cancel_job(&job, &command, timeout)).await??;
-        self.detach().await
+        self.let_go().await;
+        Ok(())
     }
 }

@@ -169,7 +169,7 @@ impl Frontend {
             (None, _) => (self.choose()?.wlm, target),
         };
         let clock = Clock::new(timeout, QueueTime::Counts);
-        let attached = self.attach_until(wlm, &JobRef(job.to_owned()), wait, &clock).await;
+        let attached = self.attach_until(wlm, &JobRef(job.to_owned()), wait, None, &clock).await;
         attached.map_err(NotAttached::into_error)
     }
 }

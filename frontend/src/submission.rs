@@ -62,11 +62,24 @@ where
         return Ok(submitted);
     };
     drop(owned);
-    let reason = match thread.await? {
-        Ok(()) => format!("it was cancelled, because it had no owner: {error}"),
-        Err(left) => format!("it has no owner: {error}; it is not cancelled: {left}"),
+    Err(without_owner(&submitted.job, &error, thread.await?))
+}
+
+/// Cancels a job whose guard has ended, because nobody would if this process ended, too. Returns the error that says so.
+pub(crate) async fn cancel_unowned(job: JobRef, command: Vec<OsString>) -> Error {
+    let named = job.clone();
+    let cancelling = spawn_blocking(move || cancel_job(&job, &command, PATIENCE));
+    let cancelled = cancelling.await.unwrap_or_else(|error| Err(error.into()));
+    without_owner(&named, &Error::Gone { what: "the guard".to_owned() }, cancelled)
+}
+
+/// The error for a job that has lost its owner, and what came of its cancellation.
+fn without_owner(job: &JobRef, why: &Error, cancelled: Result<()>) -> Error {
+    let reason = match cancelled {
+        Ok(()) => format!("it was cancelled, because it had no owner: {why}"),
+        Err(left) => format!("it has no owner: {why}; it is not cancelled: {left}"),
     };
-    Err(Error::Lost { what: vec![format!("job {}", submitted.job.0)], reason })
+    Error::Lost { what: vec![format!("job {}", job.0)], reason }
 }
 
 /// Cancels a job by the command of [`BatchJobs::plan_cancel`], and waits until the WLM has confirmed it.

@@ -348,6 +348,49 @@ fn a_job_is_left_if_nobody_knows_whether_the_ranks_that_were_found_have_ended() 
     });
 }
 
+/// Kills guards, which end with their children.
+#[track_caller]
+fn kill_guards(guards: &[i32]) {
+    assert!(!guards.is_empty(), "no guard");
+    for guard in guards {
+        proc::send(*guard, Signal::SIGKILL);
+        proc::wait_gone(*guard, SOON);
+    }
+}
+
+#[test]
+fn a_job_that_waits_is_cancelled_when_its_guard_is_killed() {
+    for words in ["launch", "submit"] {
+        run(&json!({ "queue_ms": FOREVER_MS }), move |cluster| {
+            let mut run = cluster.gantry(&["--json", words, "--wlm", "fake", "--", "/bin/true"]);
+            run.next_event("waiting", SOON);
+            kill_guards(&guards(&cluster.world));
+            let done = run.wait(SOON);
+            let error = "lost job 1: it was cancelled, because it had no owner: the guard is gone";
+            assert!(done.stdout.concat().contains(error), "{done:?}");
+            assert_eq!(cluster.end(), "cancelled");
+        });
+    }
+}
+
+#[test]
+fn an_attachment_to_a_submitted_job_does_not_need_the_guard_that_it_had_in_the_queue() {
+    run(&json!({ "silent": true }), |cluster| {
+        let words = ["--json", "submit", "--wlm", "fake", "--", "/bin/sh", "-c", UNTIL_GO];
+        let mut run = cluster.gantry(&words);
+        run.next_event("waiting", SOON);
+        let owners = guards(&cluster.world);
+        cluster.becomes(&json!({ "stuck": true }));
+        assert!(becomes_true(SOON, || cluster.read("attachments").is_some()), "nothing is attached to");
+        kill_guards(&owners);
+        cluster.becomes(&json!({}));
+        run.next_event("attached", SOON);
+        cluster.go();
+        assert_eq!(run.wait(SOON).code(), 0);
+        assert_eq!(cluster.end(), "0");
+    });
+}
+
 #[test]
 fn a_watch_waits_for_a_job_that_has_not_started_yet() {
     // Long enough that the watch begins while the job waits.

@@ -1,5 +1,6 @@
 //! Attaches to an app that runs already: finds it, then starts guard and agents, then adopts its ranks.
 
+use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use gantry_types::id::NodeId;
 use gantry_types::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, JobRef, Wlm, read_reach_args};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
@@ -20,6 +22,7 @@ use crate::clock::{Clock, Late};
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
 use crate::event::MissingHost;
+use crate::guard::GuardEvent;
 use crate::helpers;
 
 /// How long the WLM may take to say whether ranks that could not be attached to have ended.
@@ -28,11 +31,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// Reports to the caller what an attachment waits for. None: the caller does not wait for a job that has no ranks yet.
 pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
 
+/// What comes from the guard that owns a submitted job: nothing before its end. None: the caller does not own the job.
+pub(crate) type Owner<'a> = Option<&'a mut mpsc::UnboundedReceiver<GuardEvent>>;
+
 /// Why there is no attachment.
 #[derive(Debug)]
 pub(crate) enum NotAttached {
     /// The WLM answered that there were no ranks, until a timeout expired.
     Late(Error),
+    /// The job's guard ended before there were ranks.
+    Unowned,
     /// Something else. It says nothing about whether ranks run, or will.
     Failed(Error),
 }
@@ -47,6 +55,7 @@ impl NotAttached {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Late(error) | Self::Failed(error) => error,
+            Self::Unowned => Error::Gone { what: "the guard".to_owned() },
         }
     }
 }
@@ -59,6 +68,7 @@ impl Frontend {
         wlm: &'static dyn Wlm,
         job: &JobRef,
         mut wait: News<'_>,
+        mut owner: Owner<'_>,
         clock: &Clock,
     ) -> std::result::Result<App, NotAttached> {
         self.check_policy(wlm, true)?;
@@ -67,7 +77,7 @@ impl Frontend {
         let waits = wait.is_some();
         loop {
             let context = LaunchContext::attach(self, wlm, job, waits)?;
-            let found = adopt(wlm, job, &wlm_data, &mut wait, clock).await?;
+            let found = adopt(wlm, job, &wlm_data, &mut wait, owner.as_deref_mut(), clock).await?;
             let error = match self.attach_found(context, found.clone(), wlm_data.clone(), clock).await {
                 Ok(app) => return Ok(app),
                 Err(error) => error,
@@ -118,6 +128,7 @@ pub(crate) async fn adopt(
     job: &JobRef,
     wlm_data: &[String],
     wait: &mut News<'_>,
+    owner: Owner<'_>,
     clock: &Clock,
 ) -> std::result::Result<Adoption, NotAttached> {
     let agent = helpers::find(helpers::AGENT)?;
@@ -143,18 +154,34 @@ pub(crate) async fn adopt(
             tokio::time::sleep(pause_after(waited)).await;
         }
     };
-    let found = tokio::select! {
-        found = asking => Ok(found),
-        late = clock.run_out() => Err(late),
+    let ended = tokio::select! {
+        found = asking => Ended::Asked(found),
+        late = clock.run_out() => Ended::Late(late),
+        () = gone(owner) => Ended::Unowned,
     };
     clock.go_on();
-    match found {
-        Ok(found) => found.map_err(NotAttached::Failed),
-        Err(late) => {
+    match ended {
+        Ended::Asked(found) => found.map_err(NotAttached::Failed),
+        Ended::Unowned => Err(NotAttached::Unowned),
+        Ended::Late(late) => {
             let error = explain_late(clock, late, "looking for what to attach to", said.as_ref());
             let is_known = late == Late::Queue || matches!(said, Some(gantry_wlm::Error::NotYet { .. }));
             Err(if is_known { NotAttached::Late(error) } else { NotAttached::Failed(error) })
         }
+    }
+}
+
+/// How the wait for ranks has ended.
+enum Ended {
+    Asked(Result<Adoption>),
+    Late(Late),
+    Unowned,
+}
+
+async fn gone(owner: Owner<'_>) {
+    match owner {
+        Some(events) => drop(events.recv().await),
+        None => pending().await,
     }
 }
 

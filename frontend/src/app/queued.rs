@@ -1,8 +1,10 @@
 //! Launches on nodes that the WLM gives to jobs only. Gantry submits a job whose script starts the agents; the agents
 //! start the ranks.
 //!
-//! Until the agents are there, the end of the launch cancels the job; if this process is gone, the guard cancels it.
-//! From then on the job lasts as long as the agents, which end with the app.
+//! Until the agents are there, the end of the launch cancels the job; if this process is gone, the guard cancels it. If
+//! the guard is gone, the launch cancels it and ends. From then on the job lasts as long as the agents, which end with the app.
+
+use std::ffi::OsString;
 
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::to_hex;
@@ -24,11 +26,13 @@ use crate::error::{Error, Result, WlmError};
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::request::LaunchRequest;
-use crate::submission::{Submitted, submit_owned};
+use crate::submission::{Submitted, cancel_unowned, submit_owned};
 
 /// The job of a launch. Dropping it cancels the job.
 struct Owned {
     job: JobRef,
+    /// The command that cancels it.
+    cancel: Vec<OsString>,
     guard: Guard,
     guard_events: mpsc::UnboundedReceiver<GuardEvent>,
     /// Files that its first node may fetch.
@@ -69,16 +73,21 @@ impl Frontend {
         let started = Instant::now();
         let owned =
             timeout_at(clock.deadline(), submitting).await.map_err(|_| late("submitting a job", started))?;
-        let Owned { job, guard, mut guard_events, _gifts } = owned??;
-        let direct = wait_for_nodes(queue, &plan, &job, news, clock).await?;
-        let deadline = clock.deadline();
+        let Owned { job, cancel, guard, mut guard_events, _gifts } = owned??;
         let strangers = listener.strangers();
-        let assembled = tokio::select! {
-            assembled = listener.assemble(&direct.hosts, deadline) => assembled,
-            ended = wait_for_end(queue, &plan, &job) => Err(ended),
-            event = guard_events.recv() => Err(guard_gone(event.as_ref())),
+        let assembling = async {
+            let direct = wait_for_nodes(queue, &plan, &job, news, clock).await?;
+            let assembled = tokio::select! {
+                assembled = listener.assemble(&direct.hosts, clock.deadline()) => assembled,
+                ended = wait_for_end(queue, &plan, &job) => Err(ended),
+            };
+            assembled.map(|overlay| (direct, overlay)).map_err(|error| strangers.explain(error))
         };
-        let (overlay, overlay_events) = assembled.map_err(|error| strangers.explain(error))?;
+        let (direct, (overlay, overlay_events)) = tokio::select! {
+            assembled = assembling => assembled?,
+            _gone = guard_events.recv() => return Err(cancel_unowned(job, cancel).await),
+        };
+        let deadline = clock.deadline();
         // From here on agents notice by themselves when they are no longer needed.
         guard.at_loss(None).await?;
         let (hosts, left_out) = (direct.hosts.clone(), Vec::new());
@@ -99,8 +108,8 @@ async fn submit(
     let runtime = tokio::runtime::Handle::current();
     let submit = move || runtime.block_on(queue.submit_starter(&plan, &starter, &Machine));
     let own = |cancel| guard.at_loss(Some(cancel));
-    let Submitted { job, rest, .. } = submit_owned(find_batch(wlm)?, submit, own).await?;
-    Ok(Owned { job, guard, guard_events, _gifts: rest })
+    let Submitted { job, cancel, rest } = submit_owned(find_batch(wlm)?, submit, own).await?;
+    Ok(Owned { job, cancel, guard, guard_events, _gifts: rest })
 }
 
 /// Asks until the job has nodes, and reports what it waits for. The clock stops while the WLM says that it is queued.
@@ -159,11 +168,4 @@ async fn find_nodes(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> R
 
 fn late(phase: &'static str, started: Instant) -> Error {
     Error::TimedOut { phase, after: started.elapsed(), missing: Vec::new() }
-}
-
-fn guard_gone(_event: Option<&GuardEvent>) -> Error {
-    Error::Lost {
-        what: vec!["the guard".to_owned()],
-        reason: "it ended before the agents had reported".to_owned(),
-    }
 }
