@@ -1,5 +1,6 @@
 //! Queries live frontends about their apps, and sends them requests.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use gantry_types::id::{AppId, DaemonId, Pid};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use serde::de::DeserializeOwned;
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::JoinSet;
@@ -120,8 +122,10 @@ pub struct Client {
     app: AppId,
     lines: Lines<OwnedReadHalf>,
     to: OwnedWriteHalf,
-    /// A request has no answer yet. After its timeout, that answer would be taken for the next one's.
-    is_owed: bool,
+    /// What has to be written before a later request: the rest of one that was given up.
+    unsent: VecDeque<u8>,
+    /// How many requests have no answer yet. An answer that is late comes before those of later requests.
+    owed: u64,
 }
 
 impl Client {
@@ -163,7 +167,7 @@ impl Client {
 
     fn new(app: AppId, stream: UnixStream) -> Self {
         let (from, to) = stream.into_split();
-        Self { app, lines: Lines::new(from, MAX_ANSWER_BYTES), to, is_owed: false }
+        Self { app, lines: Lines::new(from, MAX_ANSWER_BYTES), to, unsent: VecDeque::new(), owed: 0 }
     }
 
     /// Whether that process serves the app, or is the parent of the one that does.
@@ -306,20 +310,23 @@ impl Client {
         timeout: Duration,
         mut news: impl FnMut(Event),
     ) -> Result<T> {
-        let request = Request::new(ask, Some(timeout));
+        let request = line::build(&Request::new(ask, Some(timeout)));
         let app = self.app;
-        if std::mem::replace(&mut self.is_owed, true) {
-            let reason = "its frontend has not answered in time".to_owned();
-            return Err(Error::Lost { what: vec![format!("app {app}")], reason });
-        }
+        self.unsent.extend(request.map_err(|e| Error::Internal(e.to_string()))?);
+        self.owed += 1;
         let asking = async {
             // A frontend that refuses the connection closes it before it has read this. Its answer can still be read.
-            drop(line::write(&mut self.to, &request).await);
+            drop(self.to.write_all_buf(&mut self.unsent).await);
             loop {
                 match self.lines.next().await {
                     Ok(Some(line)) => match serde_json::from_slice(&line) {
                         Ok(event) => news(event),
-                        Err(_) => return Ok(line),
+                        Err(_) => {
+                            self.owed -= 1;
+                            if self.owed == 0 {
+                                return Ok(line);
+                            }
+                        }
                     },
                     Err(e) if e.kind() == ErrorKind::InvalidData => {
                         return Err(Error::Protocol(format!("app {app}: {e}")));
@@ -330,7 +337,6 @@ impl Client {
         };
         let waited = timeout.saturating_add(ANSWER_SLACK);
         let line = time::timeout(waited, asking).await.unwrap_or_else(|_| Err(late(phase, timeout, app)))?;
-        self.is_owed = false;
         match serde_json::from_slice(&line) {
             Ok(Answer::Ok(value)) => Ok(value),
             Ok(Answer::Error(failure)) => Err(Error::Node { hosts: Vec::new(), failure }),

@@ -55,9 +55,17 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 /// # Errors
 /// The system's.
 pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), value: &impl Serialize) -> io::Result<()> {
+    to.write_all(&build(value)?).await
+}
+
+/// `value` as one line, with its end.
+///
+/// # Errors
+/// It has no form in JSON.
+pub(super) fn build(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
-    to.write_all(&line).await
+    Ok(line)
 }
 
 #[cfg(test)]

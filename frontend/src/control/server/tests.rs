@@ -268,13 +268,30 @@ async fn a_stopped_frontend_is_listed_as_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_is_not_taken_for_the_next_one() {
+async fn a_late_answer_is_skipped_and_a_request_that_was_given_up_is_sent_whole() {
     let stage = stage();
     let other: AppId = "aaaaaaaa".parse().unwrap();
-    let _deaf = stage.registry.bind(other, Shelf::Live).unwrap();
-    let mut client = Client::connect(&stage.registry, other).await.unwrap();
-    assert_eq!(client.release(SOON).await.unwrap_err().kind(), Kind::TimedOut);
-    assert_eq!(client.release(SOON).await.unwrap_err().kind(), Kind::Lost);
+    let ear = UnixListener::from_std(stage.registry.bind(other, Shelf::Live).unwrap()).unwrap();
+    let client = Client::connect(&stage.registry, other).await.unwrap();
+    let mut stream = BufReader::new(ear.accept().await.unwrap().0);
+    stream.write_all(b"{\"ok\":{\"daemon\":4}}\n").await.unwrap();
+    let mut channel = client.channel(DaemonOrder::default(), SOON).await.unwrap();
+    // More than the socket takes at once.
+    let late = channel.broadcast(1, &[0; 500_000], SOON).await.unwrap_err();
+    assert_eq!(late.kind(), Kind::TimedOut);
+    let answering = async {
+        let late = r#"{"error":{"kind":"gone","message":"late"}}"#;
+        for (request, answer) in [("channel", ""), ("broadcast", late), ("broadcast", r#"{"ok":null}"#)] {
+            let mut line = String::new();
+            stream.read_line(&mut line).await.unwrap();
+            assert!(parse_request(line.as_bytes()).is_ok() && line.contains(request), "{line:.99}");
+            stream.write_all(format!("{answer}\n").trim_start().as_bytes()).await.unwrap();
+        }
+    };
+    let (sent, ()) = tokio::join!(channel.broadcast(2, &[1], SOON), answering);
+    sent.unwrap();
+    drop(stream);
+    assert_eq!(channel.broadcast(3, &[1], SOON).await.unwrap_err().kind(), Kind::Lost);
 }
 
 #[tokio::test]
