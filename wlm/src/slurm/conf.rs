@@ -1,7 +1,8 @@
-//! The relevant part of Slurm's configuration: whether processes that a step leaves behind are killed at its end.
+//! The relevant parts of Slurm's configuration: whether processes that a step leaves behind are killed at its end, and
+//! the cluster's name.
 //!
 //! The files are read: `scontrol show config` would cost a program and a request to the controller in every launch.
-//! In doubt, the answer is that they are killed, which is always correct and slower. Source: slurm.conf(5).
+//! In doubt, such processes are killed, which is always correct and slower. Source: slurm.conf(5).
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ const MOST_LINKS: usize = 8;
 const LOOSE: [&str; 2] = ["linuxproc", "pgid"];
 
 /// Parameters that can put tasks into control groups of their step, independent of the tracking plugin.
-const BY_CGROUP: [&str; 2] = ["TaskPlugin", "JobAcctGatherType"];
+const BY_CGROUP: [&str; 2] = ["taskplugin", "jobacctgathertype"];
 
 /// The maximum number of files read. Configurations may include each other.
 const MOST_FILES: usize = 64;
@@ -57,66 +58,72 @@ pub(super) fn leftovers_survive(srun: &Path, host: &dyn Host) -> bool {
     read.peek().is_some() && read.all(|(path, text)| is_loose(path, text, host))
 }
 
+/// The name of this machine's own cluster, in lower case, as Slurm has it. `None`: no configuration has a name, or two
+/// have different ones.
+pub(super) fn own_cluster(host: &dyn Host) -> Option<String> {
+    let srun = host.find_in_path("srun").unwrap_or_default();
+    let mut names = candidates(&srun, host).into_iter().filter_map(|path| {
+        let (parameters, _) = read_parameters(&path, host.read(&path).ok()?, host);
+        let mut values = parameters.into_iter().filter(|(name, _)| name == "clustername");
+        values.next().map(|(_, value)| value)
+    });
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first)
+}
+
 /// Whether a configuration and all files that it includes allow that.
 fn is_loose(path: &Path, text: Vec<u8>, host: &dyn Host) -> bool {
+    let (parameters, are_all) = read_parameters(path, text, host);
+    let (mut loose, mut strict) = (false, !are_all);
+    for (name, value) in &parameters {
+        if name == "proctracktype" {
+            let kind = value.strip_prefix("proctrack/").unwrap_or(value);
+            let is_known = LOOSE.contains(&kind);
+            loose |= is_known;
+            strict |= !is_known;
+        } else if BY_CGROUP.contains(&name.as_str()) {
+            strict |= value.contains("cgroup");
+        }
+    }
+    loose && !strict
+}
+
+/// The parameters of a configuration and of the files that it includes, in lower case. `false`: some files could not be
+/// read.
+fn read_parameters(path: &Path, text: Vec<u8>, host: &dyn Host) -> (Vec<(String, String)>, bool) {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut texts = vec![text];
-    let mut found = Found::default();
-    let mut files = 1;
+    let (mut texts, mut files) = (vec![text], 1);
+    let (mut parameters, mut are_all) = (Vec::new(), true);
     while let Some(text) = texts.pop() {
-        let included = found.take(&String::from_utf8_lossy(&text));
-        files += included.len();
-        if files > MOST_FILES {
-            return false;
-        }
-        for name in included {
+        for name in take_parameters(&String::from_utf8_lossy(&text), &mut parameters) {
+            files += 1;
             // Names that contain the cluster's name (%c) do not exist in this form.
-            let Ok(text) = host.read(&folder.join(name)) else { return false };
-            texts.push(text);
-        }
-    }
-    found.loose && !found.strict
-}
-
-/// The parameters found so far.
-#[derive(Debug, Default)]
-struct Found {
-    loose: bool,
-    strict: bool,
-}
-
-impl Found {
-    /// Takes the lines of one file, and returns the names of included files.
-    fn take(&mut self, text: &str) -> Vec<String> {
-        let mut included = Vec::new();
-        for line in join_continued(text).lines() {
-            let mut words = line.split_whitespace();
-            if let Some(first) = words.next()
-                && first.eq_ignore_ascii_case("include")
-            {
-                included.extend(words.next().map(str::to_owned));
-                continue;
+            match host.read(&folder.join(name)) {
+                Ok(text) if files <= MOST_FILES => texts.push(text),
+                _ => are_all = false,
             }
-            // The equals sign may have spaces around it.
-            let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
-            line.split_whitespace()
-                .filter_map(|word| word.split_once('='))
-                .for_each(|pair| self.take_pair(pair));
         }
-        included
     }
+    (parameters, are_all)
+}
 
-    fn take_pair(&mut self, (name, value): (&str, &str)) {
-        let value = value.trim_matches('"').to_ascii_lowercase();
-        if name.eq_ignore_ascii_case("ProctrackType") {
-            let kind = value.strip_prefix("proctrack/").unwrap_or(&value);
-            let loose = LOOSE.contains(&kind);
-            self.loose |= loose;
-            self.strict |= !loose;
-        } else if BY_CGROUP.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            self.strict |= value.contains("cgroup");
+/// Takes the lines of one file, and returns the names of included files.
+fn take_parameters(text: &str, parameters: &mut Vec<(String, String)>) -> Vec<String> {
+    let mut included = Vec::new();
+    for line in join_continued(text).lines() {
+        let mut words = line.split_whitespace();
+        if let Some(first) = words.next()
+            && first.eq_ignore_ascii_case("include")
+        {
+            included.extend(words.next().map(str::to_owned));
+            continue;
         }
+        // The equals sign may have spaces around it.
+        let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=").to_ascii_lowercase();
+        let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
+        parameters.extend(pairs.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned())));
     }
+    included
 }
 
 /// Removes comments, and joins lines that end in a backslash with the next ones.
@@ -195,5 +202,25 @@ mod tests {
         check(&two(strict).with_env("SLURM_CONF", "/etc/slurm/slurm.conf"), true);
         check(&two(loose).with_env("SLURM_CONF", "/gone"), false);
         check(&FakeHost::default(), false);
+    }
+
+    #[test]
+    fn a_cluster_has_the_name_on_which_all_configurations_agree() {
+        let with = |path: &str, text: &str| FakeHost::default().with_file(path, text);
+        let check = |host: &FakeHost, expected: Option<&str>| {
+            assert_eq!(own_cluster(host).as_deref(), expected, "{host:?}");
+        };
+        check(&FakeHost::default(), None);
+        check(&with(USUAL[0], "SlurmctldHost=a\n"), None);
+        check(&with(USUAL[0], "SlurmctldHost=a clustername = \"GPU\" # b\n"), Some("gpu"));
+        let included =
+            with(USUAL[0], "include /gone\ninclude c\n").with_file("/etc/slurm/c", "ClusterName=a");
+        check(&included, Some("a"));
+        let two = |second| with(USUAL[0], "ClusterName=a").with_file(USUAL[1], second);
+        check(&two("ClusterName=A"), Some("a"));
+        check(&two("ClusterName=b"), None);
+        check(&two("ClusterName=b").with_env("SLURM_CONF", USUAL[1]), Some("b"));
+        let beside = with("/opt/s/etc/slurm.conf", "ClusterName=a").with_env("PATH", "/opt/s/bin");
+        check(&beside.with_file("/opt/s/bin/srun", ""), Some("a"));
     }
 }

@@ -7,6 +7,7 @@ use gantry_types::error::{Failure, Kind};
 
 use super::ask::{PATIENCE, ask, find_command, refused};
 use super::command::words;
+use super::conf::own_cluster;
 use super::exported::Exported;
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
@@ -33,8 +34,10 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     })?;
     match parse_submitted(&said.stdout) {
         Some((job, None)) => Ok(JobRef(job.to_owned())),
-        // All of Slurm's commands obey the variable.
-        Some((job, Some(cluster))) if host.env("SLURM_CLUSTERS").is_some_and(|it| it == cluster) => {
+        // sbatch names its own cluster too, if it was told that name.
+        Some((job, Some(cluster)))
+            if own_cluster(host).is_some_and(|own| own.eq_ignore_ascii_case(cluster)) =>
+        {
             Ok(JobRef(job.to_owned()))
         }
         Some((job, Some(cluster))) => Err(refuse_elsewhere(job, cluster, host)),
@@ -93,7 +96,7 @@ fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
         format!(
             "job {job} is in the cluster {cluster}, and gantry follows jobs of its own cluster only; {end}"
         ),
-        format!("leave out --clusters; with SLURM_CLUSTERS={cluster} gantry uses that cluster"),
+        format!("leave out --clusters, or submit on a login node of {cluster}"),
     )
 }
 
@@ -141,17 +144,19 @@ mod tests {
 
     #[test]
     fn a_job_of_another_cluster_is_cancelled_there() {
-        let submitted = |cancelled: &str, clusters: Option<&str>| {
+        let submitted = |cancelled: &str, own: Option<&str>| {
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
             let host = host.with_answer("/bin/sbatch --parsable -Mgpu job.sh", "7;gpu\n", "");
             let host = host.with_file("/bin/scancel", "");
             let host = host.with_answer("/bin/scancel --quiet --clusters=gpu 7", "", cancelled);
-            let host = clusters.into_iter().fold(host, |host, it| host.with_env("SLURM_CLUSTERS", it));
+            let with =
+                |host: FakeHost, own| host.with_file("/etc/slurm/slurm.conf", format!("ClusterName={own}"));
+            let host = own.into_iter().fold(host, with);
             let args = ["-Mgpu", "job.sh"].map(OsString::from).to_vec();
             submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
         };
-        for clusters in [None, Some("cpu"), Some("cpu,gpu")] {
-            let error = submitted("", clusters).unwrap_err().to_string();
+        for own in [None, Some("cpu")] {
+            let error = submitted("", own).unwrap_err().to_string();
             assert!(
                 error.contains("job 7 is in the cluster gpu") && error.ends_with("it was cancelled"),
                 "{error}"
@@ -160,7 +165,7 @@ mod tests {
         let words = "scancel: error: No cluster 'gpu' known by database.";
         let error = submitted(words, None).unwrap_err().to_string();
         assert!(error.contains("it was not cancelled: ") && error.contains(words), "{error}");
-        assert_eq!(submitted("", Some("gpu")).unwrap().0, "7");
+        assert_eq!(submitted("", Some("GPU")).unwrap().0, "7");
     }
 
     #[test]
