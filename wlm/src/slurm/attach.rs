@@ -15,6 +15,7 @@ use gantry_types::id::Pid;
 use gantry_types::placement::PlacementBuilder;
 
 use super::ask::{ask, ask_jobs, ask_steps, not_found, refused};
+use super::cluster;
 use super::command::AGENTS_LABEL;
 use super::{Job, JobId, JobName, NodeTasks, StepInfo, StepName, Target, build_layout, parse_layout};
 use crate::host::{Asked, Host};
@@ -27,8 +28,10 @@ const RUNNING: &str = "RUNNING";
 /// Finds the step with the name `text`.
 ///
 /// # Errors
-/// [`Error::NotYet`] for a job that waits or in which no step runs; otherwise Slurm's error.
+/// [`Error::NotYet`] for a job that waits or in which no step runs; otherwise Slurm's error. A variable names another
+/// cluster.
 pub(super) fn adopt(text: &str, host: &dyn Host) -> Result<Adoption> {
+    cluster::check_variable(host)?;
     let (target, of_srun) = match find_srun(text, host) {
         Some(pid) => (ask_srun(pid, host)?, true),
         None => (text.parse()?, false),

@@ -6,6 +6,7 @@
 mod ask;
 mod attach;
 mod cause;
+mod cluster;
 mod command;
 mod conf;
 mod detect;

@@ -6,6 +6,7 @@ use std::path::Path;
 use gantry_types::error::{Failure, Kind};
 
 use super::ask::{PATIENCE, ask, find_command, refused};
+use super::cluster;
 use super::command::words;
 use super::conf::own_cluster;
 use super::exported::Exported;
@@ -15,8 +16,9 @@ use crate::{Error, JobRef, Result, Submission};
 /// Submits a job. The name of an array or a heterogeneous job is that of the whole.
 ///
 /// # Errors
-/// There is no sbatch; it refuses.
+/// There is no sbatch; it refuses; the job is for another cluster, or would be.
 pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+    cluster::check_variable(host)?;
     let mut command = vec![find_command("sbatch", host)?, "--parsable".into()];
     command.extend(submission.args.iter().cloned());
     let mut env = submission.env.clone();
@@ -166,6 +168,16 @@ mod tests {
         let error = submitted(words, None).unwrap_err().to_string();
         assert!(error.contains("it was not cancelled: ") && error.contains(words), "{error}");
         assert_eq!(submitted("", Some("GPU")).unwrap().0, "7");
+    }
+
+    #[test]
+    fn no_job_is_submitted_that_could_not_be_attached_to() {
+        let host = FakeHost::default().with_file("/etc/slurm/slurm.conf", "ClusterName=cpu");
+        let host = host.with_env("SLURM_CLUSTERS", "gpu");
+        let submission =
+            Submission { args: vec!["job.sh".into()], held: None, env: Vec::new(), cwd: "/w".into() };
+        let error = submit(&submission, &host).unwrap_err().to_string();
+        assert!(error.starts_with("SLURM_CLUSTERS is 'gpu'"), "{error}");
     }
 
     #[test]

@@ -196,3 +196,10 @@ fn an_srun_that_still_waits_for_a_component_has_not_all_its_ranks() {
     );
     assert!(matches!(adopt("7", &host), Err(Error::NotYet { .. })));
 }
+
+#[test]
+fn a_step_of_another_cluster_is_not_taken_for_the_own_ones() {
+    let host = running("7", "").with_file("/etc/slurm/slurm.conf", "ClusterName=cpu");
+    let error = adopt("7", &host.with_env("SLURM_CLUSTERS", "gpu")).unwrap_err().to_string();
+    assert!(error.starts_with("SLURM_CLUSTERS is 'gpu'"), "{error}");
+}
