@@ -1,7 +1,10 @@
 //! The cluster of a job, where a site has several.
 
+use std::ffi::OsString;
+
 use super::conf::own_cluster;
 use crate::host::Host;
+use crate::launcher::Part;
 use crate::{Error, Result};
 
 /// The variable that chooses the cluster of most commands.
@@ -26,10 +29,30 @@ pub(super) fn check_variable(host: &dyn Host) -> Result<()> {
     ))
 }
 
+/// Checks that srun's `--clusters` leads to the cluster of the other commands: gantry asks about the job, and cancels
+/// it, by its number.
+///
+/// # Errors
+/// It leads elsewhere.
+pub(super) fn check_option(parts: &[Part], host: &dyn Host) -> Result<()> {
+    let value = |part: &'_ Part| part.value("clusters").or_else(|| part.value("cluster")).map(OsString::from);
+    let Some(named) = parts.iter().find_map(value) else { return Ok(()) };
+    let asked = host.env(CLUSTERS).or_else(|| own_cluster(host).map(OsString::from));
+    if asked.is_some_and(|asked| asked.eq_ignore_ascii_case(&named)) {
+        return Ok(());
+    }
+    Err(Error::invalid_with(
+        "srun's --clusters sends the job to a cluster that gantry's own commands do not ask",
+        format!("set {CLUSTERS}={} instead", named.to_string_lossy()),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
+    use crate::launcher::locate;
+    use crate::slurm::SRUN;
 
     /// A machine with these names of the variable and of its own cluster.
     fn host(variable: &str, own: &str) -> FakeHost {
@@ -46,5 +69,22 @@ mod tests {
             let error = check_variable(&host(other, "cpu")).unwrap_err();
             assert!(error.to_string().contains(&format!("SLURM_CLUSTERS is '{other}'")), "{error}");
         }
+    }
+
+    #[test]
+    fn an_option_leads_to_the_cluster_that_is_asked_or_is_refused() {
+        let check = |args: &[&str], variable: &str, own: &str| {
+            let args: Vec<_> = args.iter().map(OsString::from).collect();
+            check_option(&locate(&SRUN, &args, &[]).unwrap(), &host(variable, own))
+        };
+        assert!(check(&["-n2", "a", "-M", "gpu"], "", "cpu").is_ok());
+        assert!(check(&["-Mcpu", "a"], "", "cpu").is_ok());
+        assert!(check(&["--clusters=GPU", "a"], "gpu", "cpu").is_ok());
+        for option in ["-Mgpu", "--cluster=gpu", "--clusters=gpu"] {
+            let error = check(&[option, "a"], "", "cpu").unwrap_err();
+            assert_eq!(error.hint().as_deref(), Some("set SLURM_CLUSTERS=gpu instead"), "{option}");
+        }
+        assert!(check(&["a", ":", "-Mgpu", "b"], "", "").is_err());
+        assert!(check(&["-Mcpu", "a"], "gpu", "cpu").is_err());
     }
 }

@@ -9,6 +9,7 @@ use gantry_shared::wire::hold::{AfterRank, GANTRY_TICKET};
 use gantry_types::launch::{HoldMethod, Mixed, SendAgent};
 
 use super::ask::{ask_jobs, find_command};
+use super::cluster::check_option;
 use super::conf::leftovers_survive;
 use super::jobs::SlurmJobs;
 use super::srun::SRUN;
@@ -55,6 +56,7 @@ impl Wlm for Slurm {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
         let path = find_program(&name, host)?;
         let known = recognize(&path, host).ok().map(|it| it.dialect);
+        check_cluster(launch, known, host)?;
         let method = choose_method(launch, known, &path, host)?;
         check_linger(launch, method, known, &path, host)?;
         match method {
@@ -167,6 +169,13 @@ fn is_srun(known: Option<&Dialect>) -> bool {
 /// Whether the launch has several programs.
 fn has_parts(launch: &Launch) -> bool {
     launch.args.iter().any(|arg| arg == ":")
+}
+
+/// Checks that a launch by srun stays in the cluster that gantry asks. Whoever reads the arguments reports other mistakes.
+fn check_cluster(launch: &Launch, known: Option<&'static Dialect>, host: &dyn Host) -> Result<()> {
+    let srun = known.filter(|known| **known == SRUN);
+    let parts = srun.and_then(|srun| locate(srun, &launch.args, &host.environment()).ok());
+    check_option(&parts.unwrap_or_default(), host)
 }
 
 /// Checks that agents can outlive the ranks. They need a step of their own, in a job that outlives it.
@@ -419,6 +428,18 @@ mod tests {
             matches!(Slurm.plan(&launch, &host).unwrap(), Plan::Driven(_))
         };
         assert_eq!(["0\n", "1\n", "2\n"].map(plan), [true, false, false]);
+    }
+
+    #[test]
+    fn a_launch_stays_in_the_cluster_that_is_asked() {
+        let plan = |hold_method| {
+            let args = ["-Mgpu", "./app"].map(OsString::from).to_vec();
+            Slurm.plan(&Launch { args, hold_method, ..Launch::default() }, &loose())
+        };
+        for method in [HoldMethod::Detect, HoldMethod::Mpir] {
+            let error = plan(method).unwrap_err().to_string();
+            assert!(error.starts_with("srun's --clusters sends the job to a cluster"), "{error}");
+        }
     }
 
     #[test]
