@@ -31,8 +31,8 @@ pub(super) fn is_for_srun(name: &OsStr) -> bool {
 }
 
 /// The value of `--export` with which the variables `names` reach the tasks, in addition to `current` (the user's
-/// `--export`, else SRUN_EXPORT_ENV, else SLURM_EXPORT_ENV). `None`: all variables are exported anyway. The list
-/// contains names only, never values.
+/// `--export`, else SRUN_EXPORT_ENV, else SLURM_EXPORT_ENV). `None`: all variables are exported anyway. Only `current`
+/// can bring values into the list.
 ///
 /// srun reads the list up to the first `NONE`; `ALL` anywhere before it means everything. SLURM_* variables always go.
 pub(super) fn build_export(current: Option<&str>, names: &[&str]) -> Option<String> {

@@ -9,7 +9,11 @@ use crate::{Error, Result, Submission};
 
 /// The list of the user.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Exported(Option<String>);
+pub(super) struct Exported {
+    list: Option<String>,
+    /// It is in the arguments of the submission.
+    is_argument: bool,
+}
 
 impl Exported {
     /// Finds the list that counts: an option's, else that of a variable, else the script's own.
@@ -18,29 +22,67 @@ impl Exported {
     /// It is not UTF-8.
     pub(super) fn find(submission: &Submission, script: &OsStr, host: &dyn Host) -> Result<Self> {
         let own = || last_list(&read_directives(&host.read(&submission.cwd.join(script)).ok()?));
-        let list = last_list(&submission.args).or_else(|| host.env("SBATCH_EXPORT")).or_else(own);
-        list.map(into_text).transpose().map(Self)
+        let argument = last_list(&submission.args);
+        let is_argument = argument.is_some();
+        let list = argument.or_else(|| host.env("SBATCH_EXPORT")).or_else(own);
+        Ok(Self { list: list.map(into_text).transpose()?, is_argument })
     }
 
-    /// The option with which PATH and these variables reach the job, too, as sbatch has them in its environment.
+    /// The option with which PATH and the variables in `env`, the environment of sbatch, reach the job too. Every user of
+    /// this machine can read it. So it contains no value that is not in the arguments anyway; such values go into `env`.
     ///
     /// # Errors
     /// A name is not UTF-8.
-    pub(super) fn with(&self, env: &[(OsString, OsString)]) -> Result<OsString> {
+    pub(super) fn with(&self, env: &mut Vec<(OsString, OsString)>) -> Result<OsString> {
         let names = env.iter().map(|(name, _)| into_text(name.clone()));
         let names: Vec<String> = names.chain([Ok("PATH".to_owned())]).collect::<Result<_>>()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let given = self.0.as_deref().unwrap_or("ALL");
+        let mut given = self.list.clone().unwrap_or_else(|| "ALL".to_owned());
+        if !self.is_argument {
+            let (list, mut values) = take_values(&given);
+            given = list;
+            // The submission's own values take precedence, as at the end of the list.
+            values.append(env);
+            *env = values;
+        }
         // What comes later in the list takes precedence, even over a value in it.
         let list =
-            build_export(Some(given), &names).unwrap_or_else(|| format!("{given},{}", names.join(",")));
+            build_export(Some(&given), &names).unwrap_or_else(|| format!("{given},{}", names.join(",")));
         Ok(format!("--export={list}").into())
     }
 
     /// The value of PATH in the list.
     pub(super) fn path(&self) -> Option<&str> {
-        split_export(self.0.as_deref()?).into_iter().rev().find_map(|item| item.strip_prefix("PATH="))
+        split_export(self.list.as_deref()?).into_iter().rev().find_map(|item| item.strip_prefix("PATH="))
     }
+}
+
+/// Splits a list into one of names and their values. sbatch exports those from its environment. Values that would change
+/// sbatch itself there stay in the list.
+fn take_values(list: &str) -> (String, Vec<(OsString, OsString)>) {
+    let mut values = Vec::new();
+    let mut names = Vec::new();
+    for item in split_export(list) {
+        match unquote(item).split_once('=') {
+            Some((name, value)) if !name.is_empty() && !is_for_sbatch(name) => {
+                values.push((name.into(), value.into()));
+                names.push(name);
+            }
+            _ => names.push(item),
+        }
+    }
+    (names.join(","), values)
+}
+
+/// Whether sbatch or its loader reads a variable.
+fn is_for_sbatch(name: &str) -> bool {
+    ["SLURM_", "SBATCH_", "LD_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Removes quotes around a whole item, as sbatch does. Others belong to the value.
+fn unquote(item: &str) -> &str {
+    let inside = |quote| item.strip_prefix(quote)?.strip_suffix(quote);
+    inside('\'').or_else(|| inside('"')).unwrap_or(item)
 }
 
 fn into_text(text: OsString) -> Result<String> {
@@ -94,18 +136,27 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    /// The option for a script with these options, variable and lines, and PATH in the list.
+    /// The option for a script with these options, variable and lines, and PATH in the list; then what goes into the
+    /// environment instead.
     #[track_caller]
-    fn check(args: &[&str], variable: &str, script: &str, expected: &str, path: Option<&str>) {
+    fn check(args: &[&str], variable: &str, script: &str, expected: &str, path: Option<&str>, values: &str) {
         let host = FakeHost::default().with_env("SBATCH_EXPORT", variable).with_file("/w/job.sh", script);
         let args = args.iter().map(OsString::from).collect();
         let submission = Submission { args, held: None, env: Vec::new(), cwd: "/w".into() };
         let found = Exported::find(&submission, OsStr::new("job.sh"), &host).unwrap();
-        assert_eq!((found.with(&[]).unwrap(), found.path()), (format!("--export={expected}").into(), path));
+        let mut env = Vec::new();
+        assert_eq!(found.with(&mut env).unwrap(), OsString::from(format!("--export={expected}")));
+        assert_eq!(found.path(), path);
+        let moved: Vec<_> =
+            env.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
+        assert_eq!(moved.join(" + "), values);
     }
 
     #[test]
     fn what_the_user_exports_reaches_the_script() {
+        let check = |args: &[&str], variable: &str, script: &str, expected: &str, path: Option<&str>| {
+            check(args, variable, script, expected, path, "");
+        };
         check(&[], "", "", "ALL,PATH", None);
         check(&["--export=NONE"], "", "", "PATH", None);
         check(&["--export=ALL,A=1"], "", "", "ALL,A=1,PATH", None);
@@ -116,17 +167,44 @@ mod tests {
 
     #[test]
     fn a_script_may_say_what_it_gets() {
-        let check = |script: &str, expected: &str| check(&["-N2"], "", script, expected, None);
-        check("#!/bin/sh\n\n# x\n#SBATCH -N 2 --export=ALL,D=1 # why\nsrun a\n", "ALL,D=1,PATH");
-        check("#!/bin/sh\n#SBATCH --export \"A=1,B=2 3\"\n#SBATCH -n 4\n", "A=1,B=2 3,PATH");
-        check("#!/bin/sh\nsrun a\n#SBATCH --export=NONE\n", "ALL,PATH");
-        check("#!/bin/sh\n##SBATCH --export=NONE\n", "ALL,PATH");
+        let check = |script: &str, expected: &str, values: &str| {
+            check(&["-N2"], "", script, expected, None, values);
+        };
+        check("#!/bin/sh\n\n# x\n#SBATCH -N 2 --export=ALL,D=1 # why\nsrun a\n", "ALL,D,PATH", "D=1");
+        check("#!/bin/sh\n#SBATCH --export \"A=1,B=2 3\"\n#SBATCH -n 4\n", "A,B,PATH", "A=1 + B=2 3");
+        check("#!/bin/sh\nsrun a\n#SBATCH --export=NONE\n", "ALL,PATH", "");
+        check("#!/bin/sh\n##SBATCH --export=NONE\n", "ALL,PATH", "");
+    }
+
+    #[test]
+    fn a_value_is_in_no_argument_that_the_user_has_not_written() {
+        let check = |list: &str, expected: &str, path: Option<&str>, values: &str| {
+            check(&[], list, "", expected, path, values);
+            check(&[], "", &format!("#SBATCH \"--export={list}\"\n"), expected, path, values);
+        };
+        check("ALL,KEY=secret", "ALL,KEY,PATH", None, "KEY=secret");
+        check("'KEY=a,b=c',A='x,y',B", "KEY,A,B,PATH", None, "KEY=a,b=c + A='x,y'");
+        check("PATH=/x", "PATH,PATH", Some("/x"), "PATH=/x");
+        // In its own environment these would mean something to sbatch.
+        check(
+            "SBATCH_QOS=q,SLURM_CONF=/c,LD_PRELOAD=/l",
+            "SBATCH_QOS=q,SLURM_CONF=/c,LD_PRELOAD=/l,PATH",
+            None,
+            "",
+        );
     }
 
     #[test]
     fn variables_of_the_submission_are_exported_too() {
-        let env = [("X".into(), "1".into())];
-        let with = |list: Option<&str>| Exported(list.map(str::to_owned)).with(&env).unwrap();
-        assert_eq!((with(None), with(Some("A"))), ("--export=ALL,X,PATH".into(), "--export=A,X,PATH".into()));
+        let with = |list: Option<&str>| {
+            let mut env = vec![("X".into(), "1".into())];
+            let found = Exported { list: list.map(str::to_owned), is_argument: false };
+            (found.with(&mut env).unwrap(), env)
+        };
+        let given = ("X".into(), "1".into());
+        assert_eq!(with(None), ("--export=ALL,X,PATH".into(), vec![given.clone()]));
+        assert_eq!(with(Some("A")), ("--export=A,X,PATH".into(), vec![given.clone()]));
+        // The last one of a name counts.
+        assert_eq!(with(Some("X=2")), ("--export=X,X,PATH".into(), vec![("X".into(), "2".into()), given]));
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     if let Some(held) = &submission.held {
         let exported = Exported::find(submission, &held.script, host)?;
         // The last `--export` counts. With another PATH the script would find the real srun.
-        command.extend([exported.with(&env)?, held.script.clone()]);
+        command.extend([exported.with(&mut env)?, held.script.clone()]);
         env.push(("PATH".into(), put_in_front(&held.launchers, exported.path(), &env, host)));
     }
     // With --wait, also from the script or by SBATCH_WAIT, sbatch stays until the job's end.
