@@ -8,7 +8,6 @@ use gantry_types::host_set::fold_hosts;
 use super::environment::build_export;
 use super::reference::{JobId, JobName, Target};
 use super::srun::SRUN;
-use crate::host::Host;
 use crate::launcher::{Part, rewrite};
 use crate::{Error, Result};
 
@@ -109,17 +108,8 @@ pub(super) struct AgentStep<'a> {
     pub agent: &'a [OsString],
     /// Names of variables that the agents must get. Others are not passed.
     pub variables: &'a [&'a str],
-    /// Further options, from [`build_site_options`].
+    /// Further options, those of the site.
     pub more: &'a [OsString],
-}
-
-/// What the site wants of agents' steps, by the variables of the reference interface.
-pub(super) fn build_site_options(host: &dyn Host) -> Vec<OsString> {
-    let text = |name| host.env(name).map(|value| value.to_string_lossy().into_owned());
-    let devices = text("CTI_SLURM_DAEMON_GRES").filter(|devices| !devices.is_empty());
-    let devices = devices.map(|devices| OsString::from(format!("--gres={devices}")));
-    let others = text("CTI_SLURM_DAEMON_ARGS").unwrap_or_default();
-    devices.into_iter().chain(others.split_whitespace().map(OsString::from)).collect()
 }
 
 /// Nodes of one component of a job.
@@ -133,8 +123,10 @@ pub(super) struct AgentGroup<'a> {
 
 /// The arguments for `srun` to start agents in a step. The step shares CPUs, memory and devices: it does not wait for
 /// them, and does not block them for others. So daemons can use the GPUs of their node. This was tested in an allocation
-/// whose step had all of them, and with a later step that wanted all. Standard input goes to every agent. With several groups it goes only to one of them: then a variable has
-/// to carry the agents' data. The caller must remove from the environment the variables that
+/// whose step had all of them, and with a later step that wanted all.
+///
+/// Standard input goes to every agent. With several groups it goes only to one of them: then a variable has to carry
+/// the agents' data. The caller must remove from the environment the variables that
 /// [`is_for_srun`](super::is_for_srun) names.
 pub(super) fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
     let mut command = words(&["srun"]);
@@ -206,7 +198,6 @@ pub(super) fn words(words: &[&str]) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::fake::FakeHost;
     use crate::launcher::locate;
 
     fn split(text: &str) -> Vec<OsString> {
@@ -320,12 +311,9 @@ mod tests {
         let check =
             |step: &AgentStep<'_>, expected: String| assert_eq!(join(&build_agent_step(step)), expected);
         check(&step, format!("srun {two} --export=T -- /g/agent serve"));
-        let host = FakeHost::default()
-            .with_env("CTI_SLURM_DAEMON_GRES", "none")
-            .with_env("CTI_SLURM_DAEMON_ARGS", "--network=no_vni -q");
-        let more = build_site_options(&host);
+        let more = split("--gres=none -q");
         let asked = AgentStep { more: &more, ..step };
-        check(&asked, format!("srun {two} --export=T --gres=none --network=no_vni -q -- /g/agent serve"));
+        check(&asked, format!("srun {two} --export=T --gres=none -q -- /g/agent serve"));
         let bare = AgentStep { variables: &[], ..step };
         check(&bare, format!("srun {two} --export=NONE -- /g/agent serve"));
         let groups = [

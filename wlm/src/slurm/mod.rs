@@ -19,6 +19,7 @@ mod multi_prog;
 mod parse;
 mod reference;
 mod shown;
+mod site;
 mod srun;
 mod submit;
 mod waits;
@@ -36,8 +37,7 @@ pub(crate) use wlm::Slurm;
 
 use cause::parse_cause;
 use command::{
-    AgentGroup, AgentStep, Holding, build_agent_step, build_held, build_job, build_layout,
-    build_site_options, build_step,
+    AgentGroup, AgentStep, Holding, build_agent_step, build_held, build_job, build_layout, build_step,
 };
 use detect::detect;
 use environment::is_for_srun;

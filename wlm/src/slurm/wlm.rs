@@ -12,11 +12,12 @@ use super::ask::{ask_jobs, find_command};
 use super::cluster::check_option;
 use super::conf::leftovers_survive;
 use super::jobs::SlurmJobs;
+use super::site::build_site_options;
 use super::srun::SRUN;
 use super::waits::SrunWaits;
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, SlurmExtras, Target, attach, build_agent_step,
-    build_held, build_site_options, detect, is_for_srun, mixed,
+    build_held, detect, is_for_srun, mixed,
 };
 use crate::caps::described::MixedJobs;
 use crate::error::{Error, Result};
@@ -297,7 +298,7 @@ fn plan_agents(
     let srun = find_command("srun", host)?;
     // A node that fetches the agent may have no other place for it than the home.
     let variables: &[&str] = if gift.word.is_some() { &[GANTRY_GIVEN, "HOME"] } else { &[] };
-    let more = build_site_options(host);
+    let more = build_site_options(&srun, host);
     let mut env = host.environment();
     env.retain(|(name, _)| !is_for_srun(name));
     gift.put_into(&mut env);
@@ -486,6 +487,7 @@ mod tests {
     #[test]
     fn agents_get_nothing_that_was_meant_for_the_users_srun() {
         let host = host().with_env("SLURM_CPU_BIND", "x").with_env("SLURM_CONF", "/c").with_env("HOME", "/h");
+        let host = host.with_answer("/bin/srun --version", "slurm 21.08.8\n", "");
         let app = AppRef {
             app: "3kx9w0fz".parse().unwrap(),
             hosts: vec!["n1".to_owned(), "n2".to_owned()],
@@ -499,7 +501,7 @@ mod tests {
             line.starts_with("/bin/srun --quiet --jobid=7 ") && line.ends_with("-- /g/agent serve"),
             "{line}"
         );
-        assert!(line.contains(" --export=NONE "), "{line}");
+        assert!(line.contains(" --export=NONE --gres=none "), "{line}");
         let names: Vec<_> = start.env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
         assert_eq!(names, ["PATH", "SLURM_CONF", "HOME"]);
         assert!(start.ticket.is_empty());

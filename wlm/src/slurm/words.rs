@@ -16,6 +16,8 @@ const SEE_CONTROLLER: &str =
 pub(super) const NO_CONFIGURATION: &str =
     "see whether the controller answers; set SLURM_CONF, or see whether this machine is part of a cluster";
 
+const SEE_DEVICES: &str = "see with 'sinfo --format=%G' which devices there are";
+
 const CAUSES: &[Cause] = &[
     (&["Unable to contact slurm controller"], Kind::TimedOut, Some(SEE_CONTROLLER)),
     (&["Socket timed out"], Kind::TimedOut, Some(SEE_CONTROLLER)),
@@ -78,11 +80,7 @@ const CAUSES: &[Cause] = &[
     ),
     (&["Only allocated"], Kind::Invalid, Some("ask for fewer nodes, or for a larger allocation")),
     (&["Invalid feature"], Kind::Invalid, Some("see with 'sinfo --format=%f' which features there are")),
-    (
-        &["generic resource (gres)"],
-        Kind::Invalid,
-        Some("see with 'sinfo --format=%G' which devices there are"),
-    ),
+    (&["generic resource (gres)"], Kind::Invalid, Some(SEE_DEVICES)),
     (&["Invalid MPI type"], Kind::Invalid, Some("see with 'srun --mpi=list' which there are")),
     (&["Job dependency problem"], Kind::Invalid, None),
     (&["unrecognized option"], Kind::Invalid, Some("see 'srun --help'")),
@@ -122,8 +120,16 @@ const CAUSES: &[Cause] = &[
 /// tasks' lines, too.
 pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
     let are_agents = command.iter().any(|word| word.strip_prefix("--job-name=") == Some(AGENTS_LABEL));
-    MESSAGES.explain(command, status, stderr, are_agents)
+    let failure = MESSAGES.explain(command, status, stderr, are_agents);
+    match failure.hint() {
+        // The user has asked for no devices there.
+        Some(SEE_DEVICES) if are_agents => failure.with_hint(NO_DEVICES),
+        _ => failure,
+    }
 }
+
+/// The way out where Slurm refuses to share devices with a step of agents.
+const NO_DEVICES: &str = "set CTI_SLURM_DAEMON_GRES=none: daemons have no devices then";
 
 /// Whether agents could not start because their nodes lack the agent, or have another release.
 pub(super) fn lacks_agent(stderr: &str) -> bool {
@@ -239,6 +245,17 @@ mod tests {
             Kind::LauncherFailed,
             "srun ended with exit code 1: read the ticket: it ended early; srun: error: n1: task 0: Exited with exit code 1 (command: srun --job-name=gantry-agents a)",
         );
+    }
+
+    #[test]
+    fn a_step_of_agents_that_gets_no_devices_goes_without() {
+        let hint = |command: &str| {
+            let said = "srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification\n";
+            let failure = parse_failure(&[command.to_owned()], "exit code 1", said);
+            failure.hint().unwrap_or_default().to_owned()
+        };
+        assert!(hint("--job-name=gantry-agents").contains("CTI_SLURM_DAEMON_GRES=none"));
+        assert!(hint("--job-name=heat").contains("sinfo"));
     }
 
     #[test]
