@@ -20,8 +20,6 @@ pub(super) struct Search<'r> {
     resolver: &'r Resolver,
     arch: Arch,
     interpreter: PathBuf,
-    /// Variants for this processor count.
-    with_variants: bool,
     /// The processor-specific subdirectories that exist in each folder.
     subdirectories: HashMap<PathBuf, Arc<[PathBuf]>>,
 }
@@ -54,7 +52,7 @@ pub(super) struct Found {
 
 impl<'r> Search<'r> {
     pub(super) fn new(resolver: &'r Resolver, arch: Arch, interpreter: PathBuf) -> Self {
-        Self { resolver, arch, interpreter, with_variants: true, subdirectories: HashMap::new() }
+        Self { resolver, arch, interpreter, subdirectories: HashMap::new() }
     }
 
     /// The loader's built-in settings. Its file is read only on demand: most programs do not need it.
@@ -71,20 +69,9 @@ impl<'r> Search<'r> {
         }
     }
 
-    /// Finds a library by a name without a slash.
+    /// Finds a library by a name without a slash. In each place, libraries for any processor come first if they are
+    /// preferred. A variant there is better than a library of another place, which may be another release.
     pub(super) fn find(&mut self, name: &OsStr, order: &Order<'_>) -> Result<Found, Why> {
-        self.with_variants = !self.resolver.is_for_any_processor();
-        match self.find_first(name, order) {
-            // A variant is better than nothing: the nodes' processors may be as good.
-            Err(Why::NotFound { .. }) if !self.with_variants => {
-                self.with_variants = true;
-                self.find_first(name, order)
-            }
-            done => done,
-        }
-    }
-
-    fn find_first(&mut self, name: &OsStr, order: &Order<'_>) -> Result<Found, Why> {
         let mut tried = Tried::default();
         for (how, folders) in &order.folders {
             if let Some(found) = self.find_in(name, *how, folders, &mut tried)? {
@@ -93,13 +80,16 @@ impl<'r> Search<'r> {
         }
         match self.resolver.ld_cache() {
             Some(cache) => {
-                let hwcaps = if self.with_variants { self.resolver.hwcaps(self.arch) } else { &[] };
-                let path = cache.lookup(name, self.arch.cache_flags(), hwcaps);
-                let path = path.filter(|path| !order.without_default || !self.is_system(path));
-                if let Some(path) = path
-                    && let Some(found) = tried.open(self, path.to_owned(), How::Cache)?
-                {
-                    return Ok(found);
+                let all = self.resolver.hwcaps(self.arch);
+                let preferred: &[&[&str]] = if self.prefers_plain() { &[&[], all] } else { &[all] };
+                for hwcaps in preferred {
+                    let path = cache.lookup(name, self.arch.cache_flags(), hwcaps);
+                    let path = path.filter(|path| !order.without_default || !self.is_system(path));
+                    if let Some(path) = path
+                        && let Some(found) = tried.open(self, path.to_owned(), How::Cache)?
+                    {
+                        return Ok(found);
+                    }
                 }
                 tried.add(How::Cache, Path::new(LD_CACHE));
             }
@@ -127,18 +117,28 @@ impl<'r> Search<'r> {
         tried: &mut Tried,
     ) -> Result<Option<Found>, Why> {
         for folder in folders {
-            let variants = if self.with_variants { self.subdirectories(folder) } else { Arc::default() };
-            for below in variants.iter() {
+            if self.prefers_plain()
+                && let Some(found) = tried.open(self, folder.join(name), how)?
+            {
+                return Ok(Some(found));
+            }
+            for below in self.subdirectories(folder).iter() {
                 if let Some(found) = tried.open(self, below.join(name), how)? {
                     return Ok(Some(found));
                 }
             }
-            if let Some(found) = tried.open(self, folder.join(name), how)? {
+            if !self.prefers_plain()
+                && let Some(found) = tried.open(self, folder.join(name), how)?
+            {
                 return Ok(Some(found));
             }
             tried.add(how, folder);
         }
         Ok(None)
+    }
+
+    fn prefers_plain(&self) -> bool {
+        self.resolver.is_for_any_processor()
     }
 
     fn is_system(&self, path: &Path) -> bool {

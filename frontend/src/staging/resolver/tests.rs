@@ -62,9 +62,12 @@ fn a_library_for_any_processor_is_a_plain_one_unless_there_are_only_variants() {
     let root = scratch.path().canonicalize().unwrap();
     let variants = detect_hwcaps();
     let library = Sample::new(Arch::NATIVE);
-    let tool = Sample { needed: vec!["libh.so"], runpath: Some("$ORIGIN/lib"), ..Sample::new(Arch::NATIVE) };
+    let runpath = Some("$ORIGIN/lib:$ORIGIN/other");
+    let tool = Sample { needed: vec!["libh.so"], runpath, ..Sample::new(Arch::NATIVE) };
     put(&root, "tool", &tool);
     put(&root, "lib/libh.so", &library);
+    // The program does not use this one here.
+    put(&root, "other/libh.so", &library);
     for name in &variants {
         put(&root, &format!("lib/glibc-hwcaps/{name}/libh.so"), &library);
     }
