@@ -137,6 +137,39 @@ fn an_agent_that_another_user_could_have_put_there_is_not_even_asked() {
     });
 }
 
+/// ssh starts another client for a jump host, without its own options. That one would open a window to ask in.
+#[test]
+fn clients_find_no_window_to_ask_in() {
+    use std::os::unix::fs::PermissionsExt;
+    let ssh = require!(gantry_tests::tool("ssh")).display().to_string();
+    on_hosts(Config::with_nodes(1), move |cluster| {
+        let folder = cluster.world.work_dir().join("in-front");
+        let (client, seen) = (folder.join("ssh"), folder.join("seen"));
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::write(&seen, "").expect("a file");
+        let script = format!("#!/bin/sh\nenv >>{}\nexec {ssh} \"$@\"\n", seen.display());
+        std::fs::write(&client, script).expect("a script");
+        for (path, mode) in [(&folder, 0o755), (&client, 0o755), (&seen, 0o666)] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("a mode");
+        }
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let args = ["launch", "--cwd", "/", "--wlm", "ssh", "--", "--hosts", "n001", "/bin/true"];
+        let variables = [
+            ("PATH", path.as_str()),
+            ("DISPLAY", ":9"),
+            ("WAYLAND_DISPLAY", "wayland-9"),
+            ("SSH_ASKPASS", "/no/such"),
+            ("SSH_ASKPASS_REQUIRE", "force"),
+        ];
+        let done = cluster.run(&binaries().gantry, args, &variables).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let seen = std::fs::read_to_string(seen).expect("what a client has seen");
+        let asking = |line: &&str| line.contains("DISPLAY=") || line.starts_with("SSH_ASKPASS");
+        let asking: std::collections::BTreeSet<&str> = seen.lines().filter(asking).collect();
+        assert_eq!(asking.into_iter().collect::<Vec<_>>(), ["SSH_ASKPASS_REQUIRE=never"], "{seen}");
+    });
+}
+
 #[test]
 fn login_shells_of_all_kinds_will_do() {
     let tcsh = require!(gantry_tests::tool("tcsh")).display().to_string();

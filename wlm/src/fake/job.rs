@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 
 use super::site::{JOB, Site, folder, refused};
 use crate::error::{Error, Result};
-use crate::host::{Host, spawn_orphan_with};
+use crate::host::{Host, Machine, spawn_orphan_with};
 use crate::job::JobRef;
 
 /// The script writes this as its end when it is cancelled.
@@ -147,7 +147,7 @@ impl Job {
             let nowhere = || OpenOptions::new().read(true).write(true).open("/dev/null");
             let (told, tell) = io::pipe()?;
             let stdio = [nowhere()?.into(), tell.into(), nowhere()?.into()];
-            spawn_orphan_with(Path::new("/bin/sh"), &[script.as_os_str()], stdio)?;
+            spawn_orphan_with(Path::new("/bin/sh"), &[script.as_os_str()], Machine.environment(), stdio)?;
             let mut line = String::new();
             BufReader::new(told).read_line(&mut line)?;
             Ok(line)

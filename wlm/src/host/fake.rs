@@ -94,6 +94,16 @@ impl Host for FakeHost {
         self.ask_in(dir, command, timeout)
     }
 
+    /// Answers as with any environment.
+    fn ask_as(
+        &self,
+        command: &[OsString],
+        _env: Vec<(OsString, OsString)>,
+        timeout: Duration,
+    ) -> io::Result<Asked> {
+        self.ask(command, timeout)
+    }
+
     fn ask_for_line(
         &self,
         dir: &Path,

@@ -12,6 +12,13 @@ use super::{Asked, FileVersion, Host, IsAnswer, sys};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Machine;
 
+impl Machine {
+    /// The environment with additional variables. The last one of a name counts.
+    fn with(&self, env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+        [self.environment(), env.to_vec()].concat()
+    }
+}
+
 impl Host for Machine {
     fn environment(&self) -> Vec<(OsString, OsString)> {
         std::env::vars_os().collect()
@@ -58,7 +65,7 @@ impl Host for Machine {
         input: &[u8],
         timeout: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, input, &[], None, timeout)
+        super::orphan::ask_with(dir, command, input, self.environment(), None, timeout)
     }
 
     fn ask_in_with(
@@ -68,7 +75,16 @@ impl Host for Machine {
         env: &[(OsString, OsString)],
         timeout: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, &[], env, None, timeout)
+        super::orphan::ask_with(dir, command, &[], self.with(env), None, timeout)
+    }
+
+    fn ask_as(
+        &self,
+        command: &[OsString],
+        env: Vec<(OsString, OsString)>,
+        timeout: Duration,
+    ) -> io::Result<Asked> {
+        super::orphan::ask_with(Path::new("/"), command, &[], env, None, timeout)
     }
 
     fn ask_for_line(
@@ -79,7 +95,7 @@ impl Host for Machine {
         is_answer: IsAnswer,
         timeout: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, &[], env, Some(is_answer), timeout)
+        super::orphan::ask_with(dir, command, &[], self.with(env), Some(is_answer), timeout)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

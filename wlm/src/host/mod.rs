@@ -135,6 +135,17 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         timeout: Duration,
     ) -> io::Result<Asked>;
 
+    /// As [`Host::ask`], of a program with this environment and no other variable.
+    ///
+    /// # Errors
+    /// As [`Host::ask`].
+    fn ask_as(
+        &self,
+        command: &[OsString],
+        env: Vec<(OsString, OsString)>,
+        timeout: Duration,
+    ) -> io::Result<Asked>;
+
     /// As [`Host::ask_in_with`], of a program that says all that matters in the first line for which `is_answer` holds.
     /// If it stays for long after that, it is killed.
     ///

@@ -70,20 +70,22 @@ impl Orphan {
     }
 }
 
-/// As [`spawn_orphan`], with all three standard descriptors and a handle to end it. Dropping the handle does not end
-/// it.
+/// As [`spawn_orphan`], with this environment, all three standard descriptors and a handle to end it. Dropping the
+/// handle does not end it.
 ///
 /// # Errors
 /// As [`spawn_orphan`]; the kernel is older than 5.3.
 pub fn spawn_orphan_with<A: AsRef<OsStr>>(
     program: &Path,
     args: &[A],
+    env: Vec<(OsString, OsString)>,
     [stdin, stdout, stderr]: [OwnedFd; 3],
 ) -> io::Result<Orphan> {
     #[expect(clippy::disallowed_methods, reason = "the Host interface starts foreign processes here")]
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(stdout).stderr(stderr).current_dir("/");
     tracing::debug!(?command, "running");
+    command.env_clear().envs(env);
     spawn_told(&mut command)
 }
 
@@ -130,7 +132,7 @@ const MOST_INPUT_BYTES: usize = 60 << 10;
 const STAYS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Runs a small program in the directory `dir`, not as a child of this process, with `input` on its standard input
-/// and additional variables, and returns its output. Its exit status is unknown, so its output must show the result.
+/// and this environment, and returns its output. Its exit status is unknown, so its output must show the result.
 /// After the deadline it is killed with its process group. After a line for which `is_answer` holds, it is killed
 /// earlier, which is no error.
 ///
@@ -140,7 +142,7 @@ pub(super) fn ask_with(
     dir: &Path,
     command: &[OsString],
     input: &[u8],
-    env: &[(OsString, OsString)],
+    env: Vec<(OsString, OsString)>,
     is_answer: Option<IsAnswer>,
     timeout: Duration,
 ) -> io::Result<Asked> {
@@ -162,7 +164,7 @@ pub(super) fn ask_with(
     #[expect(clippy::disallowed_methods, reason = "the Host interface starts foreign processes here")]
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(to_out).stderr(to_err).current_dir(dir);
-    command.envs(env.iter().map(|(name, value)| (name, value)));
+    command.env_clear().envs(env);
     let orphan = spawn_told(&mut command)?;
     // `command` holds our ends of the pipes and would keep them open.
     drop(command);
@@ -237,6 +239,18 @@ mod tests {
 
     use super::*;
 
+    fn own_env() -> Vec<(OsString, OsString)> {
+        std::env::vars_os().collect()
+    }
+
+    #[test]
+    fn a_program_has_the_environment_that_it_was_given_and_no_more() {
+        let env = vec![("A".into(), "1".into())];
+        let said =
+            ask_with(Path::new("/"), &["/usr/bin/env".into()], &[], env, None, Duration::from_secs(60));
+        assert_eq!(said.unwrap().stdout, "A=1\n");
+    }
+
     #[test]
     fn the_helper_is_not_our_child_and_has_its_own_session() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
@@ -268,8 +282,9 @@ mod tests {
 
     #[test]
     fn a_program_returns_its_output_and_is_not_our_child() {
-        let run =
-            |command: &[OsString], deadline| ask_with(Path::new("/"), command, &[], &[], None, deadline);
+        let run = |command: &[OsString], deadline| {
+            ask_with(Path::new("/"), command, &[], own_env(), None, deadline)
+        };
         let ask = |script: &str, deadline| run(&["/bin/sh".into(), "-c".into(), script.into()], deadline);
         let said = ask("echo $PPID; echo no >&2; exit 3", Duration::from_secs(10)).unwrap();
         assert_eq!(said.stderr, "no\n");
@@ -293,7 +308,7 @@ mod tests {
         let ask = |script: &str, timeout| {
             let command = ["/bin/sh", "-c", script].map(OsString::from);
             let is_answer: IsAnswer = |line| line.trim() == "7";
-            ask_with(Path::new("/"), &command, &[], &[], Some(is_answer), timeout)
+            ask_with(Path::new("/"), &command, &[], own_env(), Some(is_answer), timeout)
         };
         let (mut ours, theirs) = io::pipe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), theirs.as_raw_fd());
@@ -314,10 +329,11 @@ mod tests {
     fn a_program_reads_its_input_and_the_end_of_it() {
         let cat = ["/bin/cat".into()];
         let input = vec![b'x'; MOST_INPUT_BYTES];
-        let said = ask_with(Path::new("/"), &cat, &input, &[], None, Duration::from_secs(10)).unwrap();
+        let said = ask_with(Path::new("/"), &cat, &input, own_env(), None, Duration::from_secs(10)).unwrap();
         assert_eq!(said.stdout.len(), input.len());
         let more = vec![b'x'; MOST_INPUT_BYTES + 1];
-        let error = ask_with(Path::new("/"), &cat, &more, &[], None, Duration::from_secs(10)).unwrap_err();
+        let error =
+            ask_with(Path::new("/"), &cat, &more, own_env(), None, Duration::from_secs(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
@@ -327,7 +343,7 @@ mod tests {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let theirs = OwnedFd::from(theirs);
             let stdio = [theirs.try_clone().unwrap(), theirs.try_clone().unwrap(), theirs];
-            (ours, spawn_orphan_with(Path::new(program), args, stdio).unwrap())
+            (ours, spawn_orphan_with(Path::new(program), args, own_env(), stdio).unwrap())
         };
         let (mut ours, orphan) = start("/bin/sleep", &["1000"]);
         orphan.kill().unwrap();

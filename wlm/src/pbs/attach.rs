@@ -79,7 +79,7 @@ pub(super) async fn start_agents(
     let argv = remote::build_command(&script.host, &words, &agent.program, host)?;
     let ticket = Zeroizing::new(agent.ticket("").map_err(Error::NotStarted)?);
     let ticket = build_input(&to_hex(&ticket), &app.hosts);
-    owner.start_step(StepStart { argv, env: host.environment(), ticket }).await?;
+    owner.start_step(StepStart { argv, env: remote::build_environment(host), ticket }).await?;
     Ok(true)
 }
 

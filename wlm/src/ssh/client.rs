@@ -49,6 +49,17 @@ impl Client {
     }
 }
 
+/// The environment of a client: without the variables by which it could ask in a window. BatchMode does not reach the
+/// client that ssh starts itself for a jump host, and that one has no terminal. Before OpenSSH 8.4, only the absence of
+/// a display keeps it from asking. Source: ssh(1), `SSH_ASKPASS_REQUIRE`.
+pub(crate) fn build_environment(host: &dyn Host) -> Vec<(OsString, OsString)> {
+    const ASKING: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE"];
+    let mut env = host.environment();
+    env.retain(|(name, _)| !ASKING.iter().any(|asking| name == asking));
+    env.push(("SSH_ASKPASS_REQUIRE".into(), "never".into()));
+    env
+}
+
 /// The client, and why it was chosen, for people.
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,6 +130,17 @@ mod tests {
         check("libssh2", true, "libssh2 (/g/gantry-ssh), because GANTRY_SSH says so");
         check("libssh2", false, "error: GANTRY_SSH asks for libssh2, and there is no /g/gantry-ssh");
         check("putty", true, "error: GANTRY_SSH is 'putty', which is not an ssh client");
+    }
+
+    #[test]
+    fn a_client_has_no_window_to_ask_in() {
+        let host = FakeHost::default().with_env("DISPLAY", ":0").with_env("WAYLAND_DISPLAY", "wayland-0");
+        let host = host.with_env("SSH_ASKPASS", "/x").with_env("SSH_ASKPASS_REQUIRE", "force");
+        let host = host.with_env("HOME", "/h").with_env("SSH_AUTH_SOCK", "/s");
+        let env = build_environment(&host);
+        let env = env.iter().map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()));
+        let expected = [("HOME", "/h"), ("SSH_AUTH_SOCK", "/s"), ("SSH_ASKPASS_REQUIRE", "never")];
+        assert_eq!(env.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -13,9 +13,9 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use super::call::Call;
-use super::client::Client;
+use super::client::{Client, build_environment};
 use super::openssh::Words;
-use crate::host::{Orphan, spawn_orphan_with};
+use crate::host::{Machine, Orphan, spawn_orphan_with};
 
 /// The maximum length of a line. A longer one is split.
 const MAX_LINE_BYTES: usize = 8 * 1024;
@@ -59,7 +59,7 @@ impl Connection {
             let (errors, their_errors) = StdUnixStream::pair()?;
             let stdin = OwnedFd::from(theirs);
             let stdio = [stdin.try_clone()?, stdin, their_errors.into()];
-            let orphan = spawn_orphan_with(client.program(), &args, stdio)?;
+            let orphan = spawn_orphan_with(client.program(), &args, build_environment(&Machine), stdio)?;
             let client = Running { orphan: Some(orphan) };
             stream.set_nonblocking(true)?;
             errors.set_nonblocking(true)?;

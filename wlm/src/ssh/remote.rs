@@ -8,6 +8,7 @@ use std::time::Duration;
 use gantry_types::error::{Failure, Kind};
 
 use super::call::Call;
+pub(crate) use super::client::build_environment;
 use super::client::find_client;
 use super::command::Reaching;
 use super::hosts::host_for_ssh;
@@ -57,7 +58,7 @@ pub(crate) fn ask(
     host: &dyn Host,
 ) -> Result<(String, String)> {
     let command = build_command(there, words, agent, host)?;
-    let said = host.ask(&command, timeout).map_err(|error| {
+    let said = host.ask_as(&command, build_environment(host), timeout).map_err(|error| {
         Error::Unanswered(Failure::new((&error).into(), format!("ask {there} by ssh: {error}")))
     })?;
     let words = read_words(&said.stderr);

@@ -98,7 +98,8 @@ fn run_proxy(command: &[OsString]) -> io::Result<Reached> {
     let theirs = OwnedFd::from(theirs);
     let errors = io::stderr().as_fd().try_clone_to_owned()?;
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let proxy = spawn_orphan_with(Path::new(program), args, [theirs.try_clone()?, theirs, errors])?;
+    let stdio = [theirs.try_clone()?, theirs, errors];
+    let proxy = spawn_orphan_with(Path::new(program), args, Machine.environment(), stdio)?;
     Ok(Reached { descriptor: ours.into(), peer: Peer::behind_a_proxy(), proxy: Some(proxy) })
 }
 
