@@ -21,11 +21,13 @@ pub struct Choice {
     pub wlm: &'static str,
     /// The facts that led to this choice. Reads as "because ...".
     pub why: String,
+    /// Why another one may be meant, and how to choose that. Only where this one has no jobs, and nobody has named it.
+    pub doubt: Option<String>,
 }
 
 impl Choice {
     fn new(choice: gantry_wlm::Choice) -> Self {
-        Self { wlm: choice.wlm.name(), why: choice.why.0 }
+        Self { wlm: choice.wlm.name(), why: choice.why.0, doubt: choice.doubt }
     }
 }
 

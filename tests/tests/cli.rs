@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, require, tool};
+use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, record_skip, require, tool};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -243,6 +243,38 @@ fn doctor_names_failures_and_really_holds_a_program() {
         let hold = checks.iter().find(|check| check["check"] == "hold").unwrap();
         assert_eq!((unfit.code(), &hold["result"]), (1, &"fail".into()), "{hold}");
         assert!(hold["found"].as_str().unwrap().contains("abacus") && hold["remedy"].is_string(), "{hold}");
+    });
+}
+
+/// A cluster's configuration may be on its controller only. Where nothing else is detected, this machine is used.
+#[test]
+fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
+    in_a_world(LIMIT, |world| {
+        let folder = world.work_dir().join("programs");
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("/bin/false", folder.join("srun")).unwrap();
+        let run = |args: &[&str]| {
+            let mut command = world.gantry_command(args);
+            for name in ["CTI_WLM_IMPL", "GANTRY_WLM", "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JOB_ID"] {
+                command.env_remove(name);
+            }
+            command.env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
+            world.spawn(command).wait(SOON)
+        };
+        let report: Value = serde_json::from_str(&run(&["wlm", "--json"]).stdout[0]).unwrap();
+        if report["wlm"] != "localhost" {
+            return record_skip("this machine belongs to a cluster");
+        }
+        let expected = format!(
+            "srun is {}/srun, but no configuration of Slurm was found; choose slurm by --wlm slurm or GANTRY_WLM=slurm",
+            folder.display()
+        );
+        assert_eq!(report["doubt"], expected, "{report}");
+        let said = |args: &[&str]| run(args).stderr.iter().any(|line| line.ends_with(&expected));
+        assert!(said(&["launch", "--", "-n", "1", "/bin/true"]));
+        assert!(said(&["stack", "--launch", "--", "-n", "1", "/bin/true"]));
+        assert!(said(&["submit", "--", "job.sh"]));
+        assert!(!said(&["launch", "--wlm", "localhost", "--", "-n", "1", "/bin/true"]));
     });
 }
 

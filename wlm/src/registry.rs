@@ -39,6 +39,14 @@ pub struct Choice {
     pub wlm: &'static dyn Wlm,
     /// Why it was chosen.
     pub why: Evidence,
+    /// Why another one may be meant, and how to choose that. Only if this one was detected, and has no jobs.
+    pub doubt: Option<String>,
+}
+
+impl Choice {
+    fn new(wlm: &'static dyn Wlm, why: Evidence) -> Self {
+        Self { wlm, why, doubt: None }
+    }
 }
 
 /// Chooses the WLM, in this order: `asked` by the caller; named by a variable of [`WLM_VARIABLES`], also by the
@@ -48,27 +56,32 @@ pub struct Choice {
 /// [`Error::UnknownWlm`] with the known names.
 pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
     if let Some(name) = asked {
-        return Ok(Choice { wlm: find(name)?, why: Evidence("it was chosen by the caller".to_owned()) });
+        return Ok(Choice::new(find(name)?, Evidence("it was chosen by the caller".to_owned())));
     }
     for variable in WLM_VARIABLES {
         if let Some(name) = host.env(variable) {
             let name = name.to_string_lossy();
-            return Ok(Choice {
-                wlm: find(wlm_name(&name))?,
-                why: Evidence(format!("{variable} is '{name}'")),
-            });
+            return Ok(Choice::new(find(wlm_name(&name))?, Evidence(format!("{variable} is '{name}'"))));
         }
     }
-    let found: Vec<Choice> = detected(host)
-        .into_iter()
-        .filter_map(|(wlm, evidence)| Some(Choice { wlm, why: evidence? }))
-        .collect();
+    let found: Vec<Choice> =
+        detected(host).into_iter().filter_map(|(wlm, evidence)| Some(Choice::new(wlm, evidence?))).collect();
     let inside =
         found.iter().find(|choice| choice.wlm.capabilities().jobs.is_some_and(|jobs| jobs.is_inside(host)));
-    inside
-        .or(found.first())
-        .cloned()
-        .ok_or_else(|| Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() })
+    let none = || Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() };
+    let mut choice = inside.or(found.first()).cloned().ok_or_else(none)?;
+    if choice.wlm.capabilities().jobs.is_none() {
+        choice.doubt = find_doubt(host);
+    }
+    Ok(choice)
+}
+
+/// A WLM that may be meant although it is not detected, with the way to choose it.
+fn find_doubt(host: &dyn Host) -> Option<String> {
+    WLMS.iter().find_map(|wlm| {
+        let name = wlm.name();
+        Some(format!("{}; choose {name} by --wlm {name} or {}={name}", wlm.doubt(host)?, WLM_VARIABLES[0]))
+    })
 }
 
 /// As [`choose`], for a launch with these arguments. A WLM whose hosts they name takes precedence over detected ones.
@@ -79,10 +92,8 @@ pub fn choose_for(asked: Option<&str>, args: &[OsString], host: &dyn Host) -> Re
     let named = asked.is_some() || WLM_VARIABLES.iter().any(|variable| host.env(variable).is_some());
     let names_hosts = |wlm: &&'static dyn Wlm| {
         let option = wlm.capabilities().host_lists?.find_host_option(args)?;
-        Some(Choice {
-            wlm: *wlm,
-            why: Evidence(format!("{option} names hosts, which are reached by {}", wlm.name())),
-        })
+        let why = Evidence(format!("{option} names hosts, which are reached by {}", wlm.name()));
+        Some(Choice::new(*wlm, why))
     };
     match WLMS.iter().find_map(names_hosts).filter(|_| !named) {
         Some(choice) => Ok(choice),
@@ -125,6 +136,18 @@ mod tests {
         assert_eq!(choose(None, &as_cti).unwrap().wlm.name(), "localhost");
         let wrong = FakeHost::default().with_env("GANTRY_WLM", "abacus");
         assert_eq!(choose(Some("localhost"), &wrong).unwrap().why.0, "it was chosen by the caller");
+    }
+
+    #[test]
+    fn a_machine_that_may_belong_to_a_cluster_is_chosen_with_a_doubt() {
+        let host = || FakeHost::default().with_env("PATH", "/bin").with_file("/bin/srun", "");
+        let doubt = |host: &FakeHost, asked| choose(asked, host).unwrap().doubt;
+        let said = "srun is /bin/srun, but no configuration of Slurm was found; choose slurm by --wlm slurm or GANTRY_WLM=slurm";
+        assert_eq!(doubt(&host(), None).as_deref(), Some(said));
+        assert_eq!(doubt(&FakeHost::default(), None), None);
+        assert_eq!(doubt(&host(), Some("localhost")), None);
+        assert_eq!(doubt(&host().with_env("GANTRY_WLM", "localhost"), None), None);
+        assert_eq!(doubt(&host().with_file("/etc/slurm/slurm.conf", ""), None), None);
     }
 
     #[test]

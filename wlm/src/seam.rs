@@ -42,6 +42,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// Looks for this WLM on this machine. Runs no program. None: it is not here.
     fn detect(&self, host: &dyn Host) -> Option<Evidence>;
 
+    /// Why this WLM may be meant where it is not detected. Runs no program. None: nothing indicates it.
+    fn doubt(&self, _host: &dyn Host) -> Option<String> {
+        None
+    }
+
     /// What this WLM can do besides launching and attaching.
     fn capabilities(&self) -> &'static Capabilities {
         &Capabilities::NONE

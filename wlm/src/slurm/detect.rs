@@ -13,6 +13,13 @@ pub(super) fn detect(host: &dyn Host) -> Option<Evidence> {
     Some(Evidence(format!("{told_by}, and srun is {}", srun.display())))
 }
 
+/// A cluster may have its configuration elsewhere, for example only on its controller. Only srun would find it there.
+pub(super) fn doubt(host: &dyn Host) -> Option<String> {
+    let srun = host.find_in_path("srun")?;
+    let is_lost = detect(host).is_none();
+    is_lost.then(|| format!("srun is {}, but no configuration of Slurm was found", srun.display()))
+}
+
 fn allocation(host: &dyn Host) -> Option<String> {
     let job = host.env("SLURM_JOB_ID")?;
     Some(format!("SLURM_JOB_ID is '{}'", job.to_string_lossy()))

@@ -11,6 +11,7 @@ use gantry_types::launch::{HoldMethod, Mixed, SendAgent};
 use super::ask::{ask_jobs, find_command};
 use super::cluster::check_option;
 use super::conf::leftovers_survive;
+use super::detect::doubt;
 use super::jobs::SlurmJobs;
 use super::site::build_site_options;
 use super::srun::SRUN;
@@ -47,6 +48,10 @@ impl Wlm for Slurm {
 
     fn detect(&self, host: &dyn Host) -> Option<Evidence> {
         detect(host)
+    }
+
+    fn doubt(&self, host: &dyn Host) -> Option<String> {
+        doubt(host)
     }
 
     fn capabilities(&self) -> &'static Capabilities {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_frontend::App;
 use gantry_frontend::control::{Client, Registry};
+use gantry_frontend::{App, Frontend, LaunchRequest};
 
 use super::interrupts::Interrupts;
 use crate::exit::{Fault, Outcome};
@@ -37,6 +37,12 @@ pub(super) async fn close(app: App, interrupts: &mut Interrupts) -> Result<(), F
         closed = app.close(END) => Ok(closed?),
         _ = interrupts.next() => Ok(()),
     }
+}
+
+/// A note for people whose launch may be meant for elsewhere.
+pub(super) fn find_doubt(frontend: &Frontend, request: &LaunchRequest) -> Result<Option<String>, Fault> {
+    let choice = frontend.choice_for(request)?;
+    Ok(choice.doubt.map(|doubt| format!("{} is used: {doubt}", choice.wlm)))
 }
 
 /// Prints the result of a command.

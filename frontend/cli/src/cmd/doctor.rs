@@ -226,7 +226,9 @@ fn unfit(name: &'static str, path: &Path, why: &str) -> Check {
 fn check_wlm() -> Check {
     match Frontend::new(Config::default()).choice() {
         Ok(choice) => {
-            verdict("workload manager", Verdict::Ok, format!("{}, because {}", choice.wlm, choice.why), None)
+            let result = if choice.doubt.is_some() { Verdict::Warn } else { Verdict::Ok };
+            let found = format!("{}, because {}", choice.wlm, choice.why);
+            verdict("workload manager", result, found, choice.doubt.as_deref())
         }
         Err(error) => from_error("workload manager", &error.to_failure()),
     }

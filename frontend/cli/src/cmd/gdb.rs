@@ -14,13 +14,13 @@ use tokio::task::JoinHandle;
 
 use self::debugger::{Debugger, Done};
 use self::prompt::{Prompt, Typed};
-use super::END;
 use super::interrupts::{Interrupt, Interrupts};
 use super::look::Owner;
 use super::queue::note_changes;
+use super::{END, find_doubt};
 use crate::args::Gdb;
 use crate::exit::{self, Fault, Outcome, text_of};
-use crate::view::{Screen, Talk};
+use crate::view::{self, Screen, Talk};
 
 /// The maximum nesting depth of scripts.
 const MAX_SCRIPTS: usize = 16;
@@ -74,6 +74,9 @@ async fn reach(args: &Gdb) -> Result<Owner, Fault> {
             let mut request = LaunchRequest::new(args.rest.clone()).hold(true).output(OutputTo::Stream);
             if let Some(timeout) = args.queue_timeout {
                 request = request.queue_timeout(timeout);
+            }
+            if let Some(doubt) = find_doubt(&frontend, &request)? {
+                view::note(&doubt);
             }
             Ok(Owner::Own(frontend.launch_with_news(request, note_changes(), args.timeout).await?))
         }

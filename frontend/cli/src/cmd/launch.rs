@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gantry_frontend::{Config, Event, Frontend, HoldMethod, Input, LaunchRequest, OutputTo, QueueNews};
 
+use super::find_doubt;
 use super::input::{self, Enter};
 use super::queue::each_change;
 use super::stay::{Plan, stay};
@@ -97,6 +98,9 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
         ..Config::default()
     };
     let frontend = Frontend::new(config);
+    if let Some(doubt) = find_doubt(&frontend, &request)? {
+        around.screen.note(&doubt);
+    }
     tracing::debug!(hold, "launching");
     let news = tell_job(Arc::clone(&around.screen), frontend.choice_for(&request)?.wlm);
     let app = tokio::select! {

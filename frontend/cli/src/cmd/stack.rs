@@ -9,7 +9,7 @@ use gantry_stack::orders::Orders;
 use super::interrupts::Interrupts;
 use super::look::{Looking, frontend, note_gaps};
 use super::queue::note_changes;
-use super::{close, say};
+use super::{close, find_doubt, say};
 use crate::args::Stack;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::{Findings, Report};
@@ -73,6 +73,9 @@ async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Inte
         request = request.queue_timeout(timeout);
     }
     let frontend = frontend(&args.look, Vec::new());
+    if let Some(doubt) = find_doubt(&frontend, &request)? {
+        view::note(&doubt);
+    }
     let app = tokio::select! {
         app = frontend.launch_with_news(request, note_changes(), args.look.timeout) => app?,
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),

@@ -25,6 +25,9 @@ pub(super) async fn submit(args: Submit, screen: Arc<Screen>) -> Outcome {
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
     let frontend = frontend(args.wlm, &args.stay);
+    if let Some(doubt) = frontend.choice()?.doubt {
+        screen.note(&doubt);
+    }
     // Handle a signal after the submission, when the job to cancel is known.
     let mut batch = frontend.submit(args.batch_args, args.stay.timeout).await?;
     if let Some(timeout) = args.queue_timeout {

@@ -14,6 +14,8 @@ use crate::view::{self, Page, table};
 struct Report {
     wlm: &'static str,
     why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doubt: Option<String>,
     hold: Hold,
     known: Vec<Known>,
 }
@@ -45,7 +47,8 @@ pub(super) fn run(args: Wlm, json: bool) -> Outcome {
         detected: evidence.is_some(),
         evidence: evidence.map(|evidence| evidence.0),
     });
-    let report = Report { wlm: choice.wlm, why: choice.why, hold, known: known.collect() };
+    let report =
+        Report { wlm: choice.wlm, why: choice.why, doubt: choice.doubt, hold, known: known.collect() };
     say(&if json { Page::json(&report) } else { for_people(&report) })?;
     Ok(exit::SUCCESS)
 }
@@ -67,6 +70,7 @@ fn for_people(report: &Report) -> Page {
         }
     };
     let mut page = Page::line(format_args!("{} is used, because {}", report.wlm, report.why));
+    report.doubt.iter().for_each(|doubt| page.add(doubt));
     page.add(hold);
     page.add("");
     page.append(&table);
