@@ -34,7 +34,8 @@ pub(super) fn is_for_srun(name: &OsStr) -> bool {
 /// `--export`, else SRUN_EXPORT_ENV, else SLURM_EXPORT_ENV). `None`: all variables are exported anyway. Only `current`
 /// can bring values into the list.
 ///
-/// srun reads the list up to the first `NONE`; `ALL` anywhere before it means everything. SLURM_* variables always go.
+/// srun reads the list up to the first `NONE`, or `NIL` of 23.02 and later; `ALL` anywhere before it means everything.
+/// SLURM_* variables always go.
 pub(super) fn build_export(current: Option<&str>, names: &[&str]) -> Option<String> {
     let current = current?;
     let mut kept: Vec<&str> = Vec::new();
@@ -42,7 +43,7 @@ pub(super) fn build_export(current: Option<&str>, names: &[&str]) -> Option<Stri
         if token.eq_ignore_ascii_case("ALL") {
             return None;
         }
-        if token.eq_ignore_ascii_case("NONE") {
+        if ["NONE", "NIL"].iter().any(|word| token.eq_ignore_ascii_case(word)) {
             break;
         }
         if !token.is_empty() {
@@ -88,7 +89,7 @@ mod tests {
         check(Some("NONE"), Some("T,U"));
         check(Some("none,A"), Some("T,U"));
         check(Some("A,NONE,ALL"), Some("A,T,U"));
-        check(Some("NIL"), Some("NIL,T,U"));
+        check(Some("NIL"), Some("T,U"));
         check(Some("A,B=2"), Some("A,B=2,T,U"));
         check(Some("A='x,ALL',B"), Some("A='x,ALL',B,T,U"));
         check(Some(""), Some("T,U"));

@@ -159,6 +159,7 @@ mod tests {
         };
         check(&[], "", "", "ALL,PATH", None);
         check(&["--export=NONE"], "", "", "PATH", None);
+        check(&["--export=NIL"], "", "", "PATH", None);
         check(&["--export=ALL,A=1"], "", "", "ALL,A=1,PATH", None);
         check(&["--export", "A=1,PATH=/x:/y"], "", "", "A=1,PATH=/x:/y,PATH", Some("/x:/y"));
         check(&["--export=A", "-N2", "--export=B"], "C", "", "B,PATH", None);
