@@ -5,12 +5,12 @@ use std::path::Path;
 
 use gantry_types::error::{Failure, Kind};
 
-use super::ask::{PATIENCE, ask, find_command, refused};
+use super::ask::{PATIENCE, find_command, refused};
 use super::cluster;
 use super::command::words;
 use super::conf::own_cluster;
 use super::exported::Exported;
-use crate::host::Host;
+use crate::host::{Asked, Host};
 use crate::{Error, JobRef, Result, Submission};
 
 /// Submits a job. The name of an array or a heterogeneous job is that of the whole.
@@ -88,8 +88,7 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
 
 /// Cancels a job that was submitted to a named cluster. Without that name its number means another job.
 fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
-    let cancelled = ask(&words(&["scancel", "--quiet", &format!("--clusters={cluster}"), job]), host);
-    let end = match cancelled {
+    let end = match cancel_elsewhere(job, cluster, host) {
         Ok(said) if said.stderr.trim().is_empty() => "it was cancelled".to_owned(),
         Ok(said) => format!("it was not cancelled: {}", said.stderr.trim()),
         Err(error) => format!("it was not cancelled: {error}"),
@@ -100,6 +99,13 @@ fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
         ),
         format!("leave out --clusters, or submit on a login node of {cluster}"),
     )
+}
+
+/// As for jobs of the own cluster, any message means that the job was not cancelled.
+fn cancel_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Result<Asked> {
+    let mut command = plan_cancel(&JobRef(job.to_owned()), host)?;
+    command.insert(1, format!("--clusters={cluster}").into());
+    host.ask(&command, PATIENCE).map_err(|error| Error::invalid(format!("cannot run scancel: {error}")))
 }
 
 /// The job's number in the output of `sbatch --parsable`, and its cluster's name if sbatch was told one: `7`, or
@@ -150,7 +156,7 @@ mod tests {
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
             let host = host.with_answer("/bin/sbatch --parsable -Mgpu job.sh", "7;gpu\n", "");
             let host = host.with_file("/bin/scancel", "");
-            let host = host.with_answer("/bin/scancel --quiet --clusters=gpu 7", "", cancelled);
+            let host = host.with_answer("/bin/scancel --clusters=gpu --quiet 7", "", cancelled);
             let with =
                 |host: FakeHost, own| host.with_file("/etc/slurm/slurm.conf", format!("ClusterName={own}"));
             let host = own.into_iter().fold(host, with);
