@@ -165,10 +165,11 @@ pub(super) fn ask_with(
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(to_out).stderr(to_err).current_dir(dir);
     command.env_clear().envs(env);
+    // If there is no thread for its output, the program does not start: it might submit a job that nobody knows.
+    let (stdout, stderr) = (read_aside(out, is_answer)?, read_aside(err, None)?);
     let orphan = spawn_told(&mut command)?;
     // `command` holds our ends of the pipes and would keep them open.
     drop(command);
-    let (stdout, stderr) = (read_aside(out, is_answer)?, read_aside(err, None)?);
     let late = |_| {
         // The timeout is the error to report.
         orphan.kill().err();
