@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,8 +67,14 @@ impl Manifest {
     /// # Errors
     /// It is not found, is no executable file, or clashes with another one of its name.
     pub fn add_binary(&mut self, program: impl AsRef<Path>) -> Result<()> {
-        let source = find_program(program.as_ref(), &Machine)?;
-        self.add(Place::Bin, &source, self.with_needs)
+        self.add_program(program.as_ref()).map(drop)
+    }
+
+    /// As [`Manifest::add_binary`]. Returns the path that was found.
+    pub(crate) fn add_program(&mut self, program: &Path) -> Result<PathBuf> {
+        let source = find_program(program, &Machine)?;
+        self.add(Place::Bin, &source, self.with_needs)?;
+        Ok(source)
     }
 
     /// Adds a library to the session's `lib`, which is first in the daemons' LD_LIBRARY_PATH. It is a path, or a name
@@ -174,9 +180,18 @@ impl Manifest {
     /// runs on no node either.
     pub async fn exec_daemon(mut self, request: DaemonRequest, timeout: Duration) -> Result<Daemon> {
         let deadline = Instant::now() + timeout;
-        let source = find_program(Path::new(&request.program), &Machine)?;
-        self.add(Place::Bin, &source, self.with_needs)?;
-        let name = file_name(&source)?.to_owned();
+        let source = self.add_program(Path::new(&request.program))?;
+        self.exec_added(&source, request, deadline).await
+    }
+
+    /// As [`Manifest::exec_daemon`], of a program that was added and found there. Blocks for no file system.
+    pub(crate) async fn exec_added(
+        self,
+        source: &Path,
+        request: DaemonRequest,
+        deadline: Instant,
+    ) -> Result<Daemon> {
+        let name = file_name(source)?.to_owned();
         let session = Arc::clone(&self.session);
         let nodes = match request.nodes {
             None => session.live_nodes(),

@@ -1,5 +1,6 @@
 //! The interface of an app for the control server, and its implementation for a live app.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,11 +132,11 @@ impl Target for AppHandle {
         timeout: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)> {
         let (forward, progress) = (order.forward, order.progress);
-        let (session, manifest, request) = prepare(self, order, timeout).await?;
+        let Prepared { session, manifest, program, request } = prepare(self, order, timeout).await?;
         let request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
         // Subscribe before the start, so that no event of the daemon is missed.
         let events = AppHandle::events(self);
-        let starting = manifest.exec_daemon(request, timeout);
+        let starting = manifest.exec_added(&program, request, Instant::now() + timeout);
         let daemon = match progress {
             true => tell_progress(AppHandle::events(self), session.id(), news, starting).await,
             false => starting.await,
@@ -159,18 +160,23 @@ impl Target for AppHandle {
         order: DaemonOrder,
         timeout: Duration,
     ) -> Result<(DaemonId, Box<dyn Conversation>)> {
-        let (session, manifest, request) = prepare(self, order, timeout).await?;
-        let daemon = manifest.exec_daemon(request.output(DaemonOutput::Drop), timeout).await?;
+        let Prepared { session, manifest, program, request } = prepare(self, order, timeout).await?;
+        let request = request.output(DaemonOutput::Drop);
+        let daemon = manifest.exec_added(&program, request, Instant::now() + timeout).await?;
         Ok((daemon.id(), Box::new(session)))
     }
 }
 
-/// Opens a session for a daemon and stages its files.
-async fn prepare(
-    app: &AppHandle,
-    order: DaemonOrder,
-    timeout: Duration,
-) -> Result<(Session, Manifest, DaemonRequest)> {
+/// A daemon whose files were found.
+struct Prepared {
+    session: Session,
+    manifest: Manifest,
+    program: PathBuf,
+    request: DaemonRequest,
+}
+
+/// Opens a session for a daemon and finds its files.
+async fn prepare(app: &AppHandle, order: DaemonOrder, timeout: Duration) -> Result<Prepared> {
     let mut request = DaemonRequest::new(order.program.0).args(order.args.into_iter().map(|arg| arg.0));
     for (name, value) in order.env {
         request = request.env(name.0, value.0);
@@ -187,8 +193,8 @@ async fn prepare(
         manifest.allow_missing();
     }
     // A client's files may be many, or on a file system that hangs. That concerns only its own request.
-    let program = request.program.clone();
-    let manifest = in_time(Instant::now() + timeout, move || {
+    let program = PathBuf::from(&request.program);
+    let found = in_time(Instant::now() + timeout, move || {
         for path in order.files {
             manifest.add_file(path.0)?;
         }
@@ -201,10 +207,11 @@ async fn prepare(
         for path in order.directories {
             manifest.add_lib_dir(path.0)?;
         }
-        manifest.add_binary(program)?;
-        Ok(manifest)
+        let program = manifest.add_program(&program)?;
+        Ok((manifest, program))
     });
-    Ok((session, manifest.await?, request))
+    let (manifest, program) = found.await?;
+    Ok(Prepared { session, manifest, program, request })
 }
 
 /// Runs `work` and reports the progress of the session's files. A slow reader gets fewer reports, but always the last
