@@ -155,13 +155,13 @@ pub(crate) async fn adopt(
         }
     };
     let ended = tokio::select! {
-        found = asking => Ended::Asked(found),
+        found = asking => Ended::Asked(Box::new(found)),
         late = clock.run_out() => Ended::Late(late),
         () = gone(owner) => Ended::Unowned,
     };
     clock.go_on();
     match ended {
-        Ended::Asked(found) => found.map_err(NotAttached::Failed),
+        Ended::Asked(found) => (*found).map_err(NotAttached::Failed),
         Ended::Unowned => Err(NotAttached::Unowned),
         Ended::Late(late) => {
             let error = explain_late(clock, late, "looking for what to attach to", said.as_ref());
@@ -173,7 +173,7 @@ pub(crate) async fn adopt(
 
 /// How the wait for ranks has ended.
 enum Ended {
-    Asked(Result<Adoption>),
+    Asked(Box<Result<Adoption>>),
     Late(Late),
     Unowned,
 }

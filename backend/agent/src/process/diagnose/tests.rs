@@ -20,11 +20,11 @@ fn the_head_of_a_file_says_what_it_is() {
     check_head(b"\x7fELF\x02\x01", &Head::Elf);
 }
 
-fn foreign_elf(machine: u16) -> Vec<u8> {
+fn foreign_elf(machine: u64) -> Vec<u8> {
     let mut elf = vec![0; 64];
     elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     elf[16] = 2;
-    elf[18..20].copy_from_slice(&machine.to_le_bytes());
+    elf[18..20].copy_from_slice(&machine.to_le_bytes()[..2]);
     elf[20] = 1;
     elf
 }
