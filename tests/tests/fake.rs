@@ -328,7 +328,7 @@ fn a_step_that_has_ended_gives_way_to_the_next_one() {
 #[test]
 fn a_step_is_not_left_for_another_one_that_begins_beside_it() {
     let here = nix::unistd::gethostname().expect("a name").into_string().expect("a name in UTF-8");
-    run(&json!({}), |cluster| {
+    run(&json!({}), move |cluster| {
         let (mut run, [one, other]) = cluster.attaching_to_a_step(&["submit"]);
         cluster.is_in_step(other);
         cluster.becomes(&json!({ "broken": [here] }));
