@@ -55,7 +55,7 @@ pub(crate) struct Install {
     /// Where it is put instead, as if this were the root: for packages.
     #[arg(long, env = "DESTDIR", value_name = "DIR")]
     pub(crate) destdir: Option<PathBuf>,
-    /// Folder of the libraries below the prefix.
+    /// Folder of the libraries: relative to the prefix, or a path beneath it.
     #[arg(long, default_value = "lib", value_name = "DIR")]
     pub(crate) libdir: PathBuf,
     /// Cargo's profile.

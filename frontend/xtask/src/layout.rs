@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::build::{build, root, run};
 use crate::library::LIBRARIES;
@@ -33,13 +33,10 @@ const FILE: u32 = 0o644;
 /// Builds and installs. Returns the folder with everything.
 ///
 /// # Errors
-/// The error of the compiler, or a place cannot be written.
+/// A path of the request is not valid, the error of the compiler, or a place cannot be written.
 pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
-    if !asked.prefix.is_absolute() {
-        return Err(format!("the prefix {} is not absolute", asked.prefix.display()).into());
-    }
+    let Places { to, libdir } = Places::new(&asked.prefix, &asked.libdir, asked.destdir.as_deref())?;
     let built = build(&asked.profile, asked.no_build)?;
-    let to = place(&asked.prefix, asked.destdir.as_deref());
     for (folder, names) in PROGRAMS {
         for name in names {
             put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
@@ -50,11 +47,10 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
     }
     let (folder, names) = LAUNCHERS;
-    fs::create_dir_all(to.join(folder)).map_err(|e| format!("{folder}: {e}"))?;
     for name in names {
         put_link(&to.join(folder), name, "../gantry-guard")?;
     }
-    let libraries = to.join(&asked.libdir);
+    let libraries = to.join(&libdir);
     for library in LIBRARIES {
         let name = library.file_name();
         let strip = asked.profile != "dev";
@@ -62,10 +58,8 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         for link in library.links() {
             put_link(&libraries, &link, &name)?;
         }
-        let text = pkg_config::build_file(library.name, &asked.prefix, &asked.libdir);
-        put(&libraries.join("pkgconfig"), &pkg_config::file_name(library.name), FILE, |path| {
-            Ok(fs::write(path, text)?)
-        })?;
+        let text = pkg_config::build_file(library.name, &asked.prefix, &libdir);
+        put_text(&libraries.join("pkgconfig"), &pkg_config::file_name(library.name), text.as_bytes())?;
     }
     for (folder, names) in HEADERS {
         for name in names {
@@ -73,15 +67,42 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         }
     }
     let manual = run(built.join("gantry").as_os_str(), &["man"])?.stdout;
-    put(&to.join("share/man/man1"), "gantry.1", FILE, |path| Ok(fs::write(path, manual)?))?;
+    put_text(&to.join("share/man/man1"), "gantry.1", &manual)?;
     Ok(to)
 }
 
-/// The folder that replaces the prefix.
-fn place(prefix: &Path, destdir: Option<&Path>) -> PathBuf {
-    match destdir.filter(|dir| !dir.as_os_str().is_empty()) {
-        Some(dir) => dir.join(prefix.strip_prefix("/").unwrap_or(prefix)),
-        None => prefix.to_path_buf(),
+/// Where things are put.
+#[derive(Debug)]
+struct Places {
+    /// The folder that replaces the prefix.
+    to: PathBuf,
+    /// The folder of the libraries below the prefix.
+    libdir: PathBuf,
+}
+
+impl Places {
+    /// `libdir` may be absolute, as packagers have it.
+    ///
+    /// # Errors
+    /// Something would be put outside of the prefix.
+    fn new(prefix: &Path, libdir: &Path, destdir: Option<&Path>) -> Result<Self> {
+        let goes_up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+        if !prefix.is_absolute() || goes_up(prefix) {
+            return Err(
+                format!("the prefix {} is not an absolute path without '..'", prefix.display()).into()
+            );
+        }
+        let beneath = if libdir.is_absolute() { libdir.strip_prefix(prefix).ok() } else { Some(libdir) };
+        let Some(beneath) = beneath.filter(|path| !goes_up(path)) else {
+            let (libdir, prefix) = (libdir.display(), prefix.display());
+            return Err(format!("the libdir {libdir} is not beneath the prefix {prefix}").into());
+        };
+        let to = match destdir.filter(|dir| !dir.as_os_str().is_empty()) {
+            // The linker runs in another directory.
+            Some(dir) => std::path::absolute(dir)?.join(prefix.strip_prefix("/").unwrap_or(prefix)),
+            None => prefix.to_path_buf(),
+        };
+        Ok(Self { to, libdir: beneath.to_path_buf() })
     }
 }
 
@@ -100,7 +121,12 @@ fn put(folder: &Path, name: &str, mode: u32, make: impl FnOnce(&Path) -> Result<
     Ok(())
 }
 
+fn put_text(folder: &Path, name: &str, text: &[u8]) -> Result<()> {
+    put(folder, name, FILE, |path| Ok(fs::write(path, text)?))
+}
+
 fn put_link(folder: &Path, name: &str, target: &str) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let fresh = folder.join(format!(".{name}.new"));
     if fs::symlink_metadata(&fresh).is_ok() {
         fs::remove_file(&fresh)?;
@@ -115,13 +141,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destdir_stands_for_the_root() {
-        let check = |prefix: &str, destdir: Option<&str>, expected: &str| {
-            assert_eq!(place(Path::new(prefix), destdir.map(Path::new)), Path::new(expected));
+    fn everything_is_below_the_prefix_or_below_the_destdir_in_its_place() {
+        let places = |prefix: &str, libdir: &str, destdir: Option<&str>| {
+            let places = Places::new(Path::new(prefix), Path::new(libdir), destdir.map(Path::new));
+            places.map(|Places { to, libdir }| format!("{}+{}", to.display(), libdir.display()))
         };
-        check("/opt/g", None, "/opt/g");
-        check("/opt/g", Some(""), "/opt/g");
-        check("/opt/g", Some("/stage"), "/stage/opt/g");
+        let check = |prefix: &str, libdir: &str, destdir: Option<&str>, expected: &str| {
+            assert_eq!(places(prefix, libdir, destdir).unwrap(), expected);
+        };
+        check("/opt/g", "lib", None, "/opt/g+lib");
+        check("/opt/g", "lib/x", Some(""), "/opt/g+lib/x");
+        check("/opt/g", "lib", Some("/stage"), "/stage/opt/g+lib");
+        check("/usr", "/usr/lib64", Some("/stage"), "/stage/usr+lib64");
+        let here = std::env::current_dir().unwrap();
+        check("/usr", "/usr/lib", Some("stage"), &format!("{}/stage/usr+lib", here.display()));
+        let refused = |prefix: &str, libdir: &str, part: &str| {
+            let error = places(prefix, libdir, Some("/stage")).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        };
+        refused("/usr", "/lib64", "the libdir /lib64 is not beneath the prefix /usr");
+        refused("/usr", "/usr/../lib64", "is not beneath the prefix");
+        refused("/usr", "../lib64", "is not beneath the prefix");
+        refused("opt/g", "lib", "the prefix opt/g is not an absolute path");
+        refused("/../g", "lib", "is not an absolute path without '..'");
     }
 
     #[test]

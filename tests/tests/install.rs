@@ -1,0 +1,69 @@
+//! `cargo xtask install`: what it puts where. Small stand-ins take the places of what cargo and the linker make.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use gantry_tests::{World, binaries, in_a_world};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The programs that are copied, but for `gantry`, which writes completions and manual.
+const PROGRAMS: [&str; 6] =
+    ["gantry-mpir", "gantry-guard", "gantry-agent", "gantry-stackd", "gantry-gdbd", "gantry-ssh"];
+
+/// A compiler that links nothing.
+const CC: &str = "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho a library >\"$2\"\n";
+
+fn stage(world: &World) -> PathBuf {
+    world.work_dir().join("stage")
+}
+
+/// Installs with a prefix of `/usr` into [`stage`].
+fn install(world: &World, umask: &str, args: &[&str]) -> Output {
+    let target = world.work_dir().join("target");
+    let built = target.join("debug");
+    if !built.is_dir() {
+        fs::create_dir_all(&built).unwrap();
+        PROGRAMS.iter().for_each(|name| fs::write(built.join(name), name).unwrap());
+        symlink(&binaries().gantry, built.join("gantry")).unwrap();
+        world.executable("cc", CC.as_bytes());
+    }
+    let mut command = world.command("/bin/sh");
+    command.args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")]);
+    command.arg(binaries().dir.join("gantry-xtask"));
+    command.args(["install", "--no-build", "--profile", "dev", "--prefix", "/usr", "--cc"]);
+    command.arg(world.work_dir().join("cc")).arg("--destdir").arg(stage(world)).args(args);
+    command.env("CARGO_TARGET_DIR", target).stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn installed(world: &World, umask: &str, args: &[&str]) {
+    let done = install(world, umask, args);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn an_absolute_libdir_is_beneath_the_prefix_or_refused() {
+    in_a_world(LIMIT, |world| {
+        // Below the world's folder: where this fails, nothing of this machine is replaced.
+        let elsewhere = world.work_dir().join("lib64").display().to_string();
+        for wrong in [&*elsewhere, "../lib64"] {
+            let refused = install(world, "022", &["--libdir", wrong]);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(said.contains(&format!("the libdir {wrong} is not beneath the prefix /usr")), "{said}");
+            assert!(!refused.status.success() && !stage(world).exists());
+        }
+        installed(world, "022", &["--libdir", "/usr/lib64"]);
+        let libraries = stage(world).join("usr/lib64");
+        for name in ["libcommontools_fe.so.2", "libcommontools_be.so.2"] {
+            assert_eq!(fs::read_to_string(libraries.join(name)).unwrap(), "a library\n");
+        }
+        let text = fs::read_to_string(libraries.join("pkgconfig/common_tools_be.pc")).unwrap();
+        assert!(text.lines().any(|line| line == "libdir=${prefix}/lib64"), "{text}");
+    });
+}
