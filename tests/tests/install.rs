@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -47,6 +47,18 @@ fn installed(world: &World, umask: &str, args: &[&str]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// All files and folders below a folder.
+fn all_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(all_below(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
 #[test]
 fn an_absolute_libdir_is_beneath_the_prefix_or_refused() {
     in_a_world(LIMIT, |world| {
@@ -66,4 +78,25 @@ fn an_absolute_libdir_is_beneath_the_prefix_or_refused() {
         let text = fs::read_to_string(libraries.join("pkgconfig/common_tools_be.pc")).unwrap();
         assert!(text.lines().any(|line| line == "libdir=${prefix}/lib64"), "{text}");
     });
+}
+
+#[test]
+fn all_users_can_read_what_is_installed_whatever_the_umask_is() {
+    in_a_world(LIMIT, |world| {
+        for umask in ["077", "002"] {
+            installed(world, umask, &[]);
+            let mut all = all_below(&stage(world));
+            all.push(stage(world));
+            for path in all.iter().filter(|path| !path.is_symlink()) {
+                let mode = fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+                let is_run = path.is_dir() || path.parent().unwrap().ends_with("lib") || is_program(path);
+                assert_eq!(mode, if is_run { 0o755 } else { 0o644 }, "umask {umask}: {}", path.display());
+            }
+            fs::remove_dir_all(stage(world)).unwrap();
+        }
+    });
+}
+
+fn is_program(path: &Path) -> bool {
+    ["bin", "libexec/gantry"].iter().any(|folder| path.parent().unwrap().ends_with(folder))
 }

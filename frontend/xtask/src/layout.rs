@@ -27,6 +27,7 @@ const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");
 /// Launchers' names under which scripts find the guard, so that their launches are held.
 const LAUNCHERS: (&str, [&str; 1]) = ("libexec/gantry/launchers", ["srun"]);
 
+const FOLDER: u32 = 0o755;
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
 
@@ -106,6 +107,19 @@ impl Places {
     }
 }
 
+/// Makes the missing ones of these folders, for all users whatever the umask is.
+fn make_folder(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        make_folder(above)?;
+    }
+    let made =
+        fs::create_dir(folder).and_then(|()| fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER)));
+    Ok(made.map_err(|e| format!("{}: {e}", folder.display()))?)
+}
+
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map_err(|e| format!("{}: {e}", from.display()))?;
     Ok(())
@@ -113,7 +127,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// Writes a file under another name first, then renames it. An existing file may be in use, and is replaced atomically.
 fn put(folder: &Path, name: &str, mode: u32, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    make_folder(folder)?;
     let fresh = folder.join(format!(".{name}.new"));
     make(&fresh)?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
@@ -126,7 +140,7 @@ fn put_text(folder: &Path, name: &str, text: &[u8]) -> Result<()> {
 }
 
 fn put_link(folder: &Path, name: &str, target: &str) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    make_folder(folder)?;
     let fresh = folder.join(format!(".{name}.new"));
     if fs::symlink_metadata(&fresh).is_ok() {
         fs::remove_file(&fresh)?;
