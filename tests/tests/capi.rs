@@ -302,10 +302,13 @@ fn no_symbol_appears_or_vanishes_unnoticed() {
 fn pkg_config_names_all_that_a_compiler_needs() {
     require!(tool("pkg-config"));
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, source_name) in [("common_tools_fe", "headers.c"), ("common_tools_be", "alone.c")] {
-        let mut asked = Command::new("pkg-config");
-        asked.args(["--cflags", "--libs", name]).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
-        let said = asked.stdin(Stdio::null()).output().expect("pkg-config");
+    for (name, least, source_name) in
+        [("common_tools_fe", "2.15", "headers.c"), ("common_tools_be", "2.21", "alone.c")]
+    {
+        let asked = format!("{name} >= {least}");
+        let mut command = Command::new("pkg-config");
+        command.args(["--cflags", "--libs", &asked]).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
+        let said = command.stdin(Stdio::null()).output().expect("pkg-config");
         assert!(said.status.success(), "{said:?}");
         let said = String::from_utf8(said.stdout).expect("text");
         let mut flags: Vec<OsString> = said.split_whitespace().map(Into::into).collect();

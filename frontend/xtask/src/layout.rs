@@ -59,7 +59,7 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         for link in library.links() {
             put_link(&libraries, &link, &name)?;
         }
-        let text = pkg_config::build_file(library.name, &asked.prefix, &libdir);
+        let text = pkg_config::build_file(&library, &asked.prefix, &libdir);
         put_text(&libraries.join("pkgconfig"), &pkg_config::file_name(library.name), text.as_bytes())?;
     }
     for (folder, names) in HEADERS {

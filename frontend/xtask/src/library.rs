@@ -10,28 +10,51 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::build::{root, run};
 
-/// Number of the reference's libraries: programs that were linked with those run with ours.
-const MAJOR: &str = "2";
-
-/// The full version. No program links to it by this name.
-const FULL: &str = "2.4.1";
-
 /// A C library of this repository.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Library {
     /// Its name without `lib`.
     pub(crate) name: &'static str,
+    /// What its users read about it: a name, and a description.
+    pub(crate) words: [&'static str; 2],
+    /// The version that its users ask for.
+    pub(crate) version: &'static str,
+    /// The version in its file name. Its first part is in the name by which programs ask for it.
+    number: &'static str,
     /// Its crate's folder.
     folder: &'static str,
     /// Linker arguments of this library, in addition to the common ones.
     flags: &'static [&'static str],
 }
 
+/// The version of the Common Tools Interface. Existing tools ask for that.
+const INTERFACE: &str = "2.21.1";
+
+/// The number of the reference's libraries: programs that were linked with those run with ours.
+const REFERENCE: &str = "2.4.1";
+
 /// Both.
 pub(crate) const LIBRARIES: [Library; 2] = [
-    // Its threads run code that dlclose would take away under them.
-    Library { name: "commontools_fe", folder: "frontend/capi", flags: &["-Wl,-z,nodelete"] },
-    Library { name: "commontools_be", folder: "backend/capi", flags: &[] },
+    Library {
+        name: "commontools_fe",
+        words: [
+            "common_tools frontend (gantry)",
+            "launch parallel applications held, put tools next to their ranks",
+        ],
+        version: INTERFACE,
+        number: REFERENCE,
+        folder: "frontend/capi",
+        // Its threads run code that dlclose would take away under them.
+        flags: &["-Wl,-z,nodelete"],
+    },
+    Library {
+        name: "commontools_be",
+        words: ["common_tools backend (gantry)", "for tool daemons: where am I, which ranks are here"],
+        version: INTERFACE,
+        number: REFERENCE,
+        folder: "backend/capi",
+        flags: &[],
+    },
 ];
 
 /// The libraries that Rust's standard library needs: `rustc --print native-static-libs`.
@@ -40,12 +63,17 @@ const NEEDED: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 impl Library {
     /// The name of its file.
     pub(crate) fn file_name(&self) -> String {
-        format!("lib{}.so.{FULL}", self.name)
+        format!("lib{}.so.{}", self.name, self.number)
     }
 
     /// The names under which it is found: by programs, and by linkers.
     pub(crate) fn links(&self) -> [String; 2] {
-        [format!("lib{}.so.{MAJOR}", self.name), format!("lib{}.so", self.name)]
+        [self.soname(), format!("lib{}.so", self.name)]
+    }
+
+    fn soname(&self) -> String {
+        let major = self.number.split('.').next().unwrap_or_default();
+        format!("lib{}.so.{major}", self.name)
     }
 
     /// The list of its symbols.
@@ -64,7 +92,7 @@ impl Library {
         // The linker takes only requested symbols from a static library, and the ones that those need.
         args.extend(parse_symbols(&text).into_iter().map(|symbol| format!("-Wl,-u,{symbol}").into()));
         args.push(built.join(format!("lib{}.a", self.name)).into());
-        args.push(format!("-Wl,-soname,lib{}.so.{MAJOR}", self.name).into());
+        args.push(format!("-Wl,-soname,{}", self.soname()).into());
         args.push(format!("-Wl,--version-script={}", map.display()).into());
         args.extend(["-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,defs"].map(Into::into));
         args.extend(self.flags.iter().map(Into::into));
@@ -78,7 +106,7 @@ impl Library {
 /// The names in a version script.
 fn parse_symbols(map: &str) -> Vec<&str> {
     let lines = map.lines().filter_map(|line| line.trim().strip_suffix(';'));
-    lines.filter(|name| name.starts_with("cti_") || name.starts_with("gantry_")).collect()
+    lines.filter(|name| name.contains('_')).collect()
 }
 
 #[cfg(test)]

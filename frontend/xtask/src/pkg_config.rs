@@ -2,24 +2,25 @@
 
 use std::path::Path;
 
+use crate::library::Library;
+
 /// The file for a library.
-pub(crate) fn build_file(library: &str, prefix: &Path, libdir: &Path) -> String {
-    let (side, description) = match library {
-        "commontools_fe" => ("frontend", "launch parallel applications held, put tools next to their ranks"),
-        _ => ("backend", "for tool daemons: where am I, which ranks are here"),
-    };
+pub(crate) fn build_file(library: &Library, prefix: &Path, libdir: &Path) -> String {
+    let [name, description] = library.words;
     format!(
         "prefix={prefix}\n\
          includedir=${{prefix}}/include\n\
          libdir=${{prefix}}/{libdir}\n\
          \n\
-         Name: common_tools {side} (gantry)\n\
+         Name: {name}\n\
          Description: {description}\n\
-         Version: 2.4.1\n\
+         Version: {version}\n\
          Cflags: -I${{includedir}}\n\
          Libs: -L${{libdir}} -l{library}\n",
         prefix = prefix.display(),
         libdir = libdir.display(),
+        version = library.version,
+        library = library.name,
     )
 }
 
@@ -31,10 +32,13 @@ pub(crate) fn file_name(library: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::root;
+    use crate::library::LIBRARIES;
 
     #[test]
     fn a_file_says_where_things_are() {
-        let file = build_file("commontools_be", Path::new("/opt/g"), Path::new("lib64"));
+        let [_, library] = LIBRARIES;
+        let file = build_file(&library, Path::new("/opt/g"), Path::new("lib64"));
         assert!(file.starts_with("prefix=/opt/g\n"), "{file}");
         for line in
             ["libdir=${prefix}/lib64", "Libs: -L${libdir} -lcommontools_be", "Cflags: -I${includedir}"]
@@ -42,5 +46,16 @@ mod tests {
             assert!(file.lines().any(|it| it == line), "{file}");
         }
         assert_eq!(file_name("commontools_fe"), "common_tools_fe.pc");
+    }
+
+    /// Tools ask pkg-config for the version that the interface has in its header.
+    #[test]
+    fn the_version_is_that_of_the_header() {
+        let header = root().join("shared/include/common_tools_version.h");
+        let header = std::fs::read_to_string(header).unwrap();
+        for library in LIBRARIES {
+            let line = format!("#define CTI_PACKAGE_VERSION \"{}\"", library.version);
+            assert!(header.lines().any(|it| it == line), "{line}");
+        }
     }
 }
