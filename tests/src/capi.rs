@@ -11,8 +11,14 @@ use crate::binaries::{lock, workspace};
 use crate::{Run, World, binaries, target_dir};
 
 /// The sources of the libraries; the age of an installation is that of its last file.
-const SOURCES: [&str; 5] =
-    ["libcommontools_fe.a", "libcommontools_be.a", "gantry", "gantry-guard", "gantry-agent"];
+const SOURCES: [&str; 6] = [
+    "libcommontools_fe.a",
+    "libcommontools_be.a",
+    "libgantry_tm.a",
+    "gantry",
+    "gantry-guard",
+    "gantry-agent",
+];
 const LAST: &str = "share/man/man1/gantry.1";
 
 /// The prefix below which gantry is installed. The users' command for installation makes it, unless it exists and is up
@@ -53,17 +59,24 @@ fn profile() -> &'static str {
 
 /// Headers and lists of symbols.
 fn interface() -> Vec<PathBuf> {
-    let folders = ["shared/include", "frontend/capi/include", "backend/capi/include"];
+    let folders = ["shared/include", "frontend/capi/include", "backend/capi/include", "wlm/capi/include"];
     let headers = folders.iter().flat_map(|folder| fs::read_dir(workspace().join(folder)).expect("headers"));
     let headers = headers.map(|entry| entry.expect("a header").path());
-    headers.chain(["fe", "be"].map(symbols)).collect()
+    headers.chain(LIBRARIES.map(|(library, _)| symbols(library))).collect()
 }
 
-/// The checked-in list of a library's symbols; `side` is `fe` or `be`.
+/// The libraries, and the folders of their crates.
+const LIBRARIES: [(&str, &str); 3] =
+    [("commontools_fe", "frontend/capi"), ("commontools_be", "backend/capi"), ("gantry_tm", "wlm/capi")];
+
+/// The checked-in list of a library's symbols.
+///
+/// # Panics
+/// When there is no such library.
 #[must_use]
-pub fn symbols(side: &str) -> PathBuf {
-    let folder = if side == "fe" { "frontend" } else { "backend" };
-    workspace().join(folder).join("capi").join(format!("libcommontools_{side}.map"))
+pub fn symbols(library: &str) -> PathBuf {
+    let folder = LIBRARIES.iter().find(|(name, _)| *name == library).expect("a library").1;
+    workspace().join(folder).join(format!("lib{library}.map"))
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {

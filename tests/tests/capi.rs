@@ -79,7 +79,8 @@ fn no_function_is_left_out_where_all_are_called_wrongly() {
     for (side, suite) in [("fe", "wrong.c"), ("be", "alone.c")] {
         let text = std::fs::read_to_string(source(suite)).expect("a source");
         let words: BTreeSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-        let listed = listed(&std::fs::read_to_string(symbols(side)).expect("a list"));
+        let listed =
+            listed(&std::fs::read_to_string(symbols(&format!("commontools_{side}"))).expect("a list"));
         let names = listed.iter().map(|name| name.split('@').next().unwrap_or_default());
         let missing: Vec<&str> = names.filter(|name| !words.contains(name)).collect();
         assert_eq!(missing, [""; 0], "{suite}");
@@ -269,7 +270,7 @@ fn declared(headers: &[&str]) -> BTreeSet<String> {
         for line in text.lines().filter(|line| !line.starts_with([' ', '/', '*', '#'])) {
             let name =
                 line.split('(').next().unwrap_or_default().rsplit([' ', '*']).next().unwrap_or_default();
-            if line.contains('(') && (name.starts_with("cti_") || name.starts_with("gantry_")) {
+            if line.contains('(') && ["cti_", "gantry_", "tm_"].iter().any(|begin| name.starts_with(begin)) {
                 found.insert(name.to_owned());
             }
         }
@@ -280,21 +281,28 @@ fn declared(headers: &[&str]) -> BTreeSet<String> {
 #[test]
 fn no_symbol_appears_or_vanishes_unnoticed() {
     require!(tool("nm"));
-    for (side, headers, count) in
-        [("fe", ["common_tools_fe.h", "gantry.h"], 44), ("be", ["common_tools_be.h", "gantry_be.h"], 14)]
-    {
-        let listed = listed(&std::fs::read_to_string(symbols(side)).expect("a list"));
+    for (library, major, headers, count) in [
+        ("commontools_fe", 2, &["common_tools_fe.h", "gantry.h"][..], 44),
+        ("commontools_be", 2, &["common_tools_be.h", "gantry_be.h"], 14),
+        ("gantry_tm", 0, &["tm.h"], 0),
+    ] {
+        let listed = listed(&std::fs::read_to_string(symbols(library)).expect("a list"));
         assert_eq!(
             listed.iter().filter(|name| name.ends_with("@COMMON_TOOLS_2")).count(),
             count,
             "{listed:?}"
         );
-        assert_eq!(exported(&prefix().join(format!("lib/libcommontools_{side}.so.2"))), listed);
+        let soname = format!("lib{library}.so.{major}");
+        assert_eq!(exported(&prefix().join("lib").join(&soname)), listed);
         let names: BTreeSet<String> =
             listed.iter().map(|name| name.split('@').next().unwrap_or_default().to_owned()).collect();
-        assert_eq!(declared(&headers), names);
+        assert_eq!(declared(headers), names);
         // The library in cargo's build folder has the same symbols, without versions.
-        assert_eq!(exported(&binaries().dir.join(format!("libcommontools_{side}.so"))), names);
+        assert_eq!(exported(&binaries().dir.join(format!("lib{library}.so"))), names);
+        // Programs that link with it look for it by that name.
+        let dynamic = Command::new("readelf").arg("-d").arg(prefix().join("lib").join(&soname)).output();
+        let dynamic = String::from_utf8(dynamic.expect("readelf").stdout).expect("text");
+        assert!(dynamic.contains(&format!("soname: [{soname}]")), "{dynamic}");
     }
 }
 
@@ -302,9 +310,11 @@ fn no_symbol_appears_or_vanishes_unnoticed() {
 fn pkg_config_names_all_that_a_compiler_needs() {
     require!(tool("pkg-config"));
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, least, source_name) in
-        [("common_tools_fe", "2.15", "headers.c"), ("common_tools_be", "2.21", "alone.c")]
-    {
+    for (name, least, source_name) in [
+        ("common_tools_fe", "2.15", "headers.c"),
+        ("common_tools_be", "2.21", "alone.c"),
+        ("gantry_tm", "0.1", "../programs/tm_calls.c"),
+    ] {
         let asked = format!("{name} >= {least}");
         let mut command = Command::new("pkg-config");
         command.args(["--cflags", "--libs", &asked]).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));

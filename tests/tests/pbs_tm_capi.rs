@@ -7,17 +7,13 @@ use std::time::Duration;
 use gantry_tests::pbs::{StandIn, said, submit};
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, shared, usable};
-use gantry_tests::{SOON, World, binaries, programs, require, within};
+use gantry_tests::{SOON, World, capi, programs, require, within};
 
 /// The timeout of a whole test.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// The program's output with PBS's own library in a job of a real PBS. The test with a real PBS proves it.
 const EXPECTED: &str = include_str!("../fixtures/pbs/23.06.06/tm_calls.expected");
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
-}
 
 /// Compiles a program with a header from one folder and a library from another.
 fn compile(name: &str, made: &str, include: &Path, lib: &Path, library: &str) -> PathBuf {
@@ -30,8 +26,14 @@ fn compile(name: &str, made: &str, include: &Path, lib: &Path, library: &str) ->
     programs::get_with(name, made, &flags).unwrap_or_else(|why| panic!("{why}"))
 }
 
+/// Compiles a program with the installed library.
+fn with_ours(name: &str) -> PathBuf {
+    let prefix = capi::prefix();
+    compile(name, &format!("{name}_ours"), &prefix.join("include"), &prefix.join("lib"), "gantry_tm")
+}
+
 fn ours() -> PathBuf {
-    compile("tm_calls", "tm_calls_ours", &workspace().join("wlm/capi/include"), &binaries().dir, "gantry_tm")
+    with_ours("tm_calls")
 }
 
 #[test]
@@ -51,9 +53,8 @@ fn a_thread_that_waits_lets_others_begin_requests() {
     within(LIMIT, || {
         let world = World::new();
         let mom = StandIn::start(&world, &[]);
-        let include = workspace().join("wlm/capi/include");
-        let program = compile("tm_threads", "tm_threads_ours", &include, &binaries().dir, "gantry_tm");
-        let output = mom.script(&world, program).stdin(Stdio::null()).output().expect("the program");
+        let output =
+            mom.script(&world, with_ours("tm_threads")).stdin(Stdio::null()).output().expect("the program");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(said, "init 0\nspawn 0\npoll 0\nobit 0\nkill 0\nboth 1\nfinalize 0\n");
         drop(mom);

@@ -7,8 +7,14 @@ use std::process::{Command, Output, Stdio};
 use crate::Result;
 
 /// The crates that are installed on the login side.
-const PACKAGES: [&str; 5] =
-    ["gantry", "gantry-mpir", "gantry-guard", "gantry-frontend-capi", "gantry-backend-capi"];
+const PACKAGES: [&str; 6] = [
+    "gantry",
+    "gantry-mpir",
+    "gantry-guard",
+    "gantry-frontend-capi",
+    "gantry-backend-capi",
+    "gantry-wlm-capi",
+];
 
 /// The crates of programs that go to nodes. They are built by themselves: cargo gives the crates of one build all
 /// features that any of them asks for, and these programs are to be small and to start fast.

@@ -9,10 +9,11 @@ use crate::library::LIBRARIES;
 use crate::{Install, Result, pkg_config};
 
 /// Headers, by folder.
-const HEADERS: [(&str, &[&str]); 3] = [
+const HEADERS: [(&str, &[&str]); 4] = [
     ("shared/include", &["common_tools_shared.h", "common_tools_version.h", "gantry_shared.h"]),
     ("frontend/capi/include", &["common_tools_fe.h", "gantry.h"]),
     ("backend/capi/include", &["common_tools_be.h", "gantry_be.h"]),
+    ("wlm/capi/include", &["tm.h"]),
 ];
 
 /// Programs, by the folder that they are put in.

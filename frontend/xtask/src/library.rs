@@ -33,8 +33,11 @@ const INTERFACE: &str = "2.21.1";
 /// The number of the reference's libraries: programs that were linked with those run with ours.
 const REFERENCE: &str = "2.4.1";
 
-/// Both.
-pub(crate) const LIBRARIES: [Library; 2] = [
+/// The version of gantry.
+const OWN: &str = env!("CARGO_PKG_VERSION");
+
+/// All of them.
+pub(crate) const LIBRARIES: [Library; 3] = [
     Library {
         name: "commontools_fe",
         words: [
@@ -53,6 +56,14 @@ pub(crate) const LIBRARIES: [Library; 2] = [
         version: INTERFACE,
         number: REFERENCE,
         folder: "backend/capi",
+        flags: &[],
+    },
+    Library {
+        name: "gantry_tm",
+        words: ["tm (gantry)", "task management inside of a job, by the calls of tm(3)"],
+        version: OWN,
+        number: OWN,
+        folder: "wlm/capi",
         flags: &[],
     },
 ];

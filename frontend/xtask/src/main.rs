@@ -8,8 +8,8 @@
 //! bin/gantry, bin/gantry-mpir    the command line, and the program that it becomes for debuggers
 //! libexec/gantry/                gantry-guard, gantry-agent, gantry-stackd, gantry-gdbd
 //! libexec/gantry/launchers/      the guard under launchers' names, for scripts whose launch is held
-//! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2
-//! lib/pkgconfig/                 common_tools_fe.pc, common_tools_be.pc
+//! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2, libgantry_tm.so.0
+//! lib/pkgconfig/                 common_tools_fe.pc, common_tools_be.pc, gantry_tm.pc
 //! include/                       headers
 //! share/man/man1/gantry.1        the manual
 //! ```

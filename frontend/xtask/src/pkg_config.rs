@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_file_says_where_things_are() {
-        let [_, library] = LIBRARIES;
+        let [_, library, _] = LIBRARIES;
         let file = build_file(&library, Path::new("/opt/g"), Path::new("lib64"));
         assert!(file.starts_with("prefix=/opt/g\n"), "{file}");
         for line in
@@ -53,7 +53,7 @@ mod tests {
     fn the_version_is_that_of_the_header() {
         let header = root().join("shared/include/common_tools_version.h");
         let header = std::fs::read_to_string(header).unwrap();
-        for library in LIBRARIES {
+        for library in LIBRARIES.iter().filter(|library| library.name.starts_with("commontools")) {
             let line = format!("#define CTI_PACKAGE_VERSION \"{}\"", library.version);
             assert!(header.lines().any(|it| it == line), "{line}");
         }

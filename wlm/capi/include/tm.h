@@ -2,11 +2,10 @@
  * The task management interface of PBS, tm(3), as libgantry_tm has it. Names, types and values are those of PBS's own
  * library, so that a program written for that one is compiled and linked with this one:
  *
- *     cc -I.../include program.c -L... -lgantry_tm
+ *     cc program.c $(pkg-config --cflags --libs gantry_tm)
  *
  * All but tm_init, tm_nodeinfo, tm_poll, tm_atnode, tm_attach and tm_finalize start a request and return. tm_poll
- * reports the
- * ends of requests, in the order in which they end. Only then the variables that a request points to are set. Several
+ * reports the ends of requests, in the order in which they end. Only then the variables that a request points to are set. Several
  * threads may call: a waiting tm_poll lets other calls in. When several threads wait, any of them may get a request's
  * end.
  */
