@@ -95,9 +95,10 @@ const WLM_WORDS: [&str; 30] = [
 ];
 
 /// Exceptions: places outside a WLM's folder that may name it. Each has a path, the word and the reason.
-const EXCEPTIONS: [(&str, &str, &str); 4] = [
+const EXCEPTIONS: [(&str, &str, &str); 5] = [
     ("shared/link/src/handshake/tests.rs", "ssh", "the greeting of a foreign server that must be refused"),
     ("wlm/src/launcher/proxies.rs", "ssh", "the remote shell in the command lines of a launcher's proxies"),
+    ("frontend/xtask/src/args.rs", "ssh", "the option that adds the program of that name"),
     ("frontend/xtask/src/layout.rs", "srun", "the file name of a link that is installed"),
     ("frontend/xtask/src/layout.rs", "ssh", "the file name of a program that is installed"),
 ];

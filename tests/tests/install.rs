@@ -100,3 +100,15 @@ fn all_users_can_read_what_is_installed_whatever_the_umask_is() {
 fn is_program(path: &Path) -> bool {
     ["bin", "libexec/gantry"].iter().any(|folder| path.parent().unwrap().ends_with(folder))
 }
+
+#[test]
+fn gantry_ssh_is_installed_on_request_alone() {
+    in_a_world(LIMIT, |world| {
+        let program = stage(world).join("usr/libexec/gantry/gantry-ssh");
+        // A program of an earlier build is there to be copied, and one of an earlier installation to be used.
+        for (args, expected) in [(&[][..], false), (&["--with-ssh"], true), (&[], false)] {
+            installed(world, "022", args);
+            assert_eq!(program.exists(), expected, "{args:?}");
+        }
+    });
+}

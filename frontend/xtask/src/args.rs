@@ -58,6 +58,9 @@ pub(crate) struct Install {
     /// Folder of the libraries: relative to the prefix, or a path beneath it.
     #[arg(long, default_value = "lib", value_name = "DIR")]
     pub(crate) libdir: PathBuf,
+    /// Adds gantry-ssh, which reaches hosts by libssh2. It needs libssl-dev and pkg-config.
+    #[arg(long)]
+    pub(crate) with_ssh: bool,
     /// Cargo's profile.
     #[arg(long, default_value = "dist")]
     pub(crate) profile: String,

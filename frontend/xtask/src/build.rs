@@ -46,16 +46,23 @@ pub(crate) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Builds everything, unless `skip` is set. Returns the folder of the results.
+/// Builds everything, and the programs that `request`, a crate with a feature, adds; nothing if `skip` is set. Returns
+/// the folder of the results.
 ///
 /// # Errors
 /// The error of cargo.
-pub(crate) fn build(profile: &str, skip: bool) -> Result<PathBuf> {
+pub(crate) fn build(profile: &str, skip: bool, request: Option<(&str, &str)>) -> Result<PathBuf> {
+    let compile = |packages: &[&str], more: &[&str]| -> Result<()> {
+        let mut args = vec!["build", "--locked", "--lib", "--bins", "--profile", profile];
+        packages.iter().for_each(|package| args.extend(["--package", package]));
+        args.extend(more);
+        run(&cargo(), &args).map(drop)
+    };
     if !skip {
-        for packages in [&PACKAGES[..], &ON_NODES] {
-            let mut args = vec!["build", "--locked", "--lib", "--bins", "--profile", profile];
-            packages.iter().for_each(|package| args.extend(["--package", package]));
-            run(&cargo(), &args)?;
+        compile(&PACKAGES, &[])?;
+        compile(&ON_NODES, &[])?;
+        if let Some((package, feature)) = request {
+            compile(&[package], &["--features", feature])?;
         }
     }
     Ok(target_directory()?.join(if profile == "dev" { "debug" } else { profile }))

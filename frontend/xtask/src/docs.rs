@@ -24,7 +24,7 @@ pub(crate) fn write(asked: &Docs) -> Result<String> {
     }
     let gantry = match &asked.gantry {
         Some(path) => path.clone(),
-        None => build("dev", false)?.join("gantry"),
+        None => build("dev", false, None)?.join("gantry"),
     };
     let mut old = Vec::new();
     for (name, text) in pages::all(&gantry)? {

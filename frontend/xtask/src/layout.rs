@@ -1,8 +1,8 @@
 //! The place of each installed file.
 
-use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use crate::build::{build, root, run};
 use crate::library::LIBRARIES;
@@ -25,6 +25,9 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
 /// A program that needs OpenSSL, so it is built only on request. It is next to the agent, where gantry looks for it.
 const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");
 
+/// The crate and the feature of that program.
+const ITS_FEATURE: (&str, &str) = ("gantry-wlm", "libssh2");
+
 /// Launchers' names under which scripts find the guard, so that their launches are held.
 const LAUNCHERS: (&str, [&str; 1]) = ("libexec/gantry/launchers", ["srun"]);
 
@@ -38,16 +41,13 @@ const FILE: u32 = 0o644;
 /// A path of the request is not valid, the error of the compiler, or a place cannot be written.
 pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
     let Places { to, libdir } = Places::new(&asked.prefix, &asked.libdir, asked.destdir.as_deref())?;
-    let built = build(&asked.profile, asked.no_build)?;
+    let built = build(&asked.profile, asked.no_build, asked.with_ssh.then_some(ITS_FEATURE))?;
     for (folder, names) in PROGRAMS {
         for name in names {
             put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
         }
     }
-    let (folder, name) = ON_REQUEST;
-    if built.join(name).is_file() {
-        put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
-    }
+    put_on_request(asked.with_ssh, &built, &to)?;
     let (folder, names) = LAUNCHERS;
     for name in names {
         put_link(&to.join(folder), name, "../gantry-guard")?;
@@ -105,6 +105,19 @@ impl Places {
             None => prefix.to_path_buf(),
         };
         Ok(Self { to, libdir: beneath.to_path_buf() })
+    }
+}
+
+/// Installs the program, or removes that of an earlier installation: gantry would prefer it.
+fn put_on_request(asked: bool, built: &Path, to: &Path) -> Result<()> {
+    let (folder, name) = ON_REQUEST;
+    let folder = to.join(folder);
+    if asked {
+        return put(&folder, name, PROGRAM, |path| copy(&built.join(name), path));
+    }
+    match fs::remove_file(folder.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }
 
