@@ -102,6 +102,26 @@ fn is_program(path: &Path) -> bool {
 }
 
 #[test]
+fn completions_and_a_page_for_each_command_are_installed() {
+    in_a_world(LIMIT, |world| {
+        // A later installation replaces an earlier one.
+        installed(world, "022", &[]);
+        installed(world, "022", &[]);
+        let share = stage(world).join("usr/share");
+        let read = |name: &str| fs::read_to_string(share.join(name)).unwrap();
+        assert!(read("bash-completion/completions/gantry").contains("complete -F _gantry_live"));
+        assert!(read("zsh/site-functions/_gantry").starts_with("#compdef gantry"));
+        assert!(read("fish/vendor_completions.d/gantry.fish").contains("complete -c gantry"));
+        for page in ["gantry.1", "gantry-launch.1", "gantry-mpir.1"] {
+            assert!(read(&format!("man/man1/{page}")).contains(".TH"), "{page}");
+        }
+        let left = all_below(&stage(world));
+        let left: Vec<_> = left.iter().filter(|path| path.to_string_lossy().ends_with(".new")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
+
+#[test]
 fn gantry_ssh_is_installed_on_request_alone() {
     in_a_world(LIMIT, |world| {
         let program = stage(world).join("usr/libexec/gantry/gantry-ssh");

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Builds gantry and installs it below a prefix: programs, helpers, C libraries and headers, pkg-config files,
-    /// manual.
+    /// completions, manual.
     Install(Install),
     /// Writes the pages of docs/src/reference that follow from the code.
     Docs(Docs),

@@ -1,5 +1,6 @@
 //! The place of each installed file.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
@@ -30,6 +31,13 @@ const ITS_FEATURE: (&str, &str) = ("gantry-wlm", "libssh2");
 
 /// Launchers' names under which scripts find the guard, so that their launches are held.
 const LAUNCHERS: (&str, [&str; 1]) = ("libexec/gantry/launchers", ["srun"]);
+
+/// Completion scripts: the shell, and where it looks for them.
+const COMPLETIONS: [(&str, &str, &str); 3] = [
+    ("bash", "share/bash-completion/completions", "gantry"),
+    ("zsh", "share/zsh/site-functions", "_gantry"),
+    ("fish", "share/fish/vendor_completions.d", "gantry.fish"),
+];
 
 const FOLDER: u32 = 0o755;
 const PROGRAM: u32 = 0o755;
@@ -68,8 +76,12 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
             put(&to.join("include"), name, FILE, |path| copy(&root().join(folder).join(name), path))?;
         }
     }
-    let manual = run(built.join("gantry").as_os_str(), &["man"])?.stdout;
-    put_text(&to.join("share/man/man1"), "gantry.1", &manual)?;
+    let gantry = built.join("gantry");
+    for (shell, folder, name) in COMPLETIONS {
+        let script = run(gantry.as_os_str(), &["completions", shell])?.stdout;
+        put_text(&to.join(folder), name, &script)?;
+    }
+    put_manual(&gantry, &to.join("share/man/man1"))?;
     Ok(to)
 }
 
@@ -119,6 +131,19 @@ fn put_on_request(asked: bool, built: &Path, to: &Path) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Writes a page for each command.
+fn put_manual(gantry: &Path, folder: &Path) -> Result<()> {
+    let fresh = folder.join(".new");
+    make_folder(&fresh)?;
+    run(gantry.as_os_str(), &[OsStr::new("man"), fresh.as_os_str()])?;
+    for page in fs::read_dir(&fresh)? {
+        let page = page?;
+        fs::set_permissions(page.path(), fs::Permissions::from_mode(FILE))?;
+        fs::rename(page.path(), folder.join(page.file_name()))?;
+    }
+    Ok(fs::remove_dir(&fresh)?)
 }
 
 /// Makes the missing ones of these folders, for all users whatever the umask is.

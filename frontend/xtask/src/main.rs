@@ -11,7 +11,7 @@
 //! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2, libgantry_tm.so.0
 //! lib/pkgconfig/                 common_tools_fe.pc, common_tools_be.pc, gantry_tm.pc
 //! include/                       headers
-//! share/man/man1/gantry.1        the manual
+//! share/                         completions for bash, zsh and fish; man/man1 has a page for each command
 //! ```
 //!
 //! Installed programs find their parts relative to their own path, so a prefix may be moved. Only the pkg-config files

@@ -37,6 +37,7 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  mkdir -p ~/.local/share/bash-completion/completions
   gantry completions bash > ~/.local/share/bash-completion/completions/gantry")]
 pub(crate) struct Completions {
     /// The shell.
