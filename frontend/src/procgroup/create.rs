@@ -113,7 +113,7 @@ pub(super) fn plan(create: &CreateGroup, dir: &Path) -> Result<Mixed> {
         let cwd = spec.cwd.as_ref().map(|cwd| dir.join(cwd));
         parts.push(MixedPart {
             ranks,
-            program: program_of(spec, cwd.as_deref().unwrap_or(dir))?,
+            program: program_of(&spec.exec, cwd.as_deref().unwrap_or(dir))?,
             args: spec.args.iter().map(OsString::from).collect(),
             env: environment(spec),
             cwd,
@@ -126,12 +126,12 @@ pub(super) fn plan(create: &CreateGroup, dir: &Path) -> Result<Mixed> {
 }
 
 /// A path is relative to the directory in which the process starts. A name is looked up on its node.
-fn program_of(spec: &ProcessSpec, dir: &Path) -> Result<OsString> {
-    if !spec.exec.contains('/') {
-        return Ok(spec.exec.clone().into());
+pub(super) fn program_of(program: &str, dir: &Path) -> Result<OsString> {
+    if !program.contains('/') {
+        return Ok(program.into());
     }
-    let path = std::path::absolute(dir.join(&spec.exec));
-    let path = path.map_err(|e| Error::io(format!("cannot find the absolute path of {}", spec.exec), e))?;
+    let path = std::path::absolute(dir.join(program));
+    let path = path.map_err(|e| Error::io(format!("cannot find the absolute path of {program}"), e))?;
     Ok(path.into_os_string())
 }
 

@@ -3,9 +3,11 @@
 //! It is the command line in a hidden mode. It is no child of the requesting process, and has its own session. When
 //! its group has ended, it keeps the record for an hour, or until a client has it forgotten.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
@@ -14,7 +16,7 @@ use gantry_types::rank_set::NodeSet;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
-use super::create::{Order, plan};
+use super::create::{Order, plan, program_of};
 use super::request::CreateGroup;
 use crate::control::protocol::Answer;
 use crate::control::{Registry, keep, user_name};
@@ -83,7 +85,7 @@ async fn start(order: &Order) -> Result<Started> {
     let deadline = Duration::from_millis(*timeout_ms);
     let registry = Registry::open(Some(runtime_dir))?;
     let submitter = create.submitter.clone().unwrap_or_else(|| user_name(registry.uid()));
-    let daemons = co_processes(create)?;
+    let daemons = co_processes(create, dir)?;
     let request = LaunchRequest::of_mixed(plan(create, dir)?)
         .cwd(dir)
         .submitter(&submitter)
@@ -103,16 +105,24 @@ async fn start(order: &Order) -> Result<Started> {
     Ok(Started { app, pgid, submitter, registry, _session: session })
 }
 
-/// The co-process of each specification.
-fn co_processes(create: &CreateGroup) -> Result<Vec<(usize, Vec<String>)>> {
+/// A tool daemon beside the processes of a specification.
+struct CoProcess {
+    /// The number of the specification.
+    spec: usize,
+    program: OsString,
+    args: Vec<String>,
+}
+
+/// The co-processes of a group. Paths are based on the directory of the processes beside them.
+fn co_processes(create: &CreateGroup, dir: &Path) -> Result<Vec<CoProcess>> {
     let mut daemons = Vec::new();
     for (at, spec) in create.specs.iter().enumerate() {
         let Some(command) = &spec.co_process else { continue };
-        let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
-        if words.is_empty() {
-            return Err(Error::invalid("a co-process without a program"));
-        }
-        daemons.push((at, words));
+        let mut words = command.split_whitespace();
+        let program = words.next().ok_or_else(|| Error::invalid("a co-process without a program"))?;
+        let dir = spec.cwd.as_ref().map_or_else(|| dir.to_path_buf(), |cwd| dir.join(cwd));
+        let args = words.map(str::to_owned).collect();
+        daemons.push(CoProcess { spec: at, program: program_of(program, &dir)?, args });
     }
     Ok(daemons)
 }
@@ -121,18 +131,17 @@ fn co_processes(create: &CreateGroup) -> Result<Vec<(usize, Vec<String>)>> {
 async fn start_beside(
     app: &App,
     create: &CreateGroup,
-    daemons: Vec<(usize, Vec<String>)>,
+    daemons: Vec<CoProcess>,
     timeout: Duration,
 ) -> Result<Option<Session>> {
     if daemons.is_empty() {
         return Ok(None);
     }
     let session = app.session(timeout).await?;
-    let mixed = plan(create, std::path::Path::new("/"))?;
+    let mixed = plan(create, Path::new("/"))?;
     let placement = app.placement();
-    for (at, words) in daemons {
-        let Some((program, args)) = words.split_first() else { continue };
-        let Some(part) = mixed.parts.get(at) else { continue };
+    for CoProcess { spec, program, args } in daemons {
+        let Some(part) = mixed.parts.get(spec) else { continue };
         let nodes: NodeSet = (0..placement.node_count())
             .map(NodeId)
             .filter(|node| !placement.ranks_on(*node).is_disjoint(&part.ranks))
