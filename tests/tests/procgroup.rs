@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -244,14 +244,60 @@ fn a_shell_completes_queries_by_live_groups() {
     });
 }
 
-/// Sends all messages to a socket at once and ends the sending side. Returns the answers.
-fn talk(socket: &Path, messages: &[u8]) -> String {
+/// Sends all messages to a socket at once and ends the sending side.
+fn send(socket: &Path, messages: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(messages).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
+    stream
+}
+
+/// As [`send`]. Returns the answers.
+fn talk(socket: &Path, messages: &[u8]) -> String {
     let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    send(socket, messages).read_to_string(&mut text).unwrap();
     text
+}
+
+#[test]
+fn clients_that_hang_up_while_they_wait_make_room_and_one_too_many_is_told() {
+    in_a_world(LIMIT, |world| {
+        start(world, &copy(world, "b.out"), 1, 1);
+        let own = world.work_dir().join("own");
+        fs::DirBuilder::new().mode(0o700).create(&own).unwrap();
+        let socket = own.join("s");
+        let mut service = world.gantry(["pm", "--listen", &socket.display().to_string()]);
+        eventually(SOON, "the socket", || UnixStream::connect(&socket).is_ok());
+        // There is one more than places. All have ended their sending side, and wait for their answers.
+        let wait = "<wait-process-group pgid='*'/>";
+        let mut waiting: Vec<UnixStream> = (0..33).map(|_| send(&socket, wait.as_bytes())).collect();
+        waiting.iter().for_each(|client| client.set_nonblocking(true).unwrap());
+        let mut refused = String::new();
+        eventually(SOON, "a refusal", || {
+            let mut bytes = [0; 1024];
+            let told = (0..waiting.len()).find_map(|at| Some((at, waiting[at].read(&mut bytes).ok()?)));
+            told.inspect(|(at, count)| {
+                waiting.swap_remove(*at);
+                refused = String::from_utf8_lossy(&bytes[..*count]).into_owned();
+            })
+            .is_some()
+        });
+        let refused = parse_document(refused.as_bytes()).unwrap();
+        assert_eq!(refused.attribute("reason"), Some("32 clients wait for answers already"));
+        assert_eq!(refused.attribute("kind"), Some("no-access"));
+
+        let mut patient = waiting.pop().unwrap();
+        drop(waiting);
+        let query = "<get-process-group><process-group pgid='*'/></get-process-group>";
+        eventually(SOON, "room", || talk(&socket, query.as_bytes()).contains("<process-group pgid=\"1\"/>"));
+        patient.set_nonblocking(false).unwrap();
+        said(world, &["kill", "pgid=1"]);
+        let mut answer = String::new();
+        patient.read_to_string(&mut answer).unwrap();
+        assert_eq!(pgids(&parse_document(answer.as_bytes()).unwrap()), ["1"]);
+        service.signal(Signal::SIGTERM);
+        assert_eq!(service.wait(SOON).code(), 0);
+    });
 }
 
 #[test]

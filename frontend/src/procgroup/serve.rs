@@ -5,25 +5,29 @@
 
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_link::door::admission::{Limits, Stage};
 use gantry_link::door::{Arrival, Gate, Seat, UnixEar};
 use gantry_types::error::{Failure, Kind};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::manager::ProcessManager;
-use super::request::Answer;
+use super::request::{Answer, Request};
 use super::xml::{MAX_BYTES, parse_request, write_answer};
 use crate::error::{Error, Result};
 
-/// The most clients at a time. Each may have a message in memory. When there are more, clients without a request make
-/// way.
+/// The most clients that are answered at a time. Each may have a message in memory. When there are more, clients without
+/// a request make way.
 const MAX_CLIENTS: usize = 32;
 
 /// How long a client may take to send a message, or to take an answer.
@@ -42,6 +46,48 @@ pub async fn answer(manager: &ProcessManager, message: &[u8], timeout: Duration)
 #[must_use]
 pub fn refuse(error: &super::xml::XmlError) -> Answer {
     Answer::Refused { line: Some(error.line), failure: Failure::new(Kind::Invalid, &*error.reason) }
+}
+
+/// The answer to a client's message. None: the client hung up while it waited for the end of groups.
+///
+/// Actions are carried out, whether their client stays or not. A wait is of use to its client alone.
+async fn answer_client(
+    client: &UnixStream,
+    manager: &ProcessManager,
+    message: &[u8],
+    timeout: Duration,
+) -> Option<Vec<u8>> {
+    let answer = match parse_request(message) {
+        Ok(request @ Request::Wait { .. }) => tokio::select! {
+            answer = manager.carry_out(&request, timeout) => answer,
+            // Without a descriptor for the look at the client, the wait goes on.
+            Ok(()) = hung_up(client) => return None,
+        },
+        Ok(request) => manager.carry_out(&request, timeout).await,
+        Err(error) => refuse(&error),
+    };
+    Some(write(&answer))
+}
+
+/// Waits until a client has closed its socket. One that has ended its sending side alone still takes an answer.
+async fn hung_up(client: &UnixStream) -> io::Result<()> {
+    // The look takes back the readiness to write, so it has a registration of its own.
+    let watched = std::os::unix::net::UnixStream::from(client.as_fd().try_clone_to_owned()?);
+    let watched = UnixStream::from_std(watched)?;
+    let look = || {
+        // Without an event of interest, the system reports the end of both directions.
+        match poll(&mut [PollFd::new(watched.as_fd(), PollFlags::empty())], PollTimeout::ZERO)? {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
+    };
+    watched.async_io(Interest::WRITABLE, look).await
+}
+
+fn refuse_one_more() -> Answer {
+    let message = format!("{MAX_CLIENTS} clients wait for answers already");
+    let failure = Failure::new(Kind::NoAccess, message).with_hint("close some of them");
+    Answer::Refused { line: None, failure }
 }
 
 fn write(answer: &Answer) -> Vec<u8> {
@@ -82,18 +128,22 @@ impl Service {
         let listener = UnixListener::bind(&path).map_err(failed)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(failed)?;
         let inode = fs::symlink_metadata(&path).map_err(failed)?.ino();
-        let limits = Limits { silence: SLOW, handshake: SLOW, ..Limits::with_places(MAX_CLIENTS) };
+        // One place more than clients, to tell a client that there are too many.
+        let limits =
+            Limits { silence: SLOW, handshake: SLOW, ..Limits::with_places(MAX_CLIENTS.saturating_add(1)) };
         Ok(Self { gate: Gate::new(UnixEar::new(listener, uid), limits), path, inode })
     }
 
     /// Answers clients while it is awaited.
     pub async fn run(&mut self, manager: &ProcessManager, timeout: Duration) {
         let mut clients = JoinSet::new();
+        let places = Arc::new(Semaphore::new(MAX_CLIENTS));
         loop {
             tokio::select! {
                 Arrival { stream, seat, eviction } = self.gate.next() => {
-                    let manager = manager.clone();
-                    clients.spawn(eviction.or(async move { talk(stream, &seat, &manager, timeout).await }));
+                    let (manager, places) = (manager.clone(), Arc::clone(&places));
+                    let talk = async move { talk(stream, &seat, &places, &manager, timeout).await };
+                    clients.spawn(eviction.or(talk));
                 }
                 Some(ended) = clients.join_next() => if let Ok(Some(Err(error))) = ended {
                     tracing::debug!(%error, "a client was disconnected: it did not read its answers");
@@ -132,6 +182,7 @@ async fn is_dead(path: &Path) -> bool {
 async fn talk(
     stream: UnixStream,
     seat: &Seat,
+    places: &Semaphore,
     manager: &ProcessManager,
     deadline: Duration,
 ) -> io::Result<()> {
@@ -162,11 +213,16 @@ async fn talk(
         if last && message.trim_ascii().is_empty() {
             return Ok(());
         }
-        // From here until its answer, the client cannot be displaced.
-        if !seat.reach(Stage::Proven) {
-            return Ok(());
-        }
-        let mut text = answer(manager, &message, deadline).await;
+        let place = places.try_acquire();
+        let answered = match &place {
+            // From here until its answer, the client cannot be displaced.
+            Ok(_) if seat.reach(Stage::Proven) => {
+                answer_client(from.as_ref(), manager, &message, deadline).await
+            }
+            Ok(_) => None,
+            Err(_) => Some(write(&refuse_one_more())),
+        };
+        let Some(mut text) = answered else { return Ok(()) };
         if !last {
             text.push(0);
         }
