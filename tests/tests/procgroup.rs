@@ -301,6 +301,28 @@ fn clients_that_hang_up_while_they_wait_make_room_and_one_too_many_is_told() {
 }
 
 #[test]
+fn standard_input_takes_messages_as_the_socket_does() {
+    in_a_world(LIMIT, |world| {
+        start(world, &copy(world, "b.out"), 1, 1);
+        let mut run = world.gantry(["pm"]);
+        run.write(b"<nonsense/>\0");
+        // The answer comes before the next message is sent.
+        let refused = run.next_line(SOON);
+        let refused = parse_document(refused.as_bytes()).unwrap();
+        assert!(refused.attribute("reason").unwrap().contains("<nonsense>"), "{refused:?}");
+        run.write(b"<get-process-group><process-group pgid='*'/></get-process-group>\0<kill-process-group pgid='1'/>\n");
+        run.close_stdin();
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let answers = done.stdout.join("\n");
+        let answers: Vec<_> = answers.split('\0').map(|it| parse_document(it.as_bytes()).unwrap()).collect();
+        let [_, groups, killed] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!((pgids(groups), pgids(killed)), (vec!["1"], vec!["1"]));
+        assert_eq!(said(world, &["ps", "pgid=*"]).lines().count(), 1);
+    });
+}
+
+#[test]
 fn a_private_socket_serves_several_clients_until_it_is_told_to_end() {
     in_a_world(LIMIT, |world| {
         let b = copy(world, "b.out");

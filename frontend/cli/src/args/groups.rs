@@ -98,7 +98,8 @@ pub(crate) struct Hit {
 ///
 /// Messages are those of the process manager of the Scalable Systems Software project, as published and as drafted: create-process-group, get-process-group
 /// (and -info), signal-process-group, kill-process-group, del-process-group-info, wait-process-group. A query is as in the example; values are those of 'gantry ps --help'.
-/// On a socket each message ends with a zero byte, or with the end of the input. The exit code is 0 if a message was answered, even with an error.
+/// Each message ends with a zero byte, or with the end of the input. The answers are XML, whatever --json says. The exit code is 0 if a message was
+/// answered, even with an error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,6 +1,6 @@
 //! `gantry pm`.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,18 +18,33 @@ pub(super) async fn run(args: Pm) -> Outcome {
     let manager = ProcessManager::open(None)?;
     match &args.listen {
         Some(socket) => listen(&manager, socket, args.patience.timeout).await,
-        None => answer_one(&manager, args.patience.timeout).await,
+        None => answer_input(&manager, args.patience.timeout).await,
     }
 }
 
-async fn answer_one(manager: &ProcessManager, timeout: Duration) -> Outcome {
-    let mut message = Vec::new();
-    // Read one byte beyond the limit, so that the parser can refuse a message that is too long.
-    let read = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut message);
-    read.map_err(|e| Fault::io("cannot read standard input", &e))?;
-    let text = answer(manager, &message, timeout).await;
-    say(&Page::data(String::from_utf8_lossy(&text).into_owned()))?;
-    Ok(exit::SUCCESS)
+/// Answers the messages on standard input, which end as on the socket: with a zero byte, or with the input.
+async fn answer_input(manager: &ProcessManager, timeout: Duration) -> Outcome {
+    let mut input = io::stdin().lock();
+    let mut is_first = true;
+    loop {
+        let mut message = Vec::new();
+        // Read one byte beyond the limit, so that the parser can refuse a message that is too long.
+        let read = input.by_ref().take(MAX_BYTES as u64 + 1).read_until(0, &mut message);
+        read.map_err(|e| Fault::io("cannot read standard input", &e))?;
+        let is_last = message.pop_if(|end| *end == 0).is_none();
+        if is_last && !is_first && message.trim_ascii().is_empty() {
+            return Ok(exit::SUCCESS);
+        }
+        let mut text = answer(manager, &message, timeout).await;
+        if !is_last {
+            text.push(0);
+        }
+        say(&Page::data(String::from_utf8_lossy(&text).into_owned()))?;
+        if is_last {
+            return Ok(exit::SUCCESS);
+        }
+        is_first = false;
+    }
 }
 
 async fn listen(manager: &ProcessManager, socket: &Path, timeout: Duration) -> Outcome {
