@@ -428,6 +428,32 @@ fn pages_are_written_in_short_sentences() {
     assert!(median < 16 && ninth < 28, "median {median} words, nine of ten sentences below {ninth}");
 }
 
+/// The value of `NAME = "VALUE"` in a manifest.
+fn value_in<'a>(manifest: &'a str, name: &str) -> Option<&'a str> {
+    let quoted = |line: &'a str| line.strip_prefix(name)?.strip_prefix(" = \"")?.strip_suffix('"');
+    manifest.lines().find_map(quoted)
+}
+
+#[test]
+fn the_page_for_tools_in_rust_names_crates_and_examples_that_exist() {
+    let page = fs::read_to_string(workspace().join("docs/src/tools/rust.md")).expect("a page");
+    let manifest =
+        |folder: &str| fs::read_to_string(workspace().join(folder).join("Cargo.toml")).unwrap_or_default();
+    let depends = |line: &&str| line.contains("path = \"../gantry/");
+    for line in page.lines().filter(depends) {
+        let folder = line.split("../gantry/").nth(1).and_then(|rest| rest.split('"').next()).expect("a path");
+        assert_eq!(value_in(&manifest(folder), "name"), line.split(' ').next(), "{line}");
+    }
+    let runs: Vec<&str> = page.lines().filter(|line| line.contains("--example ")).collect();
+    for line in &runs {
+        let name = line.split("--example ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a name");
+        // Cargo looks for examples in the default members alone, unless a package is named.
+        assert!(line.contains("-p gantry-examples "), "{line}");
+        assert!(manifest("examples").contains(&format!("name = \"{name}\"")), "{line}");
+    }
+    assert!(!runs.is_empty() && page.lines().filter(depends).count() == 2);
+}
+
 /// Commands that take every failure of a watch for a hang: only code 75 means one.
 fn rash_commands(text: &str) -> Vec<&str> {
     let mut in_code = false;
