@@ -434,6 +434,15 @@ fn value_in<'a>(manifest: &'a str, name: &str) -> Option<&'a str> {
     manifest.lines().find_map(quoted)
 }
 
+/// A beginner builds by the README alone.
+#[test]
+fn the_readme_names_the_oldest_compiler() {
+    let read = |name: &str| fs::read_to_string(workspace().join(name)).expect("a file");
+    let manifest = read("Cargo.toml");
+    let version = value_in(&manifest, "rust-version").expect("a version");
+    assert!(read("README.md").contains(&format!("Rust {version} or later")), "Rust {version}");
+}
+
 #[test]
 fn the_page_for_tools_in_rust_names_crates_and_examples_that_exist() {
     let page = fs::read_to_string(workspace().join("docs/src/tools/rust.md")).expect("a page");
