@@ -331,6 +331,7 @@ fn a_fifo_that_nobody_opens_stops_nobody() {
     assert_eq!(run.wait(SOON).code(), 68);
     let done = world.gantry(["coalloc", "--timeout", "1", &spec]).wait(SOON);
     let said = done.stderr.join("\n");
+    assert_eq!(done.code(), 67, "{said}");
     assert!(said.contains("waiting for a writer of the FIFO that is standard input"), "{said}");
     assert!(!ran.exists());
     world.finish();

@@ -1,5 +1,6 @@
 //! Descriptions of a job and its subjobs.
 
+use gantry_types::error::Kind;
 use serde::Serialize;
 
 use super::state::{JobState, SubjobState};
@@ -17,6 +18,9 @@ pub struct SubjobInfo {
     /// Why it failed, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The kind of that failure.
+    #[serde(skip)]
+    pub(super) kind: Option<Kind>,
     /// The exit code of its app, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
@@ -31,6 +35,9 @@ pub struct JobExit {
     /// Why it was killed, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The kind of the failure that killed it. None: it was cancelled, or its processes ended too early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
     /// Every subjob that was not deleted.
     pub subjobs: Vec<SubjobInfo>,
 }

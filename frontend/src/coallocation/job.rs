@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_types::error::Kind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
@@ -83,6 +84,8 @@ struct Board {
 struct Seen {
     subjobs: BTreeMap<SubjobId, (SubjobInfo, Option<AppHandle>)>,
     why: Option<String>,
+    /// The kind of the failure that is the reason.
+    kind: Option<Kind>,
     subscribers: Vec<mpsc::UnboundedSender<JobEvent>>,
 }
 
@@ -232,7 +235,8 @@ impl Job {
         };
         let codes = subjobs.iter().find_map(|info| info.code.filter(|code| *code != 0));
         let code = codes.or_else(|| subjobs.iter().find_map(failed)).unwrap_or(0);
-        JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs }
+        let seen = lock(&self.board.seen);
+        JobExit { code, why: seen.why.clone(), kind: seen.kind, subjobs }
     }
 
     /// Detaches from a released job. The output of its subjobs is dropped from now on. Daemons and sessions beside its
@@ -360,7 +364,10 @@ impl Keeper {
                 let wish = Wish::Release { wait: unready == Unready::Await };
                 let acts = self.state.ask(wish).map_err(|refusal| explain(refusal, ""))?;
                 if self.state.job() == JobState::Ending {
-                    self.note_why("it was to be released, and not all subjobs had checked in".to_owned());
+                    self.note_why(
+                        "it was to be released, and not all subjobs had checked in".to_owned(),
+                        None,
+                    );
                 }
                 self.carry_out(acts);
                 Ok(())
@@ -383,7 +390,7 @@ impl Keeper {
             Asked::Cancel(why) => {
                 let acts = self.state.ask(Wish::Cancel).map_err(|refusal| explain(refusal, ""))?;
                 if !acts.is_empty() {
-                    self.note_why(why);
+                    self.note_why(why, None);
                 }
                 self.carry_out(acts);
                 Ok(())
@@ -412,7 +419,14 @@ impl Keeper {
             self.members.insert(id, planned.start);
             self.managers.insert(planned.wlm);
         }
-        let info = SubjobInfo { label, wlm: planned.wlm, state: SubjobState::Pending, why: None, code: None };
+        let info = SubjobInfo {
+            label,
+            wlm: planned.wlm,
+            state: SubjobState::Pending,
+            why: None,
+            kind: None,
+            code: None,
+        };
         lock(&self.board.seen).subjobs.insert(id, (info, None));
         self.plans.insert(id, planned);
         self.carry_out(acts);
@@ -435,9 +449,10 @@ impl Keeper {
                 // After the failure of the last subjob the job is over at once.
                 if acts.contains(&Act::TellJob(JobState::Ending)) {
                     let seen = lock(&self.board.seen);
-                    let failed = seen.subjobs.get(&id).map(|(info, _)| describe_failure(info));
+                    let failed = seen.subjobs.get(&id).map(|(info, _)| (describe_failure(info), info.kind));
                     drop(seen);
-                    self.note_why(failed.unwrap_or_default());
+                    let (why, kind) = failed.unwrap_or_default();
+                    self.note_why(why, kind);
                 }
                 self.carry_out(acts);
             }
@@ -452,13 +467,15 @@ impl Keeper {
             }
             Told::NoWorld(why) => {
                 let label = self.label(id);
-                self.note_why(format!("subjob {label} cannot be part of the MPI world: {why}"));
+                self.note_why(format!("subjob {label} cannot be part of the MPI world: {why}"), None);
                 // Cancelling is never refused.
                 drop(self.grant(Asked::Cancel(String::new())));
             }
             Told::Why(error) => {
                 tracing::debug!(subjob = id.0, %error, "a subjob failed");
-                self.know(id, |(info, _)| info.why = Some(error.to_string()));
+                self.know(id, |(info, _)| {
+                    (info.why, info.kind) = (Some(error.to_string()), Some(error.kind()));
+                });
             }
         }
     }
@@ -471,15 +488,18 @@ impl Keeper {
     }
 
     /// Keeps the first reason: it is the cause of the others.
-    fn note_why(&self, why: String) {
-        lock(&self.board.seen).why.get_or_insert(why);
+    fn note_why(&self, why: String, kind: Option<Kind>) {
+        let mut seen = lock(&self.board.seen);
+        if seen.why.is_none() {
+            (seen.why, seen.kind) = (Some(why), kind);
+        }
     }
 
     fn carry_out(&mut self, acts: Vec<Act>) {
         let mut seats = match self.form_world(&acts) {
             Ok(seats) => seats,
             Err(error) => {
-                self.note_why(error.to_string());
+                self.note_why(error.to_string(), Some(error.kind()));
                 // Cancelling is never refused.
                 return drop(self.grant(Asked::Cancel(String::new())));
             }

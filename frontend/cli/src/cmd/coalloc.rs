@@ -255,7 +255,8 @@ async fn end(job: &Job) {
 
 fn close(exit: &JobExit, talk: Talk) -> Outcome {
     if let Some(why) = &exit.why {
-        return Err(Fault(Failure::new(Kind::LauncherFailed, format!("the job was killed: {why}"))));
+        let kind = exit.kind.filter(|kind| *kind == Kind::TimedOut).unwrap_or(Kind::LauncherFailed);
+        return Err(Fault(Failure::new(kind, format!("the job was killed: {why}"))));
     }
     if talk == Talk::Json {
         #[derive(serde::Serialize)]
