@@ -139,18 +139,6 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_may_belong_to_a_cluster_is_chosen_with_a_doubt() {
-        let host = || FakeHost::default().with_env("PATH", "/bin").with_file("/bin/srun", "");
-        let doubt = |host: &FakeHost, asked| choose(asked, host).unwrap().doubt;
-        let said = "srun is /bin/srun, but no configuration of Slurm was found; choose slurm by --wlm slurm or GANTRY_WLM=slurm";
-        assert_eq!(doubt(&host(), None).as_deref(), Some(said));
-        assert_eq!(doubt(&FakeHost::default(), None), None);
-        assert_eq!(doubt(&host(), Some("localhost")), None);
-        assert_eq!(doubt(&host().with_env("GANTRY_WLM", "localhost"), None), None);
-        assert_eq!(doubt(&host().with_file("/etc/slurm/slurm.conf", ""), None), None);
-    }
-
-    #[test]
     fn every_wlm_with_jobs_has_its_variables_in_the_table() {
         let with_jobs = WLMS.iter().filter(|wlm| wlm.capabilities().jobs.is_some()).count();
         assert_eq!(WLMS_JOB_VARIABLES.len(), with_jobs);

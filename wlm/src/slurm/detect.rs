@@ -40,6 +40,7 @@ fn configuration(srun: &Path, host: &dyn Host) -> Option<String> {
 mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
+    use crate::registry::choose;
 
     fn check(host: &FakeHost, expected: Option<&str>) {
         assert_eq!(detect(host).map(|evidence| evidence.0).as_deref(), expected);
@@ -78,5 +79,17 @@ mod tests {
             found,
         );
         check(&host("srun"), None);
+    }
+
+    #[test]
+    fn a_machine_with_srun_alone_is_chosen_with_a_doubt() {
+        let host = || FakeHost::default().with_env("PATH", "/bin").with_file("/bin/srun", "");
+        let doubt = |host: &FakeHost, asked| choose(asked, host).unwrap().doubt;
+        let said = "srun is /bin/srun, but no configuration of Slurm was found; choose slurm by --wlm slurm or GANTRY_WLM=slurm";
+        assert_eq!(doubt(&host(), None).as_deref(), Some(said));
+        assert_eq!(doubt(&FakeHost::default(), None), None);
+        assert_eq!(doubt(&host(), Some("localhost")), None);
+        assert_eq!(doubt(&host().with_env("GANTRY_WLM", "localhost"), None), None);
+        assert_eq!(doubt(&host().with_file("/etc/slurm/slurm.conf", ""), None), None);
     }
 }
