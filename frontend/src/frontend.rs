@@ -155,7 +155,21 @@ impl Frontend {
     /// # Errors
     /// As [`Frontend::attach`]; or the timeout expired, with the reason why there are no ranks yet.
     pub async fn attach_when_there(&self, target: &str, timeout: Duration) -> Result<App> {
-        self.attach_to(target, Some(&mut |_| {}), timeout).await
+        self.attach_with_news(target, |_| {}, timeout).await
+    }
+
+    /// As [`Frontend::attach_when_there`]. While there are no ranks yet, `news` gets what the job waits for, each time
+    /// the workload manager is asked.
+    ///
+    /// # Errors
+    /// As [`Frontend::attach_when_there`].
+    pub async fn attach_with_news(
+        &self,
+        target: &str,
+        mut news: impl FnMut(&str) + Send,
+        timeout: Duration,
+    ) -> Result<App> {
+        self.attach_to(target, Some(&mut news), timeout).await
     }
 
     async fn attach_to(&self, target: &str, wait: News<'_>, timeout: Duration) -> Result<App> {

@@ -103,6 +103,17 @@ impl Cluster {
         assert_eq!(self.end(), "0");
     }
 
+    /// Ends the first job's wait in the queue.
+    fn gives_nodes(&self) {
+        let script = self.read("pid").expect("a job").parse().expect("a pid");
+        let ends = || {
+            let waiting = proc::children(script);
+            waiting.iter().for_each(|pid| proc::send(*pid, Signal::SIGKILL));
+            !waiting.is_empty()
+        };
+        assert!(becomes_true(SOON, ends), "the job does not wait");
+    }
+
     /// Waits until the first job has ended, and returns how.
     #[track_caller]
     fn end(&self) -> String {
@@ -393,14 +404,16 @@ fn an_attachment_to_a_submitted_job_does_not_need_the_guard_that_it_had_in_the_q
 
 #[test]
 fn a_watch_waits_for_a_job_that_has_not_started_yet() {
-    // Long enough that the watch begins while the job waits.
-    run(&json!({ "queue_ms": 3000 }), |cluster| {
+    run(&json!({ "queue_ms": FOREVER_MS }), |cluster| {
         let steps = programs::get("steps");
         let steps = steps.to_str().expect("a path");
         let mut run = cluster.gantry(&["--json", "submit", "--wlm", "fake", "--", steps, "hang"]);
         assert_eq!(run.next_event("submitted", SOON)["job"], "1");
-        let words = ["why", "--wlm", "fake", "--wait", "--watch=1s", "--every", "0.2", "--exit", "1"];
-        let done = cluster.gantry(&words).wait(SOON);
+        let words = ["why", "--wlm", "fake", "--wait=5m", "--watch=1s", "--every", "0.2", "--exit", "1"];
+        let mut watch = cluster.gantry(&words);
+        watch.stderr_line("waits for nodes (Resources)", SOON);
+        cluster.gives_nodes();
+        let done = watch.wait(SOON);
         assert_eq!(done.code(), 75, "{done:?}");
         let attached = run.next_event("attached", SOON);
         let rank = attached["ranks"][0]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());

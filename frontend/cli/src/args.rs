@@ -536,6 +536,7 @@ mod tests {
             "stack --launch --wait -- a",
             "why x --exit",
             "why x --watch=0",
+            "why x --wait=0",
             "why x --watch --signal NONE",
             "mpir --label 4711 -- -n 4",
             "mpir --debugged 4711",
@@ -543,6 +544,19 @@ mod tests {
             let line = ["gantry"].into_iter().chain(line.split_whitespace());
             assert!(Cli::try_parse_from(line.clone()).is_err(), "{:?}", line.collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn waiting_for_a_job_has_a_time_of_its_own() {
+        let check = |line: &str, expected: Option<u64>| {
+            let cli = Cli::try_parse_from(["gantry", "why", "x"].into_iter().chain(line.split_whitespace()));
+            let Some(Command::Why(why)) = cli.unwrap().command else { panic!("not a why") };
+            assert_eq!(why.look.waiting(), expected.map(Duration::from_secs), "{line}");
+        };
+        check("", None);
+        check("--wait", Some(60));
+        check("--wait --timeout 5", Some(5));
+        check("--timeout 5 --wait=2h", Some(7200));
     }
 
     #[test]

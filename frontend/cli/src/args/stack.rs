@@ -90,8 +90,8 @@ Examples:
       An app of 'gantry ps'; an object with the sentences, and with the ranks at each place.
   gantry why --watch 1234
       Stay, and say so when nothing has moved for five minutes.
-  gantry why --wait --watch=20m --exit 1234; [ $? -eq 75 ] && ./cancel-my-job
-      End with code 75 when nothing has moved for twenty minutes. All other codes mean something else: 0 that the job has ended, 67 a timeout.
+  gantry why --wait=2h --watch=20m --exit 1234 || [ $? -ne 75 ] || scancel 1234
+      End with code 75 when nothing has moved for twenty minutes, and cancel the job then. All other codes mean something else: 0 that the job has ended, 67 a timeout.
   gantry why --watch=20m --run 'mail -s hung me@site' --signal ABRT 1234
       Send what 'why' says by mail, then have all ranks write core files.")]
 pub(crate) struct Why {
@@ -173,6 +173,13 @@ impl Watch {
     }
 }
 
+impl Look {
+    /// How long to wait for a job that has not started yet. `None`: the job must run.
+    pub(crate) fn waiting(&self) -> Option<Duration> {
+        self.wait.map(|time| time.unwrap_or(self.timeout))
+    }
+}
+
 /// Which ranks are looked at, and how they are reached.
 #[derive(Debug, Args)]
 pub(crate) struct Look {
@@ -182,9 +189,9 @@ pub(crate) struct Look {
     /// Read only these ranks, such as 0-3,7.
     #[arg(long, value_name = "RANKS")]
     pub(crate) ranks: Option<RankSet>,
-    /// Wait for a job that has not started yet, as long as --timeout says.
-    #[arg(long)]
-    pub(crate) wait: bool,
+    /// Wait for a job that has not started yet, and for the answer of its nodes: 90, 90s, 5m or 2h. Without a value: as long as --timeout says.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = parse_span)]
+    pub(crate) wait: Option<Option<Duration>>,
     /// The workload manager to use. 'gantry wlm' lists them. Default: the one that is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,

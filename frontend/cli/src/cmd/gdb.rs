@@ -69,7 +69,7 @@ async fn reach(args: &Gdb) -> Result<Owner, Fault> {
     let config = Config { wlm: args.wlm.clone(), hosts_policy, send_agent, reach_args, ..Config::default() };
     let frontend = Frontend::new(config);
     match &args.target {
-        Some(target) => Owner::reach(&frontend, target, args.timeout).await,
+        Some(target) => Owner::reach(&frontend, target, None, args.timeout).await,
         None => {
             let mut request = LaunchRequest::new(args.rest.clone()).hold(true).output(OutputTo::Stream);
             if let Some(timeout) = args.queue_timeout {

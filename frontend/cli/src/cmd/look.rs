@@ -18,6 +18,7 @@ use gantry_types::id::{AppId, Rank};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 
+use super::queue::note_waits;
 use crate::args::Look;
 use crate::exit::Fault;
 use crate::stack::classes::build_classes;
@@ -145,10 +146,7 @@ impl Looking {
         orders: &Orders,
         look: &Look,
     ) -> Result<Self, Fault> {
-        let owner = match look.wait {
-            true => Owner::reach_when_there(frontend, target, look.timeout).await?,
-            false => Owner::reach(frontend, target, look.timeout).await?,
-        };
+        let owner = Owner::reach(frontend, target, look.waiting(), look.timeout).await?;
         Self::of(owner, orders, look.timeout).await
     }
 
@@ -267,20 +265,22 @@ impl Looking {
 }
 
 impl Owner {
-    /// Finds the running target: another tool's app, or a job or process to attach to.
-    pub(super) async fn reach(frontend: &Frontend, target: &str, timeout: Duration) -> Result<Self, Fault> {
-        match Self::find_app(target).await? {
-            Some(app) => Ok(app),
-            None => Ok(Self::Own(frontend.attach(target, timeout).await?)),
+    /// Finds the running target: another tool's app, or a job or process to attach to. For a job that has not started
+    /// yet, waits as long as `wait` says.
+    pub(super) async fn reach(
+        frontend: &Frontend,
+        target: &str,
+        wait: Option<Duration>,
+        timeout: Duration,
+    ) -> Result<Self, Fault> {
+        if let Some(app) = Self::find_app(target).await? {
+            return Ok(app);
         }
-    }
-
-    /// As [`reach`](Self::reach), but waits for a job that has not started yet.
-    async fn reach_when_there(frontend: &Frontend, target: &str, timeout: Duration) -> Result<Self, Fault> {
-        match Self::find_app(target).await? {
-            Some(app) => Ok(app),
-            None => Ok(Self::Own(frontend.attach_when_there(target, timeout).await?)),
-        }
+        let attached = match wait {
+            Some(time) => frontend.attach_with_news(target, note_waits(), time).await,
+            None => frontend.attach(target, timeout).await,
+        };
+        Ok(Self::Own(attached?))
     }
 
     /// Another tool's app, if the target names one.

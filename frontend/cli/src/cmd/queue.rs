@@ -1,4 +1,4 @@
-//! Tells what a launch waits for.
+//! Tells what a launch or an attachment waits for.
 
 use gantry_frontend::QueueNews;
 
@@ -12,6 +12,17 @@ pub(super) fn each_change(mut tell: impl FnMut(&QueueNews, bool) + Send) -> impl
         if last.as_ref() != Some(news) {
             last = Some(news.clone());
             tell(news, is_submitted);
+        }
+    }
+}
+
+/// Writes to standard error what an attachment waits for.
+pub(super) fn note_waits() -> impl FnMut(&str) + Send {
+    let mut last = String::new();
+    move |message| {
+        if last != message {
+            view::note(message);
+            message.clone_into(&mut last);
         }
     }
 }

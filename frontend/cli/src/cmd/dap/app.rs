@@ -64,7 +64,7 @@ pub(super) async fn begin(
         Start::Attach(attach) => {
             let reach_args = attach.reach_args.into_iter().map(OsString::from).collect();
             let target = attach.target.map(|target| target.to_string()).unwrap_or_default();
-            Owner::reach(&frontend(&common, &hosts, reach_args), &target, timeout).await?
+            Owner::reach(&frontend(&common, &hosts, reach_args), &target, None, timeout).await?
         }
     };
     if let Owner::Own(app) = &owner
