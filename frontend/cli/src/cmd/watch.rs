@@ -80,17 +80,19 @@ async fn watch(
     end: impl Future<Output = Result<(), Fault>>,
 ) -> Result<Over, Fault> {
     let mut end = Box::pin(end);
+    let interval = args.watch.interval(limit);
     let (mut since, mut notes) = (Standstill::default(), Notes::default());
+    let mut starts = Starts::new(interval, limit);
     // The first order came with the daemons.
     let mut pause = None;
     loop {
         let looked = tokio::select! {
             ended = &mut end => return ended.map(|()| Over::Ended),
-            looked = look(looking, orders, pause, &mut notes) => looked,
+            looked = look(looking, orders, pause, &mut starts, &mut notes) => looked,
         };
-        pause = Some(args.watch.interval(limit));
+        pause = Some(interval);
         let done = match looked {
-            Ok((found, stillness)) => match since.take(&stillness, Instant::now(), limit) {
+            Ok((found, look)) => match since.take(&look, Instant::now(), limit) {
                 Step::Nothing => Ok(()),
                 Step::Moves => tell(&News::Moves, json),
                 // Finish the actions of the user, even if they end the job.
@@ -114,28 +116,38 @@ async fn look(
     looking: &mut Looking,
     orders: &Orders,
     pause: Option<Duration>,
+    starts: &mut Starts,
     notes: &mut Notes,
-) -> Result<(Findings, Stillness), Fault> {
+) -> Result<(Findings, Looked), Fault> {
+    let mut is_new = pause.is_none();
     if let Some(pause) = pause {
         tokio::time::sleep(pause).await;
-        order(looking, orders, notes).await?;
+        is_new = order(looking, orders, starts, notes).await?;
     }
     let found = looking.findings(orders, false).await?;
     let stillness = looking.stillness(orders).await?;
+    if stillness.unseen.is_empty() {
+        starts.all_seen(Instant::now());
+    }
     notes.take(&found, &stillness.unseen, looking.lacks_daemon());
-    Ok((found, stillness))
+    Ok((found, if is_new { Looked::First(stillness.ended) } else { Looked::Compared(stillness) }))
 }
 
-/// Gives the next order. Where a daemon has ended, it goes to new daemons.
-async fn order(looking: &mut Looking, orders: &Orders, notes: &mut Notes) -> Result<(), Fault> {
-    if looking.lacks_daemon() {
+/// Gives the next order. Where a daemon has ended, it goes to new daemons: true.
+async fn order(
+    looking: &mut Looking,
+    orders: &Orders,
+    starts: &mut Starts,
+    notes: &mut Notes,
+) -> Result<bool, Fault> {
+    if looking.lacks_daemon() && starts.is_due(Instant::now()) {
         match looking.start_anew(orders).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
             // The daemons on the other nodes go on.
             Err(Fault(failure)) => notes.say(format!("daemons are not started anew: {}", failure.message())),
         }
     }
-    looking.again(orders).await
+    looking.again(orders).await.map(|()| false)
 }
 
 /// Reports that nothing moves, and runs the actions that the user asked for.
@@ -185,13 +197,10 @@ impl Notes {
         for (host, why) in &found.missing {
             self.say(format!("no answer from {host}: {why}"));
         }
-        let ranks = ranks_text(unseen, MOST_RANKS);
-        let mut text = match unseen.len() {
-            1 => format!("rank {ranks} is not seen, so it counts as moving"),
-            _ => format!("ranks {ranks} are not seen, so they count as moving"),
-        };
+        let (ranks, are) = if unseen.len() == 1 { ("rank", "is") } else { ("ranks", "are") };
+        let mut text = format!("{ranks} {} {are} not seen", ranks_text(unseen, MOST_RANKS));
         if lacks_daemon {
-            text.push_str("; gantry's daemon has ended there, and is started anew");
+            text.push_str(": gantry's daemon has ended there, and is started anew");
         }
         self.say(text);
     }
@@ -204,7 +213,51 @@ impl Notes {
     }
 }
 
-/// How long nothing has moved.
+/// When daemons start in the place of others that have ended. The movement of all ranks is unknown then, so the pause
+/// doubles while daemons do not stay.
+#[derive(Debug)]
+struct Starts {
+    first_pause: Duration,
+    /// Daemons that live for so long stay.
+    limit: Duration,
+    pause: Duration,
+    last: Option<Instant>,
+}
+
+impl Starts {
+    fn new(first_pause: Duration, limit: Duration) -> Self {
+        Self { first_pause, limit, pause: first_pause, last: None }
+    }
+
+    /// Whether to start daemons now.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let since = self.last.map(|last| now.saturating_duration_since(last));
+        if since.is_some_and(|since| since < self.pause) {
+            return false;
+        }
+        if since.is_some() {
+            self.pause = self.pause.saturating_mul(2);
+        }
+        self.last = Some(now);
+        true
+    }
+
+    fn all_seen(&mut self, now: Instant) {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= self.limit) {
+            *self = Self::new(self.first_pause, self.limit);
+        }
+    }
+}
+
+/// The result of a look.
+#[derive(Debug)]
+enum Looked {
+    /// The first one of daemons: they know of no movement yet. These ranks have ended.
+    First(RankSet),
+    Compared(Stillness),
+}
+
+/// How long no rank that daemons read has moved.
 #[derive(Debug, Default)]
 struct Standstill {
     /// When a look first saw the state that has not changed since.
@@ -224,19 +277,35 @@ enum Step {
 }
 
 impl Standstill {
-    fn take(&mut self, look: &Stillness, now: Instant, limit: Duration) -> Step {
-        let is_still = look.is_complete() && look.ended == self.ended;
-        self.ended = look.ended.clone();
-        if !is_still {
-            self.since = Some(now);
-            return if std::mem::take(&mut self.is_told) { Step::Moves } else { Step::Nothing };
+    fn take(&mut self, look: &Looked, now: Instant, limit: Duration) -> Step {
+        let (ended, compared) = match look {
+            Looked::First(ended) => (ended, None),
+            Looked::Compared(stillness) => (&stillness.ended, Some(stillness).filter(|it| !it.is_blind())),
+        };
+        let has_ended = *ended != self.ended;
+        self.ended = ended.clone();
+        match compared {
+            _ if has_ended => self.moves(now),
+            Some(stillness) if !stillness.is_still() => self.moves(now),
+            Some(_) => {
+                let time = now.saturating_duration_since(*self.since.get_or_insert(now));
+                if self.is_told || time < limit {
+                    return Step::Nothing;
+                }
+                self.is_told = true;
+                Step::Stalled(time)
+            }
+            // What the ranks do now is unknown.
+            None => {
+                self.since = Some(now);
+                Step::Nothing
+            }
         }
-        let time = now.saturating_duration_since(*self.since.get_or_insert(now));
-        if self.is_told || time < limit {
-            return Step::Nothing;
-        }
-        self.is_told = true;
-        Step::Stalled(time)
+    }
+
+    fn moves(&mut self, now: Instant) -> Step {
+        self.since = Some(now);
+        if std::mem::take(&mut self.is_told) { Step::Moves } else { Step::Nothing }
     }
 }
 
@@ -264,31 +333,90 @@ fn tell(news: &News<'_>, json: bool) -> Result<(), Fault> {
 mod tests {
     use super::*;
 
-    fn look(moved: &str, ended: &str) -> Stillness {
-        let (moved, ended) = (moved.parse().unwrap(), ended.parse().unwrap());
-        Stillness { live: RankSet::first_n(4), moved, ended, unseen: RankSet::new() }
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn look(moved: &str, ended: &str, unseen: &str) -> Looked {
+        let [moved, ended, unseen] = [moved, ended, unseen].map(|ranks| ranks.parse().unwrap());
+        Looked::Compared(Stillness { live: RankSet::first_n(4), moved, ended, unseen })
+    }
+
+    /// Checks the consequences of looks at these seconds.
+    fn check(looks: impl IntoIterator<Item = (u64, Looked, Step)>) {
+        let (start, mut since) = (Instant::now(), Standstill::default());
+        for (seconds, look, expected) in looks {
+            let step = since.take(&look, start + Duration::from_secs(seconds), LIMIT);
+            assert_eq!(step, expected, "{seconds} {look:?}");
+        }
     }
 
     #[test]
     fn a_standstill_is_told_once_and_its_end_too() {
-        let (start, limit) = (Instant::now(), Duration::from_secs(10));
-        let mut since = Standstill::default();
-        let mut check = |seconds, look: Stillness, expected| {
-            assert_eq!(since.take(&look, start + Duration::from_secs(seconds), limit), expected, "{seconds}");
-        };
-        let still = || look("", "");
-        check(0, look("0-3", ""), Step::Nothing);
-        check(5, still(), Step::Nothing);
-        check(9, look("2", ""), Step::Nothing);
-        check(18, still(), Step::Nothing);
-        check(19, still(), Step::Stalled(Duration::from_secs(10)));
-        check(40, still(), Step::Nothing);
-        check(45, look("1", ""), Step::Moves);
-        // The end of a rank counts as a move.
-        check(54, look("", "3"), Step::Nothing);
-        check(60, look("", "3"), Step::Nothing);
-        check(64, look("", "3"), Step::Stalled(Duration::from_secs(10)));
-        // All ranks have ended.
-        check(65, Stillness { live: RankSet::new(), ..look("", "3") }, Step::Moves);
+        let still = || look("", "", "");
+        let all_over = Stillness { ended: RankSet::first_n(4), ..Stillness::default() };
+        check([
+            (0, Looked::First(RankSet::new()), Step::Nothing),
+            (5, still(), Step::Nothing),
+            (9, look("2", "", ""), Step::Nothing),
+            (18, still(), Step::Nothing),
+            (19, still(), Step::Stalled(LIMIT)),
+            (40, still(), Step::Nothing),
+            (45, look("1", "", ""), Step::Moves),
+            // The end of a rank counts as a move.
+            (54, look("", "3", ""), Step::Nothing),
+            (60, look("", "3", ""), Step::Nothing),
+            (64, look("", "3", ""), Step::Stalled(LIMIT)),
+            (65, Looked::Compared(all_over), Step::Moves),
+        ]);
+    }
+
+    #[test]
+    fn ranks_that_are_not_seen_end_no_standstill_and_are_none_by_themselves() {
+        let still = || look("", "", "");
+        check([
+            (0, still(), Step::Nothing),
+            (10, still(), Step::Stalled(LIMIT)),
+            (15, look("", "", "3"), Step::Nothing),
+            (20, look("", "", "0-3"), Step::Nothing),
+            (25, still(), Step::Nothing),
+            (30, look("1", "", "3"), Step::Moves),
+            // A job is stuck where a node hangs.
+            (35, look("", "", "3"), Step::Nothing),
+            (40, look("", "", "3"), Step::Stalled(LIMIT)),
+            (45, look("3", "", ""), Step::Moves),
+            // Nothing is known of the job.
+            (50, look("", "", "0-3"), Step::Nothing),
+            (90, look("", "", "0-3"), Step::Nothing),
+            (95, still(), Step::Nothing),
+            (100, still(), Step::Stalled(LIMIT)),
+        ]);
+    }
+
+    #[test]
+    fn new_daemons_end_no_standstill_that_was_told_and_begin_one_that_was_not() {
+        let (still, first) = (|| look("", "", ""), || Looked::First(RankSet::new()));
+        check([
+            (0, first(), Step::Nothing),
+            (8, still(), Step::Nothing),
+            (9, first(), Step::Nothing),
+            (18, still(), Step::Nothing),
+            (19, still(), Step::Stalled(LIMIT)),
+            (30, first(), Step::Nothing),
+            (45, still(), Step::Nothing),
+            (46, look("0", "", ""), Step::Moves),
+        ]);
+    }
+
+    #[test]
+    fn daemons_that_do_not_stay_start_more_and_more_seldom() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut starts = Starts::new(Duration::from_secs(1), LIMIT);
+        let due: Vec<u64> = (0..=40).filter(|second| starts.is_due(at(*second))).collect();
+        assert_eq!(due, [0, 1, 3, 7, 15, 31]);
+        // They were seen, but not for long.
+        starts.all_seen(at(40));
+        assert!(!starts.is_due(at(40)));
+        starts.all_seen(at(41));
+        assert!(starts.is_due(at(41)) && starts.is_due(at(42)));
     }
 }

@@ -100,18 +100,21 @@ impl Stillness {
         self.live.union(&self.ended).difference(&self.unseen)
     }
 
-    /// Adds ranks that no daemon has read. Those that are `over` have ended. The others may have done anything, so they
-    /// count as moving.
+    /// Adds ranks that no daemon has read. Those that are `over` have ended. The others may have done anything.
     pub(crate) fn add_unseen(&mut self, unseen: &RankSet, over: &RankSet) {
         self.ended = self.ended.union(&unseen.intersection(over));
         self.unseen = unseen.difference(over);
         self.live = self.live.union(&self.unseen);
-        self.moved = self.moved.union(&self.unseen);
     }
 
-    /// Whether there are live ranks and none of them has moved.
-    pub(crate) fn is_complete(&self) -> bool {
-        !self.live.is_empty() && self.moved.is_empty()
+    /// Whether there are live ranks and no daemon has read any of them.
+    pub(crate) fn is_blind(&self) -> bool {
+        !self.live.is_empty() && self.live == self.unseen
+    }
+
+    /// Whether daemons have read live ranks and none of these has moved.
+    pub(crate) fn is_still(&self) -> bool {
+        self.live != self.unseen && self.moved.is_empty()
     }
 }
 
@@ -182,7 +185,7 @@ mod tests {
         tree.add(path.split(' '), &"0-3".parse().unwrap()).unwrap();
         let motion = Motion::parse(motion).unwrap();
         let found = Stillness::of(&tree, &resolver, 2, &[(motion, RankSet::first_n(2))]);
-        assert_eq!(found.is_complete(), is_still, "{path} with {motion}");
+        assert_eq!(found.is_still(), is_still, "{path} with {motion}");
         assert_eq!(found.live.union(&found.ended).to_string(), "0-1");
     }
 
@@ -246,21 +249,23 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_no_daemon_has_read_moves_unless_it_is_over() {
+    fn a_rank_that_no_daemon_has_read_neither_moves_nor_stands_still() {
         let mut tree = PrefixTree::new();
         tree.add(["ab+1"], &RankSet::first_n(1)).unwrap();
         let motions = [(Motion::parse("1 ").unwrap(), RankSet::first_n(1))];
         let seen = Stillness::of(&tree, &resolver(&["main"]), 1, &motions);
-        assert!(seen.is_complete());
-        let check = |unseen: &str, over: &str, moved: &str, ended: &str| {
+        assert!(seen.is_still() && !seen.is_blind());
+        let check = |seen: &Stillness, unseen: &str, over: &str, expected: [&str; 2], is_still| {
             let mut found = seen.clone();
             found.add_unseen(&unseen.parse().unwrap(), &over.parse().unwrap());
-            assert_eq!(found.is_complete(), moved.is_empty(), "{unseen} {over}");
-            let ranks = [&found.moved, &found.unseen, &found.ended].map(RankSet::to_string);
-            assert_eq!(ranks, [moved, moved, ended], "{unseen} {over}");
+            assert_eq!([&found.unseen, &found.ended].map(RankSet::to_string), expected, "{unseen} {over}");
+            assert_eq!((found.is_still(), found.moved.is_empty()), (is_still, true), "{unseen} {over}");
         };
-        check("1-3", "", "1-3", "");
-        check("1-3", "2", "1,3", "2");
-        check("1-3", "0-3", "", "1-3");
+        check(&seen, "1-3", "", ["1-3", ""], true);
+        check(&seen, "1-3", "2", ["1,3", "2"], true);
+        check(&seen, "1-3", "0-3", ["", "1-3"], true);
+        let none = Stillness::default();
+        check(&none, "0-3", "", ["0-3", ""], false);
+        check(&none, "0-3", "0-3", ["", "0-3"], false);
     }
 }
