@@ -11,6 +11,7 @@ use std::time::Duration;
 use gantry_shared::wire::message::{Order, To};
 use gantry_types::error::Kind;
 use gantry_types::id::{NodeId, SessionId};
+use gantry_types::rank_set::NodeSet;
 use gantry_types::session_dirs::SessionDirs;
 use tokio::time::Instant;
 
@@ -20,6 +21,9 @@ use crate::app::core::Core;
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
+
+/// A node that gives no sign of life in this part of a timeout may be left out.
+const SILENT: u32 = 4;
 
 /// A storage place on every node of an app. It owns its manifests and the daemons that were started with them.
 ///
@@ -32,13 +36,38 @@ pub struct Session {
 
 impl Session {
     pub(crate) async fn open(core: &Arc<Core>, deadline: Instant) -> Result<Self> {
+        Self::open_on(core, core.live_nodes(), Vec::new(), deadline).await
+    }
+
+    /// As [`Session::open`], without nodes that give no sign of life within a quarter of the timeout.
+    pub(crate) async fn open_where_answered(core: &Arc<Core>, timeout: Duration) -> Result<Self> {
+        let started = Instant::now();
+        let silent = core.find_silent(started + timeout / SILENT).await?;
+        let (nodes, left_out) = {
+            let state = core.state();
+            let left_out: Vec<String> = silent.iter().map(|node| state.host(node)).collect();
+            (state.live_nodes().difference(&silent), left_out)
+        };
+        if nodes.is_empty() && !left_out.is_empty() {
+            let phase = "asking for signs of life";
+            return Err(Error::TimedOut { phase, after: started.elapsed(), missing: left_out });
+        }
+        Self::open_on(core, nodes, left_out, started + timeout).await
+    }
+
+    async fn open_on(
+        core: &Arc<Core>,
+        nodes: NodeSet,
+        left_out: Vec<String>,
+        deadline: Instant,
+    ) -> Result<Self> {
         let id = core.new_session();
-        let nodes = core.live_nodes();
         // Owned from the start: if some nodes fail, the directories on the others are removed.
         let mut inner = Inner {
             core: Arc::clone(core),
             id,
             nodes: nodes.clone(),
+            left_out,
             ledger: Mutex::default(),
             staging: tokio::sync::Mutex::default(),
             end: core.channels.open(id),
@@ -58,6 +87,12 @@ impl Session {
     /// they can be arguments of daemons.
     pub fn dirs(&self, node: NodeId) -> Option<&SessionDirs> {
         self.inner.dirs.as_ref().filter(|_| self.inner.nodes.contains(node))
+    }
+
+    /// The names of the nodes that it does not include, because they gave no sign of life:
+    /// [`AppHandle::session_where_answered`](crate::AppHandle::session_where_answered).
+    pub fn left_out(&self) -> &[String] {
+        &self.inner.left_out
     }
 
     /// An empty manifest.

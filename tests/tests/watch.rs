@@ -251,6 +251,39 @@ fn a_node_that_does_not_answer_ends_no_watch_and_repeats_no_alarm() {
 }
 
 #[test]
+fn a_node_without_a_sign_of_life_is_left_out_of_a_look_until_it_gives_one() {
+    in_a_world(LIMIT, |world| {
+        let app = launched_on(world, "3", "3", &["hang"]);
+        let silent = parent(ranks_of(world, &programs::get("steps"))[0]);
+        proc::send(silent, Signal::SIGSTOP);
+        for command in [&["why"][..], &["stack"], &["top", "--once"]] {
+            let done = world.gantry([command, &["--timeout", "20", &app]].concat()).wait(SOON);
+            let names = |line: &String| line.contains("no answer from") && line.contains("no sign of life");
+            assert!(done.code() == 0 && done.stderr.iter().any(names), "{done:?}");
+            assert!(done.stdout.iter().any(|line| line.starts_with("not seen: ")), "{done:?}");
+        }
+        let mut watch = world.gantry(["why", "--watch=60s", "--every", "0.2", "--timeout", "20", &app]);
+        eventually(SOON, "a note", || notes(&mut watch, "starts its daemons anew"));
+        proc::send(silent, Signal::SIGCONT);
+        let has_daemon =
+            || daemons(world).into_iter().filter_map(proc::stat).any(|stat| stat.parent == silent);
+        eventually(SOON, "the node has a daemon", has_daemon);
+        watch.signal(Signal::SIGINT);
+        assert_eq!(watch.wait(SOON).code(), 0);
+        kill(world, &app);
+        // Without any node there is nothing to look at.
+        let app = launched(world, "1", &["hang"]);
+        let silent = parent(ranks_of(world, &programs::get("steps"))[0]);
+        proc::send(silent, Signal::SIGSTOP);
+        let done = world.gantry(["stack", "--timeout", "2", &app]).wait(SOON);
+        let names = |line: &String| line.contains("asking for signs of life; no answer from");
+        assert!(done.code() == 67 && done.stderr.iter().any(names), "{done:?}");
+        proc::send(silent, Signal::SIGCONT);
+        kill(world, &app);
+    });
+}
+
+#[test]
 fn a_hang_is_told_although_a_node_does_not_answer() {
     in_a_world(LIMIT, |world| {
         let app = launched_on(world, "3", "3", &["once"]);
@@ -283,7 +316,7 @@ fn a_rank_whose_daemon_has_ended_raises_no_alarm_and_gets_another_daemon() {
         let before = daemons(world);
         let beside = before.iter().find(|daemon| parent(**daemon) == parent(busy));
         proc::send(*beside.expect("a daemon"), Signal::SIGKILL);
-        eventually(SOON, "a note", || notes(&mut watch, "is started anew"));
+        eventually(SOON, "a note", || notes(&mut watch, "starts its daemons anew"));
         eventually(SOON, "two new daemons", || {
             let now = daemons(world);
             now.len() == 2 && now.iter().all(|daemon| !before.contains(daemon))

@@ -227,6 +227,13 @@ impl Core {
         self.overlay.request(to, order, phase, deadline).await
     }
 
+    /// The nodes that can be reached, and give no sign of life until the deadline.
+    pub(crate) async fn find_silent(&self, deadline: Instant) -> Result<NodeSet> {
+        self.check_alive()?;
+        let outcome = self.overlay.ask(To::All, Order::Ping)?.outcome(deadline).await?;
+        Ok(outcome.missing.into_iter().collect())
+    }
+
     /// Takes the nodes' answers to an order. The first refusal is the error.
     pub(crate) fn accept(&self, answers: Vec<(NodeId, Reply)>) -> Result<Vec<(NodeId, Answer)>> {
         let mut refused: Option<(Vec<NodeId>, gantry_types::error::Failure)> = None;

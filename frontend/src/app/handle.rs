@@ -185,6 +185,15 @@ impl AppHandle {
         Session::open(&self.core, Instant::now() + timeout).await
     }
 
+    /// As [`AppHandle::session`], but leaves out nodes that give no sign of life within a quarter of the timeout.
+    /// [`Session::left_out`] names them.
+    ///
+    /// # Errors
+    /// As [`AppHandle::session`]; or no node answers.
+    pub async fn session_where_answered(&self, timeout: Duration) -> Result<Session> {
+        Session::open_where_answered(&self.core, timeout).await
+    }
+
     /// Waits until the app and everything that belonged to it is gone from every node.
     pub async fn gone(&self) {
         self.core.reached(Stage::Gone).await;

@@ -291,7 +291,7 @@ impl Client {
     /// It cannot be started; then it runs nowhere.
     pub async fn channel(mut self, order: DaemonOrder, timeout: Duration) -> Result<RemoteChannel> {
         let number: DaemonNumber = self.ask(Ask::Channel(order), "starting a daemon", timeout).await?;
-        Ok(RemoteChannel { daemon: number.daemon, client: self })
+        Ok(RemoteChannel { daemon: number.daemon, left_out: number.left_out, client: self })
     }
 
     async fn ask<T: DeserializeOwned>(
@@ -384,6 +384,7 @@ impl RemoteEvents {
 #[derive(Debug)]
 pub struct RemoteChannel {
     daemon: DaemonId,
+    left_out: Vec<String>,
     client: Client,
 }
 
@@ -391,6 +392,11 @@ impl RemoteChannel {
     /// The daemon's number in its app.
     pub fn daemon(&self) -> DaemonId {
         self.daemon
+    }
+
+    /// The names of the nodes that were left out, if [`DaemonOrder::leave_out`] allowed that.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// Sends a message to all processes of the daemon, of half a megabyte at most.

@@ -25,7 +25,7 @@
 //! | `wait` | | `null`; then the event `exited` or `detached` |
 //! | `events` | | `null`; then the current state, then every event |
 //! | `daemon` | see below | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon. With `progress` the events `staging` and `staged` of its files come before the `ok` |
-//! | `channel` | as `daemon` | `{"daemon":NUMBER}`; from then on the connection carries `broadcast` and `reduce` only, and the daemon ends with it |
+//! | `channel` | as `daemon` | `{"daemon":NUMBER}`, with `leave_out` also the names `left_out`; from then on the connection carries `broadcast` and `reduce` only, and the daemon ends with it |
 //! | `broadcast` | `tag`, `bytes` | `null`; a message to all processes of the daemon, its bytes in hexadecimal digits |
 //! | `reduce` | `tag`, `filter` | `bytes`, `contributed`, `missing`: one contribution of each process, merged by a filter such as `prefix_tree` |
 
@@ -147,6 +147,9 @@ pub struct DaemonOrder {
     /// A missing library is no error.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_missing: bool,
+    /// Nodes that give no sign of life are left out. The answer of `channel` names them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leave_out: bool,
     /// Send the events `staging` and `staged` before the answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub progress: bool,
@@ -155,11 +158,14 @@ pub struct DaemonOrder {
     pub forward: bool,
 }
 
-/// The `ok` of [`Ask::Daemon`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The `ok` of [`Ask::Daemon`] and [`Ask::Channel`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DaemonNumber {
     /// The daemon's number in the app.
     pub daemon: DaemonId,
+    /// The names of the nodes that were left out.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub left_out: Vec<String>,
 }
 
 /// The `ok` of [`Ask::Reduce`].
@@ -414,6 +420,7 @@ mod tests {
             directories: vec!["/d".into()],
             without_dependencies: true,
             allow_missing: true,
+            leave_out: true,
             progress: true,
             forward: true,
         };

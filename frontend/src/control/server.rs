@@ -313,7 +313,7 @@ impl Connection {
                 let slow = if order.forward { None } else { Some(SLOW) };
                 match self.start_daemon(order, patience).await? {
                     Ok((daemon, feed)) => {
-                        self.answer(Ok(DaemonNumber { daemon })).await?;
+                        self.answer(Ok(DaemonNumber { daemon, left_out: Vec::new() })).await?;
                         return Ok(Some(Last::Follow(Following { feed, only_the_end: false, slow })));
                     }
                     Err(error) => self.answer::<()>(Err(error)).await?,
@@ -331,7 +331,8 @@ impl Connection {
                 };
                 match opened {
                     Ok((daemon, conversation)) => {
-                        self.answer(Ok(DaemonNumber { daemon })).await?;
+                        let left_out = conversation.left_out().to_vec();
+                        self.answer(Ok(DaemonNumber { daemon, left_out })).await?;
                         return Ok(Some(Last::Converse(conversation)));
                     }
                     Err(error) => self.answer::<()>(Err(error)).await?,

@@ -62,6 +62,8 @@ pub(crate) trait Target: Send + Sync + 'static {
 /// The channel of a daemon.
 #[async_trait]
 pub(crate) trait Conversation: Send {
+    /// The names of the nodes without a process of the daemon, because they gave no sign of life.
+    fn left_out(&self) -> &[String];
     async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()>;
     /// Collects the contributions of its processes. The result names those that did not contribute.
     async fn reduce(&self, tag: u32, filter: Filter, timeout: Duration) -> Result<Reduced>;
@@ -69,6 +71,10 @@ pub(crate) trait Conversation: Send {
 
 #[async_trait]
 impl Conversation for Session {
+    fn left_out(&self) -> &[String] {
+        Session::left_out(self)
+    }
+
     async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()> {
         // A process that did not get the message does not answer. The next reduction reports that.
         self.channel().broadcast(tag, bytes, timeout).await.map(drop)
@@ -184,7 +190,10 @@ async fn prepare(app: &AppHandle, order: DaemonOrder, timeout: Duration) -> Resu
     if let Some(hosts) = &order.hosts {
         request = request.nodes(app.nodes_by_hosts(hosts)?);
     }
-    let session = app.session(timeout).await?;
+    let session = match order.leave_out {
+        true => app.session_where_answered(timeout).await?,
+        false => app.session(timeout).await?,
+    };
     let mut manifest = session.manifest();
     if order.without_dependencies {
         manifest.without_dependencies();

@@ -21,6 +21,8 @@ pub(crate) struct Inner {
     pub(crate) id: SessionId,
     /// The nodes that have it.
     pub(crate) nodes: NodeSet,
+    /// The names of those that were left out, because they gave no sign of life.
+    pub(super) left_out: Vec<String>,
     /// The files of its manifests so far.
     pub(crate) ledger: Mutex<Ledger>,
     /// Held by the manifest in progress: the next plan depends on its result.

@@ -122,6 +122,7 @@ fn build_order(args: &Daemon) -> Result<DaemonOrder, Fault> {
         directories: all_absolute(&args.files.dir)?,
         without_dependencies: args.files.no_deps,
         allow_missing: args.files.allow_missing,
+        leave_out: false,
         progress: true,
         forward: !args.background,
     })

@@ -20,6 +20,7 @@ use super::queue::note_changes;
 use super::{END, find_doubt};
 use crate::args::Gdb;
 use crate::exit::{self, Fault, Outcome, text_of};
+use crate::stack::daemons::Silent;
 use crate::view::{self, Screen, Talk};
 
 /// The maximum nesting depth of scripts.
@@ -115,7 +116,7 @@ async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupt
 async fn start(owner: &Owner, args: &Gdb, json: bool) -> Result<Debugger, Fault> {
     let hand = owner.hand(args.timeout);
     let ranks = hand.info().await?.ranks.iter().map(|rank| rank.rank).collect();
-    let daemons = owner.start_daemons(DAEMON, args.gdb.clone(), args.timeout).await?;
+    let daemons = owner.start_daemons(DAEMON, args.gdb.clone(), Silent::Fail, args.timeout).await?;
     let mut debugger = Debugger::new(hand, daemons, ranks, args, json);
     debugger.look().await?;
     if let Some(ranks) = &args.ranks {

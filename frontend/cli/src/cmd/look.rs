@@ -22,7 +22,7 @@ use super::queue::note_waits;
 use crate::args::Look;
 use crate::exit::Fault;
 use crate::stack::classes::build_classes;
-use crate::stack::daemons::{Daemons, Missing, timeout_after};
+use crate::stack::daemons::{Daemons, Missing, Silent, timeout_after};
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
@@ -40,7 +40,7 @@ pub(super) struct Looking {
     resolver: Resolver,
     /// The daemons' last answer.
     tree: PrefixTree,
-    /// A daemon has ended before its ranks.
+    /// Ranks have no daemon.
     lacks_daemon: bool,
     timeout: Duration,
     /// The timeout for questions about the last answer.
@@ -156,7 +156,8 @@ impl Looking {
     }
 
     async fn of(owner: Owner, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
-        let daemons = owner.start_daemons(DAEMON, orders.to_string().into(), timeout).await?;
+        let daemons =
+            owner.start_daemons(DAEMON, orders.to_string().into(), Silent::LeaveOut, timeout).await?;
         let ranks = owner.hand(timeout).info().await?.ranks;
         Ok(Self::new(owner, daemons, ranks, timeout))
     }
@@ -168,7 +169,8 @@ impl Looking {
 
     /// Starts other daemons in the place of those that run. They execute `orders` at once.
     pub(super) async fn start_anew(&mut self, orders: &Orders) -> Result<(), Fault> {
-        self.daemons = self.owner.start_daemons(DAEMON, orders.to_string().into(), self.timeout).await?;
+        let orders = orders.to_string().into();
+        self.daemons = self.owner.start_daemons(DAEMON, orders, Silent::LeaveOut, self.timeout).await?;
         self.lacks_daemon = false;
         Ok(())
     }
@@ -200,7 +202,7 @@ impl Looking {
             hosts,
             programs,
             classes: build_classes(&self.tree, &self.resolver, orders.samples, full),
-            missing: stacks.missing,
+            missing: self.with_left_out(stacks.missing),
             nameless: self.resolver.nameless(),
         })
     }
@@ -221,13 +223,15 @@ impl Looking {
             found.add_unseen(&unseen, &over);
             let unseen = info.ranks.iter().filter(|rank| found.unseen.contains(rank.rank));
             let hosts: BTreeSet<&String> = unseen.map(|rank| &rank.host).collect();
-            let has_ended = |it: &DaemonInfo| it.daemon == self.daemons.id() && it.ended;
-            self.lacks_daemon = info.daemons.iter().any(|it| has_ended(it) && hosts.contains(&it.host));
+            let has_ended = |it: &&DaemonInfo| it.daemon == self.daemons.id() && it.ended;
+            let ended = info.daemons.iter().filter(has_ended).map(|it| &it.host);
+            let mut without = ended.chain(self.daemons.left_out().iter().map(|(host, _)| host));
+            self.lacks_daemon = without.any(|host| hosts.contains(host));
         }
         Ok(found)
     }
 
-    /// Whether a daemon has ended before its ranks, as of the last comparison.
+    /// Whether ranks had no daemon at the last comparison: it has ended, or their node was left out.
     pub(super) fn lacks_daemon(&self) -> bool {
         self.lacks_daemon
     }
@@ -245,7 +249,12 @@ impl Looking {
         let (ranks, missing) = self.daemons.ask_by(tags::LOAD, Load::parse, self.timeout).await?;
         let timeout = timeout_after(self.timeout, &missing);
         let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, timeout).await?;
-        Ok(Loads { ranks, machines, missing })
+        Ok(Loads { ranks, machines, missing: self.with_left_out(missing) })
+    }
+
+    /// All nodes without an answer. `missing` are those of the ones with daemons.
+    fn with_left_out(&self, missing: Missing) -> Missing {
+        [self.daemons.left_out().clone(), missing].concat()
     }
 
     /// A handle for code that acts on the app and does not look at it.
@@ -299,13 +308,14 @@ impl Owner {
         &self,
         name: &str,
         argument: OsString,
+        silent: Silent,
         timeout: Duration,
     ) -> Result<Daemons, Fault> {
         match self {
-            Self::Own(app) => Daemons::start(app, name, argument, timeout).await,
+            Self::Own(app) => Daemons::start(app, name, argument, silent, timeout).await,
             Self::Other(registry, app) => {
                 let client = Client::connect(registry, *app).await?;
-                Daemons::start_in(client, name, argument, timeout).await
+                Daemons::start_in(client, name, argument, silent, timeout).await
             }
         }
     }

@@ -133,7 +133,7 @@ async fn look(
     Ok((found, if is_new { Looked::First(stillness.ended) } else { Looked::Compared(stillness) }))
 }
 
-/// Gives the next order. Where a daemon has ended, it goes to new daemons: true.
+/// Gives the next order. Where a node has no daemon, it goes to new daemons: true.
 async fn order(
     looking: &mut Looking,
     orders: &Orders,
@@ -200,7 +200,7 @@ impl Notes {
         let (ranks, are) = if unseen.len() == 1 { ("rank", "is") } else { ("ranks", "are") };
         let mut text = format!("{ranks} {} {are} not seen", ranks_text(unseen, MOST_RANKS));
         if lacks_daemon {
-            text.push_str(": gantry's daemon has ended there, and is started anew");
+            text.push_str(": gantry has no daemon there, and starts its daemons anew");
         }
         self.say(text);
     }
@@ -213,7 +213,7 @@ impl Notes {
     }
 }
 
-/// When daemons start in the place of others that have ended. The movement of all ranks is unknown then, so the pause
+/// When daemons start anew, where one has ended or a node was left out. The movement of all ranks is unknown then, so the pause
 /// doubles while daemons do not stay.
 #[derive(Debug)]
 struct Starts {

@@ -21,10 +21,20 @@ use crate::exit::Fault;
 /// This part of a timeout is enough for nodes that work, where others may have to wait for one that does not.
 const LATE: u32 = 4;
 
+/// What to do about a node that gives no sign of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Silent {
+    /// There are no daemons at all without it.
+    Fail,
+    /// The others get theirs.
+    LeaveOut,
+}
+
 /// Running daemons.
 pub(crate) struct Daemons {
     link: Link,
     id: DaemonId,
+    left_out: Missing,
     /// The cost of the messages that some node may not have taken yet. They occupy the window of all daemons.
     untaken: u32,
 }
@@ -52,12 +62,17 @@ impl Daemons {
         app: &App,
         name: &str,
         argument: OsString,
+        silent: Silent,
         timeout: Duration,
     ) -> Result<Self, Fault> {
-        let session = app.session(timeout).await?;
+        let session = match silent {
+            Silent::Fail => app.session(timeout).await?,
+            Silent::LeaveOut => app.session_where_answered(timeout).await?,
+        };
+        let left_out = without_life(session.left_out());
         let request = DaemonRequest::new(program(name)?).args([argument]);
         let id = session.manifest().exec_daemon(request, timeout).await?.id();
-        Ok(Self { link: Link::Own(session), id, untaken: 0 })
+        Ok(Self { link: Link::Own(session), id, left_out, untaken: 0 })
     }
 
     /// The same in another tool's app.
@@ -65,20 +80,28 @@ impl Daemons {
         client: Client,
         name: &str,
         argument: OsString,
+        silent: Silent,
         timeout: Duration,
     ) -> Result<Self, Fault> {
         let order = DaemonOrder {
             program: program(name)?.into(),
             args: vec![argument.into()],
+            leave_out: silent == Silent::LeaveOut,
             ..DaemonOrder::default()
         };
         let channel = client.channel(order, timeout).await?;
-        Ok(Self { id: channel.daemon(), link: Link::Kept(channel), untaken: 0 })
+        let left_out = without_life(channel.left_out());
+        Ok(Self { id: channel.daemon(), link: Link::Kept(channel), left_out, untaken: 0 })
     }
 
     /// Their number in the app.
     pub(crate) fn id(&self) -> DaemonId {
         self.id
+    }
+
+    /// The nodes that have none, because they gave no sign of life.
+    pub(crate) fn left_out(&self) -> &Missing {
+        &self.left_out
     }
 
     /// Puts files at paths below the `lib` of their session. False: another tool keeps the session, so it cannot.
@@ -178,6 +201,10 @@ impl Daemons {
 /// The timeout for more of an answer. Nodes that are missing in it already are not waited for as long again.
 pub(crate) fn timeout_after(timeout: Duration, missing: &Missing) -> Duration {
     if missing.is_empty() { timeout } else { timeout / LATE }
+}
+
+fn without_life(hosts: &[String]) -> Missing {
+    hosts.iter().map(|host| (host.clone(), "it gives no sign of life".to_owned())).collect()
 }
 
 fn program(name: &str) -> Result<PathBuf, Fault> {

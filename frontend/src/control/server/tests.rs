@@ -138,27 +138,37 @@ impl Target for Puppet {
 
     async fn open_channel(
         &self,
-        _order: DaemonOrder,
+        order: DaemonOrder,
         _deadline: Duration,
     ) -> Result<(DaemonId, Box<dyn Conversation>)> {
-        Ok((DaemonId(4), Box::new(Echo::default())))
+        let left_out = if order.leave_out { vec!["n2".to_owned()] } else { Vec::new() };
+        Ok((DaemonId(4), Box::new(Echo { left_out, ..Echo::default() })))
     }
 }
 
 /// Contributes the last message.
 #[derive(Default)]
-struct Echo(Mutex<Vec<u8>>);
+struct Echo {
+    last: Mutex<Vec<u8>>,
+    left_out: Vec<String>,
+}
 
 #[async_trait]
 impl Conversation for Echo {
+    fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
     async fn broadcast(&self, _tag: u32, bytes: &[u8], _deadline: Duration) -> Result<()> {
-        bytes.clone_into(&mut self.0.lock().unwrap());
+        bytes.clone_into(&mut self.last.lock().unwrap());
         Ok(())
     }
 
     async fn reduce(&self, tag: u32, _filter: Filter, _deadline: Duration) -> Result<Reduced> {
         match tag {
-            1 => Ok(Reduced { bytes: self.0.lock().unwrap().clone(), contributed: 1, missing: Vec::new() }),
+            1 => {
+                Ok(Reduced { bytes: self.last.lock().unwrap().clone(), contributed: 1, missing: Vec::new() })
+            }
             _ => std::future::pending().await,
         }
     }
@@ -169,11 +179,14 @@ async fn a_channel_carries_messages_and_nothing_else() {
     let stage = stage();
     let client = Client::connect(&stage.registry, id()).await.unwrap();
     let mut channel = client.channel(DaemonOrder::default(), SOON).await.unwrap();
-    assert_eq!(channel.daemon(), DaemonId(4));
+    assert_eq!((channel.daemon(), channel.left_out().len()), (DaemonId(4), 0));
     channel.broadcast(1, &[0, 0x1f, 0xff], SOON).await.unwrap();
     let reduced = channel.reduce(1, Filter::PrefixTree, SOON).await.unwrap();
     assert_eq!((reduced.bytes, reduced.contributed), (vec![0, 0x1f, 0xff], 1));
     drop(channel);
+    let order = DaemonOrder { leave_out: true, ..DaemonOrder::default() };
+    let client = Client::connect(&stage.registry, id()).await.unwrap();
+    assert_eq!(client.channel(order, SOON).await.unwrap().left_out(), ["n2"]);
     let refused = within(raw(&stage, b"{\"do\":\"reduce\",\"tag\":1,\"filter\":\"sum\"}\n")).await;
     assert!(refused.contains("no channel is open"), "{refused}");
     let mut stream = BufReader::new(stage.registry.connect(id(), Shelf::Live).await.unwrap());

@@ -22,6 +22,7 @@ use super::super::queue::each_change;
 use super::lines::pass_on;
 use crate::args::Hosts;
 use crate::exit::{Fault, text_of};
+use crate::stack::daemons::Silent;
 
 /// The timeout for the start and for each answer of the nodes, unless one is configured.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -76,7 +77,7 @@ pub(super) async fn begin(
     let info = hand.info().await?;
     let ranks: RankSet = info.ranks.iter().map(|rank| rank.rank).collect();
     let gdb = common.gdb.unwrap_or_else(|| "gdb".to_owned());
-    let daemons = owner.start_daemons(DAEMON, gdb.into(), timeout).await?;
+    let daemons = owner.start_daemons(DAEMON, gdb.into(), Silent::Fail, timeout).await?;
     let mut gdbs = Gdbs::new(daemons, hand.clone(), ranks.clone(), timeout);
     let said = gdbs.order(What::Wait { ranks: RankSet::new() }, Duration::ZERO).await?;
     let answers = said.answers;
