@@ -26,7 +26,6 @@ use crate::stack::daemons::{Daemons, Missing, Silent, timeout_after};
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
-use crate::view;
 
 /// The most code addresses in one request to the nodes. It is small enough for a single message: unlike bulk data, that
 /// reaches the others when a node does not answer.
@@ -43,8 +42,8 @@ pub(super) struct Looking {
     /// Ranks have no daemon.
     lacks_daemon: bool,
     timeout: Duration,
-    /// The timeout for questions about the last answer.
-    timeout_after: Duration,
+    /// The nodes whose daemons have not answered the last time.
+    missing: Missing,
 }
 
 /// The owner of the app.
@@ -122,16 +121,6 @@ impl Hand {
     }
 }
 
-/// Notes what the findings lack.
-pub(super) fn note_gaps(found: &Findings) {
-    for (host, why) in &found.missing {
-        view::note(&format!("no answer from {host}: {why}"));
-    }
-    for (file, why) in &found.nameless {
-        view::note(&format!("{file} {why}: names of functions are missing"));
-    }
-}
-
 /// The frontend with the options for reaching nodes.
 pub(super) fn frontend(look: &Look, reach_args: Vec<OsString>) -> Frontend {
     let (hosts_policy, send_agent) = (look.hosts.hosts_policy, look.hosts.send_agent);
@@ -164,7 +153,8 @@ impl Looking {
 
     fn new(owner: Owner, daemons: Daemons, ranks: Vec<RankInfo>, timeout: Duration) -> Self {
         let (resolver, tree) = (Resolver::default(), PrefixTree::new());
-        Self { owner, daemons, ranks, resolver, tree, lacks_daemon: false, timeout, timeout_after: timeout }
+        let missing = Missing::new();
+        Self { owner, daemons, ranks, resolver, tree, lacks_daemon: false, timeout, missing }
     }
 
     /// Starts other daemons in the place of those that run. They execute `orders` at once.
@@ -172,7 +162,18 @@ impl Looking {
         let orders = orders.to_string().into();
         self.daemons = self.owner.start_daemons(DAEMON, orders, Silent::LeaveOut, self.timeout).await?;
         self.lacks_daemon = false;
+        self.missing = Missing::new();
         Ok(())
+    }
+
+    /// The nodes without a daemon, because they gave no sign of life.
+    pub(super) fn left_out(&self) -> &Missing {
+        self.daemons.left_out()
+    }
+
+    /// The timeout for an answer of all daemons.
+    fn patience(&self) -> Duration {
+        timeout_after(self.timeout, &self.missing)
     }
 
     /// Makes the daemons look again.
@@ -182,20 +183,25 @@ impl Looking {
 
     /// The daemons' findings for these orders, which they have received.
     pub(super) async fn findings(&mut self, orders: &Orders, full: bool) -> Result<Findings, Fault> {
-        let timeout = self.timeout.saturating_add(orders.every.saturating_mul(orders.samples));
-        let (stacks, modules) = self.daemons.stacks(timeout).await?;
-        self.resolver.take_modules(&modules);
+        let sampling = orders.every.saturating_mul(orders.samples);
+        let stacks = self.daemons.ask(tags::STACKS, self.patience().saturating_add(sampling)).await?;
+        self.missing.clone_from(&stacks.missing);
+        let modules = self.daemons.ask(tags::MODULES, self.patience()).await?;
+        self.resolver.take_modules(&modules.tree);
         let elsewhere = self.resolver.look_up(&stacks.tree, self.timeout).await;
         for places in elsewhere.chunks(MOST_PLACES) {
             self.daemons.tell(tags::LOOK_UP, places.join("\n").as_bytes(), self.timeout).await?;
-            let found = self.daemons.ask(tags::FOUND, self.timeout).await?;
+            let found = self.daemons.ask(tags::FOUND, self.patience()).await?;
             self.resolver.take_found(&found.tree);
+            // A node that is late now is not waited for as long with the next addresses.
+            if !found.missing.is_empty() {
+                self.missing = found.missing;
+            }
         }
         let hosts: BTreeMap<Rank, String> =
             self.wanted(orders).map(|rank| (rank.rank, rank.host.clone())).collect();
         let programs: BTreeSet<String> = self.ranks.iter().map(|rank| rank.exe.clone()).collect();
         self.tree = stacks.tree;
-        self.timeout_after = timeout_after(self.timeout, &stacks.missing);
         Ok(Findings {
             samples: orders.samples,
             threads: orders.threads,
@@ -210,8 +216,7 @@ impl Looking {
     /// Compares the ranks' counters and call paths with those of the last call.
     pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<Stillness, Fault> {
         self.daemons.tell(tags::MOTION_ASKED, b"", self.timeout).await?;
-        let (motions, _missing) =
-            self.daemons.ask_by(tags::MOTION, Motion::parse, self.timeout_after).await?;
+        let (motions, _missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.patience()).await?;
         let mut found = Stillness::of(&self.tree, &self.resolver, orders.samples, &motions);
         let wanted: RankSet = self.wanted(orders).map(|rank| rank.rank).collect();
         let unseen = wanted.difference(&found.seen());
@@ -246,9 +251,9 @@ impl Looking {
     pub(super) async fn loads(&mut self) -> Result<Loads, Fault> {
         let digits = digits_for(self.ranks.len()).to_string();
         self.daemons.tell(tags::LOAD_ASKED, digits.as_bytes(), self.timeout).await?;
-        let (ranks, missing) = self.daemons.ask_by(tags::LOAD, Load::parse, self.timeout).await?;
-        let timeout = timeout_after(self.timeout, &missing);
-        let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, timeout).await?;
+        let (ranks, missing) = self.daemons.ask_by(tags::LOAD, Load::parse, self.patience()).await?;
+        self.missing.clone_from(&missing);
+        let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, self.patience()).await?;
         Ok(Loads { ranks, machines, missing: self.with_left_out(missing) })
     }
 

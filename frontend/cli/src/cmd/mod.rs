@@ -20,6 +20,7 @@ mod launch;
 mod look;
 mod man;
 mod mpir;
+mod notes;
 mod owner;
 mod pm;
 mod ps;

@@ -7,7 +7,8 @@ use gantry_frontend::{LaunchRequest, OutputTo};
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::{Looking, frontend, note_gaps};
+use super::look::{Looking, frontend};
+use super::notes::Notes;
 use super::queue::note_changes;
 use super::{close, find_doubt, say};
 use crate::args::Stack;
@@ -118,7 +119,7 @@ fn show(found: &Findings, args: &Stack, json: bool) -> Outcome {
     };
     say(&page)?;
     if !json {
-        note_gaps(found);
+        Notes::default().gaps(found);
     }
     write(args.html.as_deref(), || html::write(found))?;
     write(args.svg.as_deref(), || svg::write(found))?;

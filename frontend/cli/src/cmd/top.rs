@@ -11,6 +11,7 @@ use gantry_stack::orders::Orders;
 use self::taking::{figures_of, take};
 use super::interrupts::Interrupts;
 use super::look::{Looking, frontend};
+use super::notes::Notes;
 use super::{close, say};
 use crate::args::Top;
 use crate::exit::{self, Fault, Outcome};
@@ -61,8 +62,10 @@ async fn once(
             true => Page::json(&Object::new(&figures, &found)),
             false => text::build(&figures, &found, view::colours(&stdout())),
         })?;
-        for (host, why) in figures.missing.iter().filter(|_| !json) {
-            view::note(&format!("no answer from {host}: {why}"));
+        if !json {
+            let mut notes = Notes::default();
+            notes.missing(&figures.missing);
+            notes.gaps(&found);
         }
         Ok::<(), Fault>(())
     };

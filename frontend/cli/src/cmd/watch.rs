@@ -1,6 +1,5 @@
 //! `gantry why --watch`: watches a job and reports when nothing moves.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gantry_stack::orders::Orders;
@@ -11,6 +10,7 @@ use tokio::time::Instant;
 use super::child;
 use super::interrupts::Interrupts;
 use super::look::Looking;
+use super::notes::Notes;
 use super::{close, say};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
@@ -129,7 +129,7 @@ async fn look(
     if stillness.unseen.is_empty() {
         starts.all_seen(Instant::now());
     }
-    notes.take(&found, &stillness.unseen, looking.lacks_daemon());
+    note_unseen(notes, &found, &stillness.unseen, looking.lacks_daemon());
     Ok((found, if is_new { Looked::First(stillness.ended) } else { Looked::Compared(stillness) }))
 }
 
@@ -185,32 +185,18 @@ async fn act(
 }
 
 /// Notes about ranks that no daemon reads, each of them once until all ranks are read again.
-#[derive(Debug, Default)]
-struct Notes(BTreeSet<String>);
-
-impl Notes {
-    fn take(&mut self, found: &Findings, unseen: &RankSet, lacks_daemon: bool) {
-        if unseen.is_empty() {
-            self.0.clear();
-            return;
-        }
-        for (host, why) in &found.missing {
-            self.say(format!("no answer from {host}: {why}"));
-        }
-        let (ranks, are) = if unseen.len() == 1 { ("rank", "is") } else { ("ranks", "are") };
-        let mut text = format!("{ranks} {} {are} not seen", ranks_text(unseen, MOST_RANKS));
-        if lacks_daemon {
-            text.push_str(": gantry has no daemon there, and starts its daemons anew");
-        }
-        self.say(text);
+fn note_unseen(notes: &mut Notes, found: &Findings, unseen: &RankSet, lacks_daemon: bool) {
+    if unseen.is_empty() {
+        notes.clear();
+        return;
     }
-
-    fn say(&mut self, text: String) {
-        if !self.0.contains(&text) {
-            view::note(&text);
-            self.0.insert(text);
-        }
+    notes.missing(&found.missing);
+    let (ranks, are) = if unseen.len() == 1 { ("rank", "is") } else { ("ranks", "are") };
+    let mut text = format!("{ranks} {} {are} not seen", ranks_text(unseen, MOST_RANKS));
+    if lacks_daemon {
+        text.push_str(": gantry has no daemon there, and starts its daemons anew");
     }
+    notes.say(text);
 }
 
 /// When daemons start anew, where one has ended or a node was left out. The movement of all ranks is unknown then, so the pause

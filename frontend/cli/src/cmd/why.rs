@@ -5,11 +5,13 @@ use std::time::Duration;
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::{Looking, frontend, note_gaps};
+use super::look::{Looking, frontend};
+use super::notes::Notes;
 use super::watch;
 use super::{close, say};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
+use crate::stack::daemons::Missing;
 use crate::stack::report::Findings;
 use crate::stack::why::{Explanation, Groups, explain};
 use crate::view::{self, Page};
@@ -35,8 +37,11 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     if let Some(limit) = args.watch.watch {
         return watch::stay(looking, orders, limit, &args, json, &mut interrupts).await;
     }
+    let mut notes = Notes::default();
     let said = tokio::select! {
-        settled = settle(&mut looking, &orders) => settled.and_then(|settled| tell(&settled, json)),
+        settled = settle(&mut looking, &orders, &mut notes, json) => {
+            settled.and_then(|settled| tell(&settled, &mut notes, json))
+        }
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
     if let Some(app) = looking.into_app() {
@@ -53,11 +58,23 @@ struct Settled {
     stable: bool,
 }
 
-/// Looks until two consecutive looks agree.
-async fn settle(looking: &mut Looking, orders: &Orders) -> Result<Settled, Fault> {
+/// Looks until two consecutive looks agree. The notes name nodes without an answer at once: the next looks take time.
+async fn settle(
+    looking: &mut Looking,
+    orders: &Orders,
+    notes: &mut Notes,
+    json: bool,
+) -> Result<Settled, Fault> {
+    let mut note = |missing: &Missing| {
+        if !json {
+            notes.missing(missing);
+        }
+    };
+    note(looking.left_out());
     let mut found = looking.findings(orders, false).await?;
     let mut groups = Groups::new(&found.classes);
     for _ in 1..MOST_LOOKS {
+        note(&found.missing);
         looking.again(orders).await?;
         found = looking.findings(orders, false).await?;
         if groups.replace(Groups::new(&found.classes)) {
@@ -67,7 +84,7 @@ async fn settle(looking: &mut Looking, orders: &Orders) -> Result<Settled, Fault
     Ok(Settled { found, groups, stable: false })
 }
 
-fn tell(settled: &Settled, json: bool) -> Outcome {
+fn tell(settled: &Settled, notes: &mut Notes, json: bool) -> Outcome {
     let Settled { found, groups, stable } = settled;
     let explanation: Explanation = explain(found, groups, *stable);
     let mut page = Page::default();
@@ -77,7 +94,7 @@ fn tell(settled: &Settled, json: bool) -> Outcome {
     }
     say(&page)?;
     if !json {
-        note_gaps(found);
+        notes.gaps(found);
         if !stable {
             view::note("the ranks move: look again, or see 'gantry stack --samples'");
         }
