@@ -9,7 +9,6 @@ use gantry_frontend::control::{Client, DaemonOrder, RemoteChannel};
 use gantry_frontend::{App, DaemonRequest, Error, Policy, Session};
 use gantry_guard::helpers::find_helper;
 use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, MAX_MESSAGE_BYTES, cost_of};
-use gantry_stack::tags;
 use gantry_types::error::Kind;
 use gantry_types::filter::{Filter, PrefixTree, key_ranks};
 use gantry_types::id::DaemonId;
@@ -35,8 +34,30 @@ pub(crate) struct Daemons {
     link: Link,
     id: DaemonId,
     left_out: Missing,
-    /// The cost of the messages that some node may not have taken yet. They occupy the window of all daemons.
-    untaken: u32,
+    untaken: Untaken,
+}
+
+/// The cost of the messages that some node may not have taken yet. They occupy the window of all daemons.
+#[derive(Debug, Default)]
+struct Untaken(u32);
+
+impl Untaken {
+    /// Takes the fate of a message of that many bytes: all nodes have taken it, or a node is late. Returns whether it
+    /// is on its way to that node.
+    fn add(&mut self, bytes: usize, is_taken: bool, is_late: bool) -> bool {
+        if is_taken {
+            // Messages keep their order, so all nodes have taken the earlier ones.
+            self.0 = 0;
+            return false;
+        }
+        // What has no room in the window, or is no single message, goes to no node at all.
+        let all = self.0.saturating_add(cost_of(bytes));
+        let is_sent = is_late && bytes <= MAX_MESSAGE_BYTES && all <= CHANNEL_WINDOW_BYTES;
+        if is_sent {
+            self.0 = all;
+        }
+        is_sent
+    }
 }
 
 enum Link {
@@ -72,7 +93,7 @@ impl Daemons {
         let left_out = without_life(session.left_out());
         let request = DaemonRequest::new(program(name)?).args([argument]);
         let id = session.manifest().exec_daemon(request, timeout).await?.id();
-        Ok(Self { link: Link::Own(session), id, left_out, untaken: 0 })
+        Ok(Self { link: Link::Own(session), id, left_out, untaken: Untaken::default() })
     }
 
     /// The same in another tool's app.
@@ -91,7 +112,7 @@ impl Daemons {
         };
         let channel = client.channel(order, timeout).await?;
         let left_out = without_life(channel.left_out());
-        Ok(Self { id: channel.daemon(), link: Link::Kept(channel), left_out, untaken: 0 })
+        Ok(Self { id: channel.daemon(), link: Link::Kept(channel), left_out, untaken: Untaken::default() })
     }
 
     /// Their number in the app.
@@ -135,15 +156,9 @@ impl Daemons {
                 (told, is_late)
             }
         };
-        // What has no room in the window, or is no single message, goes to no node at all.
-        let untaken = self.untaken.saturating_add(cost_of(message.len()));
-        let is_sent = message.len() <= MAX_MESSAGE_BYTES && untaken <= CHANNEL_WINDOW_BYTES;
-        if is_late && is_sent {
-            self.untaken = untaken;
+        if self.untaken.add(message.len(), told.is_ok(), is_late) {
             return Ok(());
         }
-        // Messages keep their order, so all nodes have taken the earlier ones.
-        self.untaken = 0;
         Ok(told?)
     }
 
@@ -189,16 +204,9 @@ impl Daemons {
         let missing = reduced.missing.into_iter().map(|missing| (missing.host, missing.why.to_string()));
         Ok((reduced.bytes, missing.collect()))
     }
-
-    /// The call paths that were ordered, and the files in them.
-    pub(crate) async fn stacks(&mut self, timeout: Duration) -> Result<(Answer, PrefixTree), Fault> {
-        let stacks = self.ask(tags::STACKS, timeout).await?;
-        let modules = self.ask(tags::MODULES, timeout_after(timeout, &stacks.missing)).await?;
-        Ok((stacks, modules.tree))
-    }
 }
 
-/// The timeout for more of an answer. Nodes that are missing in it already are not waited for as long again.
+/// The timeout for an answer, if these nodes were missing in the one before: they are not waited for as long again.
 pub(crate) fn timeout_after(timeout: Duration, missing: &Missing) -> Duration {
     if missing.is_empty() { timeout } else { timeout / LATE }
 }
@@ -209,4 +217,29 @@ fn without_life(hosts: &[String]) -> Missing {
 
 fn program(name: &str) -> Result<PathBuf, Fault> {
     find_helper(name, &Machine).map_err(Fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_without_room_is_on_its_way_to_no_node() {
+        let (mut untaken, bytes) = (Untaken::default(), MAX_MESSAGE_BYTES);
+        let room = CHANNEL_WINDOW_BYTES / cost_of(bytes);
+        assert!((0..room).all(|_| untaken.add(bytes, false, true)));
+        // None of them is taken meanwhile.
+        assert!((0..3).all(|_| !untaken.add(bytes, false, true)));
+        assert!(!untaken.add(1, true, false) && untaken.add(bytes, false, true));
+        assert!(!untaken.add(MAX_MESSAGE_BYTES + 1, false, true), "it is no single message");
+        assert!(!untaken.add(1, false, false), "another failure");
+    }
+
+    #[test]
+    fn nodes_that_were_missing_are_not_waited_for_as_long() {
+        let minute = Duration::from_secs(60);
+        let missing = vec![("n1".to_owned(), "late".to_owned())];
+        assert_eq!(timeout_after(minute, &Missing::new()), minute);
+        assert_eq!(timeout_after(minute, &missing), minute / LATE);
+    }
 }
