@@ -32,6 +32,10 @@ pub(crate) fn write(found: &Findings) -> String {
     for (host, why) in &found.missing {
         body.push_str(&format!("<p>no answer from {}: {}</p>\n", escaped(host), escaped(why)));
     }
+    for (file, why) in &found.nameless {
+        let lacks = "names of functions are missing";
+        body.push_str(&format!("<p>{} {}: {lacks}</p>\n", escaped(file), escaped(why)));
+    }
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{name}</title>\n<style>{STYLE}</style></head>\n\
          <body><h1>{name}</h1>\n<p><input id=\"find\" placeholder=\"function, file, library or ranks\" autofocus>\
@@ -70,10 +74,12 @@ mod tests {
     fn the_page_needs_nothing_from_elsewhere() {
         let classes =
             vec![class(&[("main", 9), ("f<int>", 0)], "3"), class(&[("main", 9), ("MPI_Wait", 0)], "0-2")];
-        let page = write(&Findings { samples: 1, classes, ..Findings::default() });
+        let nameless = vec![("/opt/<app>".to_owned(), "has changed".to_owned())];
+        let page = write(&Findings { samples: 1, classes, nameless, ..Findings::default() });
         assert!(!page.contains("http") && !page.contains("src="), "{page}");
         assert_eq!(page.matches("class=\"leaf\"").count(), 2);
         assert_eq!((page.matches("<details").count(), page.matches("</details>").count()), (1, 1));
+        assert!(page.contains("/opt/&lt;app&gt; has changed"), "{page}");
         assert!(page.contains("f&lt;int&gt;") && page.contains("3 ranks: 0-2"), "{page}");
     }
 }

@@ -88,16 +88,32 @@ struct FrameReport {
     waits: bool,
 }
 
+/// A node without an answer.
 #[derive(Debug, Serialize)]
-struct MissingReport {
+pub(crate) struct MissingReport {
     host: String,
     why: String,
 }
 
+/// A file without the names of all functions.
 #[derive(Debug, Serialize)]
-struct NamelessReport {
+pub(crate) struct NamelessReport {
     file: String,
     why: String,
+}
+
+impl MissingReport {
+    pub(crate) fn of(found: &Findings) -> Vec<Self> {
+        let report = |(host, why): &(String, String)| Self { host: host.clone(), why: why.clone() };
+        found.missing.iter().map(report).collect()
+    }
+}
+
+impl NamelessReport {
+    pub(crate) fn of(found: &Findings) -> Vec<Self> {
+        let report = |(file, why): &(String, String)| Self { file: file.clone(), why: why.clone() };
+        found.nameless.iter().map(report).collect()
+    }
 }
 
 impl Report {
@@ -120,9 +136,6 @@ impl Report {
                 frames: class.steps.iter().filter(|step| !step.is_mark).map(FrameReport::new).collect(),
             }
         };
-        let missing = |(host, why): &(String, String)| MissingReport { host: host.clone(), why: why.clone() };
-        let nameless =
-            |(file, why): &(String, String)| NamelessReport { file: file.clone(), why: why.clone() };
         Self {
             ranks: seen.to_string(),
             rank_count: seen.len(),
@@ -130,8 +143,8 @@ impl Report {
             threads: found.threads,
             classes: found.classes.iter().map(class).collect(),
             not_seen: found.unseen().to_string(),
-            missing: found.missing.iter().map(missing).collect(),
-            nameless: found.nameless.iter().map(nameless).collect(),
+            missing: MissingReport::of(found),
+            nameless: NamelessReport::of(found),
         }
     }
 }

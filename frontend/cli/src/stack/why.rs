@@ -12,7 +12,7 @@ use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
 use super::classes::{Class, ENDED, Key, Step};
-use super::report::Findings;
+use super::report::{Findings, MissingReport, NamelessReport};
 use super::tree::{only_host, ranks_text};
 use super::waiting::{is_foreign, is_system};
 
@@ -46,6 +46,10 @@ pub(crate) struct Explanation {
     /// The threads beside the first one that are not at the same place in all ranks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     threads: Vec<ThreadReport>,
+    not_seen: String,
+    missing: Vec<MissingReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nameless: Vec<NamelessReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -151,11 +155,17 @@ fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
 /// Builds the sentences.
 pub(crate) fn explain(found: &Findings, groups: &Groups, stable: bool) -> Explanation {
     let mut sentences = Vec::new();
+    let unseen = found.unseen();
     match groups.ranks.split_last() {
         None => sentences.push("no rank was seen".to_owned()),
         Some((all, [])) => {
             let count = all.ranks.len();
-            let who = if count == 1 { "the only rank".to_owned() } else { format!("all {count} ranks") };
+            let who = match (count, unseen.is_empty()) {
+                (1, true) => "the only rank".to_owned(),
+                (1, false) => "the only rank that was seen".to_owned(),
+                (_, true) => format!("all {count} ranks"),
+                (_, false) => format!("all {count} ranks that were seen"),
+            };
             sentences.push(format!("{who} {}: no rank is at another place", all.does(count > 1)));
         }
         Some((most, odd)) => sentences.extend(tell_odd(found, most, odd, "", "rank")),
@@ -166,14 +176,21 @@ pub(crate) fn explain(found: &Findings, groups: &Groups, stable: bool) -> Explan
             sentences.extend(tell_odd(found, most, odd, &format!("thread `{name}` of "), "that of rank"));
         }
     }
-    let unseen = found.unseen();
     if !unseen.is_empty() {
         sentences.push(format!("not seen: {}", ranks_text(&unseen, MOST_RANKS)));
     }
     let report = |groups: &[Group]| groups.iter().map(|group| group.report(found)).collect::<Vec<_>>();
     let threads =
         differ.map(|(name, groups)| ThreadReport { thread: name.clone(), groups: report(groups) }).collect();
-    Explanation { stable, sentences, groups: report(&groups.ranks), threads }
+    Explanation {
+        stable,
+        sentences,
+        groups: report(&groups.ranks),
+        threads,
+        not_seen: unseen.to_string(),
+        missing: MissingReport::of(found),
+        nameless: NamelessReport::of(found),
+    }
 }
 
 /// A sentence for each odd group. The first one also tells where most ranks are. `whose` stands before the odd ranks,
@@ -318,8 +335,31 @@ mod tests {
         let all = || vec![class(&[("main", 9), ("MPI_Barrier", 0)], "0-3")];
         let expected = "all 4 ranks wait in MPI_Barrier called at heat.c:9: no rank is at another place";
         assert_eq!(said(all(), &[]), [expected]);
-        assert_eq!(said(all(), &[(0, "a"), (7, "a")])[1], "not seen: 7");
+        let expected = [
+            "all 4 ranks that were seen wait in MPI_Barrier called at heat.c:9: no rank is at another place",
+            "not seen: 7",
+        ];
+        assert_eq!(said(all(), &[(0, "a"), (7, "a")]), expected);
+        let expected = "the only rank that was seen waits in MPI_Barrier called at heat.c:9: no rank is at another place";
+        assert_eq!(
+            said(vec![class(&[("main", 9), ("MPI_Barrier", 0)], "0")], &[(0, "a"), (7, "a")])[0],
+            expected
+        );
         assert_eq!(said(Vec::new(), &[]), ["no rank was seen"]);
+    }
+
+    #[test]
+    fn programs_get_what_the_findings_lack() {
+        let found = Findings {
+            hosts: [(Rank(0), "n1".to_owned()), (Rank(7), "n2".to_owned())].into(),
+            classes: vec![class(&[("main", 9)], "0")],
+            missing: vec![("n2".to_owned(), "it is lost".to_owned())],
+            nameless: vec![("/opt/app".to_owned(), "has changed".to_owned())],
+            ..Findings::default()
+        };
+        let json = serde_json::to_value(explain(&found, &Groups::new(&found.classes), true)).unwrap();
+        assert_eq!((&json["not_seen"], &json["missing"][0]["host"]), (&"7".into(), &"n2".into()));
+        assert_eq!(json["nameless"][0]["file"], "/opt/app");
     }
 
     #[test]
@@ -347,6 +387,7 @@ mod tests {
         ];
         assert_eq!(said(classes, &[]), expected);
     }
+
     /// A path of a thread beside the first one.
     fn of_thread(name: &str, steps: &[(&str, u32)], ranks: &str) -> Class {
         let mut class = class(steps, ranks);
