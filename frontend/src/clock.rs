@@ -119,11 +119,10 @@ impl Clock {
     pub(crate) fn explain(&self, late: Late, phase: &'static str, missing: Vec<String>) -> Error {
         match late {
             Late::Launch => Error::TimedOut { phase, after: self.elapsed(), missing },
-            Late::Queue => Error::TimedOut {
-                phase: "waiting in the queue",
-                after: self.queued_for(),
-                missing: Vec::new(),
-            },
+            Late::Queue => {
+                let after = self.queued_for().as_secs_f32();
+                Error::Queued { message: format!("no answer within {after} s while waiting in the queue") }
+            }
         }
     }
 }

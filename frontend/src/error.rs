@@ -46,6 +46,12 @@ pub enum Error {
         /// Names of the nodes that had not answered.
         missing: Vec<String>,
     },
+    /// The launch waited in the queue until its timeout for that expired.
+    #[error("{message}")]
+    Queued {
+        /// What it waited for, and how long.
+        message: String,
+    },
     /// Something failed while other programs connected to the launch's port. They may be the reason.
     #[error("{error}; meanwhile other programs connected to gantry's port: {strangers}")]
     Crowded {
@@ -165,7 +171,7 @@ impl Error {
             Self::Invalid { .. } => Kind::Invalid,
             Self::Wlm(WlmError(error)) => error.kind(),
             Self::Node { failure, .. } => failure.kind(),
-            Self::TimedOut { .. } => Kind::TimedOut,
+            Self::TimedOut { .. } | Self::Queued { .. } => Kind::TimedOut,
             Self::Crowded { error, .. } | Self::NoMoreFiles { error, .. } | Self::JobLeft { error, .. } => {
                 error.kind()
             }
@@ -183,6 +189,17 @@ impl Error {
         }
     }
 
+    /// Whether a launch has failed because it waited in the queue for too long.
+    pub fn is_queue_timeout(&self) -> bool {
+        match self {
+            Self::Queued { .. } => true,
+            Self::Crowded { error, .. } | Self::NoMoreFiles { error, .. } | Self::JobLeft { error, .. } => {
+                error.is_queue_timeout()
+            }
+            _ => false,
+        }
+    }
+
     /// What the user can do about it: specific to this error if possible, else to its kind.
     pub fn hint(&self) -> Option<String> {
         self.own_hint().or_else(|| remedy_of(self.kind()).map(str::to_owned))
@@ -194,6 +211,10 @@ impl Error {
             Self::Invalid { hint, .. } => hint.clone(),
             Self::Wlm(WlmError(error)) => error.hint(),
             Self::Node { failure, .. } | Self::HelperMissing(failure) => failure.hint().map(str::to_owned),
+            Self::Queued { .. } => Some(
+                "--queue-timeout gives it more time; without that option it waits as long as it takes"
+                    .to_owned(),
+            ),
             Self::HelperUnfit { .. } => Some(ONE_VERSION.to_owned()),
             Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),
             Self::Gone { .. } => Some("its owner has ended: launch or attach anew".to_owned()),
@@ -307,6 +328,15 @@ mod tests {
             assert_eq!(node(own).hint(), Some("mend it"));
         }
         assert_eq!(Error::invalid("no program").hint(), None);
+    }
+
+    #[test]
+    fn a_queue_that_took_too_long_is_known_below_other_errors() {
+        let queued = Error::Queued { message: "job 1 waits".to_owned() };
+        assert_eq!((queued.is_queue_timeout(), queued.kind()), (true, Kind::TimedOut));
+        let left = Error::JobLeft { error: Box::new(queued), job: "1".to_owned() };
+        assert!(left.is_queue_timeout() && left.hint().is_some_and(|hint| hint.contains("--queue-timeout")));
+        assert!(!Error::invalid("wait in the queue").is_queue_timeout());
     }
 
     #[tokio::test]

@@ -213,16 +213,17 @@ pub(super) fn explain_late(
     said: Option<&gantry_wlm::Error>,
 ) -> Error {
     let Some(said) = said else { return clock.explain(late, phase, Vec::new()) };
-    let (message, hint) = match late {
-        Late::Queue => (
-            format!("{said}, after {} s in the queue", clock.queued_for().as_secs()),
-            "--queue-timeout gives it more time; without that option it waits as long as it takes",
-        ),
-        Late::Launch => {
-            (format!("{said}, after {} s", clock.elapsed().as_secs()), "--timeout gives it more time")
+    match late {
+        Late::Queue => {
+            let after = clock.queued_for().as_secs();
+            Error::Queued { message: format!("{said}, after waiting in the queue for {after} s") }
         }
-    };
-    gantry_wlm::Error::Refused(Failure::new(Kind::TimedOut, message).with_hint(hint)).into()
+        Late::Launch => {
+            let message = format!("{said}, after {} s", clock.elapsed().as_secs());
+            let failure = Failure::new(Kind::TimedOut, message).with_hint("--timeout gives it more time");
+            gantry_wlm::Error::Refused(failure).into()
+        }
+    }
 }
 
 fn tell(news: &mut JobNews<'_>, told: &QueueNews) {

@@ -8,7 +8,7 @@ use gantry_frontend::info::AppState;
 use gantry_frontend::{Config, Error, Frontend, HoldMethod, LaunchRequest};
 use gantry_guard::helpers::{AGENT, GUARD, find_helper};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
-use gantry_types::error::{Failure, Kind};
+use gantry_types::error::Failure;
 use gantry_wlm::host::{Machine, run as run_program};
 use gantry_wlm::{Host, WLMS};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -267,10 +267,13 @@ fn check_hold_method() -> Check {
 
 /// Runs the whole cycle once. It finds problems that the other checks do not know.
 async fn check_hold(stage_base: Option<PathBuf>) -> Check {
-    match hold_once(stage_base).await {
+    judge_hold(hold_once(stage_base).await)
+}
+
+fn judge_hold(held: Result<String, Error>) -> Check {
+    match held {
         Ok(found) => verdict("hold", Verdict::Ok, found, None),
-        // The frontend's words for both ways in which it learns of a queue.
-        Err(error) if error.kind() == Kind::TimedOut && error.to_string().contains("in the queue") => {
+        Err(error) if error.is_queue_timeout() => {
             let remedy = Some("look again when there are free nodes, or inside an allocation");
             verdict("hold", Verdict::Warn, format!("no node for a trial: {error}"), remedy)
         }
@@ -347,6 +350,16 @@ mod tests {
         );
         assert_eq!(check_stage(Some(Path::new("/proc"))).result, Verdict::Fail);
         assert_eq!(why_no_stage(tempfile::tempdir().unwrap().path()), None);
+    }
+
+    #[test]
+    fn a_queue_is_no_failure_whatever_other_messages_say() {
+        let check = |error, expected| assert_eq!(judge_hold(Err(error)).result, expected);
+        let message = "job 1 waits for nodes (Resources), after waiting in the queue for 15 s".to_owned();
+        check(Error::Queued { message: message.clone() }, Verdict::Warn);
+        check(Error::Invalid { message, hint: None }, Verdict::Fail);
+        let (phase, missing) = ("waiting in the queue of a printer", Vec::new());
+        check(Error::TimedOut { phase, after: HOLD_DEADLINE, missing }, Verdict::Fail);
     }
 
     #[test]
