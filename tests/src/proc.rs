@@ -114,6 +114,19 @@ pub fn peak_memory_kib(pid: i32) -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
+/// Whether a process ignores a signal.
+///
+/// # Panics
+/// There is no such process.
+#[track_caller]
+#[must_use]
+pub fn ignores(pid: i32, signal: Signal) -> bool {
+    let status = read_text(format!("/proc/{pid}/status")).expect("a process");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("its signals").trim();
+    let mask = u64::from_str_radix(mask, 16).expect("a mask");
+    mask & (1 << (signal as i32 - 1)) != 0
+}
+
 /// Its tracer, if there is one.
 #[must_use]
 pub fn tracer(pid: i32) -> Option<i32> {
