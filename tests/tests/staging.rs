@@ -146,6 +146,25 @@ fn a_program_that_needs_a_newer_c_library_than_the_nodes_runs_with_its_own() {
     });
 }
 
+/// The file has the same path and content there, and its owner could exchange it for another one at any time.
+#[test]
+fn a_node_executes_no_file_of_another_user_in_place_of_a_sent_one() {
+    in_another_root!(|world, other| {
+        let tool = other.hidden().join("tool.sh");
+        write_executable(&tool, "#!/bin/sh\n[ -L \"$0\" ] && echo linked || echo sent\n");
+        let there = other.inside(&tool);
+        fs::create_dir_all(there.parent().unwrap()).unwrap();
+        fs::copy(&tool, &there).unwrap();
+        let check = |owner: u32, expected: &str| {
+            std::os::unix::fs::chown(&there, Some(owner), None).unwrap();
+            let done = launch(world, other, [OsStr::new("--daemon"), tool.as_os_str()]);
+            assert_eq!(output(&done), expected, "{done:?}");
+        };
+        check(0, "linked\n");
+        check(65533, "sent\n");
+    });
+}
+
 #[test]
 fn a_file_that_several_nodes_lack_is_sent_once() {
     in_another_root!(|world, other| {
@@ -176,7 +195,7 @@ fn look_at_three_files(world: &World, other: &OtherRoot, own_stage: bool) -> Vec
             told=\"$told$it $how ${#all} \"\ndone\necho $told\n";
     write_executable(&tool, text);
     // Each node gets its own mount at the path of the files.
-    other.mount(here.to_str().unwrap(), "size=4m");
+    other.mount(here.to_str().unwrap(), "size=4m,mode=0755");
     if own_stage {
         other.mount(world.stage_dir().to_str().unwrap(), "size=4m,mode=0700");
     }

@@ -1,8 +1,9 @@
 //! Makes files available in a session without sending them: links the node's files, copies the session's own.
 //!
 //! Content decides. A file counts as present if the path that the login side names has the same length here, and the
-//! same build id or the same BLAKE3. The existence of a path proves nothing. Names come from outside, so the agent
-//! parses them before it touches anything.
+//! same build id or the same BLAKE3. The existence of a path proves nothing. A file that other users could change does
+//! not count: they know the content, and could put it there and exchange it later. Names come from outside, so the
+//! agent parses them before it touches anything.
 
 mod again;
 mod c_library;
@@ -15,7 +16,6 @@ mod target;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use gantry_shared::wire::message::{Entry, EntrySet, LibcNeeds, Place};
 use gantry_types::error::{Failure, Kind};
@@ -23,7 +23,7 @@ use gantry_types::id::EntryIndex;
 use gantry_types::session_dirs::SessionDirs;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, readlinkat};
-use nix::sys::stat::{Mode, SFlag};
+use nix::sys::stat::Mode;
 use nix::unistd::symlinkat;
 
 use again::find_again;
@@ -136,8 +136,8 @@ fn provide_one(
 /// What exists at a target.
 enum Found {
     Same,
-    /// A link to the right path, where this node has no file, or another content. On a shared file system another node
-    /// may have made it. The sent file replaces it.
+    /// A link to the right path, where this node has no file, another content, or a file that other users could change.
+    /// On a shared file system another node may have made it. The sent file replaces it.
     Stale,
     Other(OsString),
 }
@@ -177,25 +177,22 @@ fn find(
     cache: &mut ContentCache,
 ) -> io::Result<Option<Found>> {
     let Some(entry) = candidates.first() else { return Ok(None) };
-    let stat = match tree::lstat(parent, target.name()) {
-        Ok(stat) => stat,
+    let link = match readlinkat(parent, target.name()) {
+        Ok(text) => Some(text),
+        // It is no link.
+        Err(Errno::EINVAL) => None,
         Err(Errno::ENOENT) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let is_link = tree::is_kind(&stat, SFlag::S_IFLNK);
-    let link = if is_link { Some(readlinkat(parent, target.name())?) } else { None };
-    let other = || match link {
+    let opened = tree::open_entry(parent, target.name(), link.as_deref());
+    if opened.is_ok_and(|file| cache.is_same(&file, &entry.content)) {
+        return Ok(Some(Found::Same));
+    }
+    Ok(Some(match link {
         Some(text) if candidates.iter().any(|it| it.source == text || it.known.is_some()) => Found::Stale,
         Some(text) => Found::Other(text),
         None => Found::Other(OsString::from(target.to_string())),
-    };
-    if !is_link && !tree::is_kind(&stat, SFlag::S_IFREG) {
-        return Ok(Some(other()));
-    }
-    // A link here is the agent's own link to a file of the node, so the agent follows it.
-    let same = tree::open_regular(parent, Path::new(target.name()))
-        .is_ok_and(|file| cache.is_same(&file, &entry.content));
-    Ok(Some(if same { Found::Same } else { other() }))
+    }))
 }
 
 #[cfg(test)]

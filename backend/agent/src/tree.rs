@@ -14,8 +14,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use gantry_shared::trust::Trust;
 use nix::NixPath;
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -276,6 +278,32 @@ pub(crate) fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
     open_as(place).and_then(|_| open_as(read))
 }
 
+/// Opens a file of this node that is to be used in place of a sent one: regular, and only trusted users can change it or
+/// its path.
+///
+/// Trusted are root, this user, and the owner of the agent's own file, whose code runs here already.
+///
+/// # Errors
+/// There is no such file, or other users could change or replace it.
+pub(crate) fn open_trusted(path: &Path) -> io::Result<File> {
+    let own = std::fs::metadata("/proc/self/exe").map(|about| about.uid());
+    let trust = own.into_iter().fold(Trust::of_process(), Trust::and_owner);
+    trust.check_program(path).map_err(|_| io::ErrorKind::PermissionDenied)?;
+    open_regular(AT_FDCWD, path)
+}
+
+/// Opens a regular file of a session. If it is a link, `link` is its text. An absolute link is the agent's own, to a file
+/// of the node: this follows it where [`open_trusted`] does.
+///
+/// # Errors
+/// As [`open_regular`] and [`open_trusted`].
+pub(crate) fn open_entry(dir: impl AsFd, name: &OsStr, link: Option<&OsStr>) -> io::Result<File> {
+    match link.map(Path::new) {
+        Some(text) if text.is_absolute() => open_trusted(text),
+        _ => open_regular(dir, Path::new(name)),
+    }
+}
+
 /// The `stat` of a directory's entry, without following a link.
 ///
 /// # Errors
@@ -296,7 +324,7 @@ pub(crate) fn is_kind(stat: &nix::sys::stat::FileStat, kind: SFlag) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
 
     use super::*;

@@ -2,7 +2,8 @@
 //!
 //! A session's program was made on the login side, and names files of the login side. A script names its interpreter in
 //! its first line; any other program names its loader. The kernel would use those files of the node. If the node lacks
-//! that interpreter, or its C library is too old, the session has its own. This module looks for them there.
+//! that interpreter, if other users could change it, or if the C library is too old, the session has its own. This module
+//! looks for them there.
 //!
 //! A program that is run through a loader differs in two ways. `/proc/PID/exe` is the loader, and the program's
 //! children use the node's own loader. `--argv0` passes on the program's name, which loaders support since glibc 2.33.
@@ -43,7 +44,8 @@ impl Command {
         Self { program, argv }
     }
 
-    /// Runs a script of the session by the session's interpreter, if the node lacks the one that it names.
+    /// Runs a script of the session by the session's interpreter, if the node lacks the one that it names, or has one
+    /// that other users could change.
     ///
     /// `env NAME` would find the session's interpreter, but would start it as the node does. So `env` is left out if
     /// the session has that name.
@@ -55,7 +57,9 @@ impl Command {
         let ours = |name: &OsStr| Some(dirs.bin.join(name)).filter(|path| is_executable(path));
         let (found, arg) = match (interpreter.file_name(), arg) {
             (Some(name), Some(arg)) if name == "env" && is_plain_name(&arg) => (ours(&arg), None),
-            (Some(name), arg) if interpreter.is_absolute() && !interpreter.exists() => (ours(name), arg),
+            (Some(name), arg) if interpreter.is_absolute() && tree::open_trusted(&interpreter).is_err() => {
+                (ours(name), arg)
+            }
             _ => return self,
         };
         let Some(found) = found else { return self };

@@ -41,7 +41,8 @@ pub(super) fn loader_name(needs: &LibcNeeds) -> Result<OsString, Failure> {
     }
 }
 
-/// Whether the loader exists, and each C library that it might load has the version.
+/// Whether the loader exists, and each C library that it might load has the version. Other users may be able to change
+/// none of them.
 pub(super) fn is_enough(needs: &LibcNeeds, cache: &mut ContentCache) -> bool {
     let places = places(Path::new(&needs.library), std::env::consts::ARCH);
     is_enough_in(needs, &places, cache)
@@ -49,16 +50,17 @@ pub(super) fn is_enough(needs: &LibcNeeds, cache: &mut ContentCache) -> bool {
 
 fn is_enough_in(needs: &LibcNeeds, places: &[PathBuf], cache: &mut ContentCache) -> bool {
     let machine_of = |file: &File| read_machine(file).ok().flatten();
-    let interpreter = tree::open_regular(AT_FDCWD, Path::new(&needs.interpreter));
+    let interpreter = tree::open_trusted(Path::new(&needs.interpreter));
     let Some(machine) = interpreter.ok().and_then(|file| machine_of(&file)) else { return false };
     // A loader's configuration decides which of several libraries it loads. It never loads those for another processor.
-    let mut libraries = places
-        .iter()
-        .filter_map(|path| tree::open_regular(AT_FDCWD, path).ok())
-        .filter(|file| machine_of(file) == Some(machine))
-        .peekable();
+    let fits = |path: &&PathBuf| {
+        tree::open_regular(AT_FDCWD, path).is_ok_and(|file| machine_of(&file) == Some(machine))
+    };
+    let mut libraries = places.iter().filter(fits).peekable();
     let Some(needed) = parse_version(needs.version.as_bytes()) else { return false };
-    libraries.peek().is_some() && libraries.all(|file| cache.has_version(&file, needed))
+    libraries.peek().is_some()
+        && libraries
+            .all(|path| tree::open_trusted(path).is_ok_and(|library| cache.has_version(&library, needed)))
 }
 
 /// Possible places of the library: its path on the login side, and the usual directories.
@@ -162,6 +164,13 @@ mod tests {
         check(&loader, "GLIBC_2.36", &[&other, &script, &nowhere], false);
         check(&nowhere, "GLIBC_2.36", &[&new], false);
         check(scratch.path(), "GLIBC_2.36", &[&new], false);
+        let planted = |name: &str, strings: &[u8]| {
+            let path = elf(name, strings);
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o757)).unwrap();
+            path
+        };
+        check(&planted("their-ld.so", b""), "GLIBC_2.36", &[&new], false);
+        check(&loader, "GLIBC_2.36", &[&new, &planted("their-new", b"\0GLIBC_2.36\0")], false);
     }
 
     #[test]

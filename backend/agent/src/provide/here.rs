@@ -26,8 +26,8 @@ pub(super) fn open_parent(root: &OwnedFd, target: &Target) -> io::Result<Option<
     Ok(Some(dir))
 }
 
-/// Whether the node has the entry's content at its source path, in a form that the session can use. Any failure of the
-/// check counts as no.
+/// Whether the node has the entry's content at its source path, in a form that the session can use, and safe from other
+/// users. Any failure of the check counts as no.
 pub(super) fn is_here(entry: &Entry, cache: &mut ContentCache) -> bool {
     let source = Path::new(&entry.source);
     // A relative path has no meaning here: its base is unknown.
@@ -39,7 +39,7 @@ pub(super) fn is_here(entry: &Entry, cache: &mut ContentCache) -> bool {
     if entry.place == Place::Bin && !executable() {
         return false;
     }
-    let Ok(file) = tree::open_regular(AT_FDCWD, source) else { return false };
+    let Ok(file) = tree::open_trusted(source) else { return false };
     // Mapping a library as code needs a mount without noexec, like execution.
     let mappable = || fstatvfs(&file).is_ok_and(|place| !place.flags().contains(FsFlags::ST_NOEXEC));
     if entry.place == Place::Lib && !mappable() {

@@ -1,6 +1,6 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::staging::{Content, Known, Mark};
 use gantry_types::id::{NodeId, SessionId};
@@ -83,6 +83,46 @@ fn a_binary_that_may_not_be_executed_is_missing() {
     let tool = node.file("tool", "x", 0o600);
     assert_eq!(node.provide(&[entry(Place::Bin, "tool", &tool, "x")]).unwrap(), [0]);
     assert_eq!(node.provide(&[entry(Place::Root, "tool", &tool, "x")]).unwrap(), [0; 0]);
+}
+
+#[test]
+fn a_file_that_other_users_could_change_is_missing() {
+    let mut node = Fixture::new();
+    let scratch = node.scratch.path().to_owned();
+    fs::create_dir(scratch.join("dir")).unwrap();
+    let own = node.file("dir/tool", "x", 0o755);
+    let old = (Place::Bin, "tool");
+    node.provide(&[entry(old.0, old.1, &own, "x")]).unwrap();
+    // A link that the session has already, the same file for another name, the session's link once more, and data.
+    let wanted = [
+        entry(old.0, old.1, &own, "x"),
+        entry(Place::Lib, "again", &own, "x"),
+        known((Place::Root, "known"), old, false, "x"),
+        entry(Place::Root, "data", &own, "x"),
+    ];
+    let mut check = |path: &Path, mode: u32, owner: u32| {
+        let allowed = fs::metadata(path).unwrap().permissions();
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        let root = nix::unistd::geteuid().is_root();
+        if root {
+            std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+        }
+        assert_eq!(node.provide(&wanted).unwrap(), [0, 1, 2, 3], "{} {mode:o} {owner}", path.display());
+        if root {
+            std::os::unix::fs::chown(path, Some(0), None).unwrap();
+        }
+        fs::set_permissions(path, allowed).unwrap();
+    };
+    let dir = scratch.join("dir");
+    check(&own, 0o757, 0);
+    check(&dir, 0o757, 0);
+    check(&dir, 0o1777, 0);
+    if nix::unistd::geteuid().is_root() {
+        check(&own, 0o755, 65533);
+        check(&dir, 0o755, 65533);
+    }
+    assert_eq!(node.provide(&wanted).unwrap(), [0; 0], "only its user can change it again");
+    assert_eq!(fs::read_link(node.dirs.root.join("known")).unwrap(), own);
 }
 
 /// An entry whose content the session should have under the name `old`. Its source does not exist on the node.
@@ -234,7 +274,7 @@ fn what_lies_on_a_noexec_mount_is_missing_where_code_is_wanted() {
     if !std::env::args().any(|arg| arg == crate::testing::IN_NAMESPACE) {
         return crate::testing::rerun_with_mount(
             "provide::tests::what_lies_on_a_noexec_mount_is_missing_where_code_is_wanted",
-            "mount -t tmpfs -o noexec none /mnt && printf x > /mnt/file && chmod 755 /mnt/file",
+            "mount -t tmpfs -o noexec,mode=0755 none /mnt && printf x > /mnt/file && chmod 755 /mnt/file",
         );
     }
     let mut node = Fixture::new();

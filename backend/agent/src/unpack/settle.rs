@@ -121,8 +121,8 @@ fn conflict(path: &Path, what: impl std::fmt::Display) -> Failure {
 /// The existing file, compared with the new one.
 enum Standing {
     Same,
-    /// A link to a file that this node lacks or has with other content: another node has made the link, or the file has
-    /// changed.
+    /// A link to a file that this node lacks, has with other content, or does not keep from other users: another node
+    /// has made the link, or the file has changed.
     Stale,
     /// The difference.
     Other(String),
@@ -141,9 +141,10 @@ fn compare(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<
         (Some(ours), Some(theirs)) => ours == theirs,
         (Some(_), None) => false,
         (None, _) => {
-            let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-            let ours = tree::open_regular(from, path)?;
-            tree::open_regular(to, path).is_ok_and(|theirs| same_content(ours, theirs).unwrap_or(false))
+            let name = OsStr::from_bytes(name.to_bytes());
+            let ours = tree::open_regular(from, Path::new(name))?;
+            let theirs = tree::open_entry(to, name, theirs.as_deref());
+            theirs.is_ok_and(|theirs| same_content(ours, theirs).unwrap_or(false))
         }
     };
     Ok(match (same, ours, theirs) {

@@ -396,6 +396,18 @@ fn a_link_to_a_nodes_own_file_of_other_content_makes_way() {
 }
 
 #[test]
+fn a_link_to_a_nodes_own_file_that_other_users_could_change_makes_way() {
+    let node = Fixture::new();
+    let theirs = node.scratch.path().join("node-file");
+    fs::write(&theirs, "elf").unwrap();
+    fs::set_permissions(&theirs, PermissionsExt::from_mode(0o666)).unwrap();
+    // Another node of the same file system has such a file that only its user can change.
+    symlink(&theirs, node.root.join("lib/libx.so")).unwrap();
+    node.unpack(&archive(&[file("lib/libx.so", "elf")])).unwrap();
+    assert_eq!(node.session(), ["lib/libx.so 600 elf"]);
+}
+
+#[test]
 fn what_is_there_stays_and_must_be_the_same() {
     let node = Fixture::new();
     let theirs = node.scratch.path().join("node-file");

@@ -81,6 +81,13 @@ fn a_script_runs_with_the_sessions_interpreter_where_the_node_has_none() {
     check("#!/bin/sh", None);
     check("#!python9", None);
     check("no script", None);
+    // The node has that interpreter, and other users could exchange it.
+    let planted = node.scratch.path().join("python9");
+    fs::write(&planted, "").unwrap();
+    let line = format!("#!{}", planted.display());
+    check(&line, None);
+    fs::set_permissions(&planted, PermissionsExt::from_mode(0o757)).unwrap();
+    check(&line, Some(&[]));
     // A script named by its path on the node runs as it does there.
     let elsewhere = node.scratch.path().join("script");
     fs::write(&elsewhere, "#!/opt/gone/bin/python9\n").unwrap();
