@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -58,11 +59,9 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// A timeout that starts now. If the clock cannot represent its end, a far day replaces it.
+    /// A timeout that starts now.
     pub(crate) fn new(phase: &'static str, timeout: Duration) -> Self {
-        let now = Instant::now();
-        let until = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600));
-        Self { phase, until, timeout }
+        Self { phase, until: Instant::now() + bounded(timeout), timeout }
     }
 
     /// The same deadline for another step.

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::backend::{Ask, Tell};
 use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
 use nix::errno::Errno;
@@ -49,7 +50,7 @@ impl Link {
     /// Sends a request and waits for the answer. After an error, or a refusal, which is also an error, the link is
     /// closed.
     pub(crate) fn exchange(&self, ask: &Ask, phase: &'static str, timeout: Duration) -> Result<Tell, Error> {
-        let mut stream = Timed { stream: &self.stream, until: Instant::now() + timeout };
+        let mut stream = Timed { stream: &self.stream, until: Instant::now() + bounded(timeout) };
         let frame = encode(ask).map_err(Error::protocol)?;
         let written = stream.write_all(&frame);
         // A refusing agent closes at once: then writing fails, but the reason can still be read.
@@ -81,7 +82,7 @@ impl Link {
 
 fn open(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let short = SocketPath::new(path)?;
-    open_address(&UnixAddr::new(short.as_path())?, Instant::now() + timeout)
+    open_address(&UnixAddr::new(short.as_path())?, Instant::now() + bounded(timeout))
 }
 
 /// Connects until `until`, and times out then.
@@ -165,6 +166,11 @@ mod tests {
 
     fn name(of: &str) -> String {
         format!("gantry-test-{of}-{}", std::process::id())
+    }
+
+    #[test]
+    fn the_longest_timeout_of_a_caller_is_taken() {
+        assert_eq!(open(Path::new("/nowhere"), Duration::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -34,6 +34,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::storage::{GANTRY_JOB_HANDLE, GANTRY_MULTIJOB_HANDLE, GANTRY_SUBJOB_RANK};
 use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Gate, Refusal, Tell, VERSION, Want};
@@ -210,7 +211,7 @@ impl Rendezvous {
     }
 
     fn ask(&self, what: AskWhat, phase: &'static str, timeout: Duration) -> Result<Asked, Error> {
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + bounded(timeout);
         let socket = || format!("@{}", self.handle.service).into();
         let unreachable = |source: io::Error| match source.kind() {
             ErrorKind::TimedOut => Error::TimedOut { phase, after: timeout },

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -47,10 +48,14 @@ pub(crate) enum Late {
 
 impl Clock {
     pub(crate) fn new(timeout: Duration, queue: QueueTime) -> Self {
-        Self::until(Instant::now() + timeout, queue)
+        Self::until(Instant::now() + bounded(timeout), queue)
     }
 
     pub(crate) fn until(deadline: Instant, queue: QueueTime) -> Self {
+        let queue = match queue {
+            QueueTime::Apart(limit) => QueueTime::Apart(limit.map(bounded)),
+            QueueTime::Counts => QueueTime::Counts,
+        };
         let state = State { deadline, queued: None, waited: Duration::ZERO };
         Self { queue, started: Instant::now(), state: watch::Sender::new(state) }
     }
@@ -132,6 +137,12 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_longest_timeout_of_a_caller_is_taken() {
+        let clock = Clock::new(Duration::MAX, QueueTime::Apart(Some(Duration::MAX)));
+        assert!(clock.latest() > clock.deadline());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn time_in_the_queue_does_not_count() {

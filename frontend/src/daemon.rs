@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::message::{Answer, Order, StartDaemon, To};
 use gantry_types::id::{DaemonId, NodeId, Pid};
 use gantry_types::output::DaemonOutput;
@@ -108,6 +109,9 @@ impl Daemon {
         let nodes: NodeSet = self.processes.iter().map(|(node, _)| *node).collect();
         let nodes = nodes.intersection(&self.core.live_nodes());
         let order = Order::SignalDaemon { daemon: self.id, signal };
-        self.core.ask(&nodes, order, "sending a signal to a daemon", Instant::now() + timeout).await.map(drop)
+        self.core
+            .ask(&nodes, order, "sending a signal to a daemon", Instant::now() + bounded(timeout))
+            .await
+            .map(drop)
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::message::{Place, Program, StartDaemon};
 use gantry_types::output::DaemonOutput;
 use gantry_wlm::Host;
@@ -169,7 +170,7 @@ impl Manifest {
     /// A needed library is not on this machine, a node cannot take a file, or a file changes while it is sent. Files on
     /// the other nodes stay in the session. If the future is dropped early, nodes may have some of the files.
     pub async fn send(self, timeout: Duration) -> Result<Staged> {
-        self.stage(Instant::now() + timeout).await.map(|(staged, _)| staged)
+        self.stage(Instant::now() + bounded(timeout)).await.map(|(staged, _)| staged)
     }
 
     /// Makes everything available and starts a daemon: one on every node, or one on each requested node. Waits until it
@@ -179,7 +180,7 @@ impl Manifest {
     /// A node cannot get a file or cannot start the daemon. Then it runs on no node. If the future is dropped early, it
     /// runs on no node either.
     pub async fn exec_daemon(mut self, request: DaemonRequest, timeout: Duration) -> Result<Daemon> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + bounded(timeout);
         let source = self.add_program(Path::new(&request.program))?;
         self.exec_added(&source, request, deadline).await
     }

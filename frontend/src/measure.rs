@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::message::{Answer, BulkOrder, Order, To};
 use gantry_types::error::Failure;
 use gantry_types::id::NodeId;
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Lost`], [`Error::TimedOut`] and [`Error::Gone`], as for every order.
 pub async fn ping(app: &AppHandle, timeout: Duration) -> Result<usize> {
-    let deadline = Instant::now() + timeout;
+    let deadline = Instant::now() + bounded(timeout);
     let answers =
         app.core.overlay.request(To::All, Order::Ping, "asking for signs of life", deadline).await?;
     let nodes = answers.len();
@@ -34,7 +35,7 @@ pub async fn ping(app: &AppHandle, timeout: Duration) -> Result<usize> {
 pub async fn broadcast(app: &AppHandle, bytes: u64, timeout: Duration) -> Result<()> {
     let source = repeat(0x67).take(bytes);
     let all = app.core.overlay.reachable();
-    broadcast_to(app, all, bytes, source, Instant::now() + timeout).await
+    broadcast_to(app, all, bytes, source, Instant::now() + bounded(timeout)).await
 }
 
 /// As [`broadcast`], but only to the nodes with these numbers.
@@ -49,7 +50,7 @@ pub async fn broadcast_some(
 ) -> Result<()> {
     let nodes: NodeSet = nodes.into_iter().map(NodeId).collect();
     let source = repeat(0x67).take(bytes);
-    broadcast_to(app, nodes, bytes, source, Instant::now() + timeout).await
+    broadcast_to(app, nodes, bytes, source, Instant::now() + bounded(timeout)).await
 }
 
 async fn broadcast_to(
@@ -79,7 +80,7 @@ async fn broadcast_to(
 /// # Errors
 /// As [`ping`].
 pub async fn bulk_counts(app: &AppHandle, timeout: Duration) -> Result<Vec<(u64, u64)>> {
-    let (order, timeout) = (Order::Bulk(BulkOrder::Count), Instant::now() + timeout);
+    let (order, timeout) = (Order::Bulk(BulkOrder::Count), Instant::now() + bounded(timeout));
     let answers = app.core.overlay.request(To::All, order, "counting bulk data", timeout).await?;
     let count = |(node, answer): (NodeId, std::result::Result<Answer, Failure>)| match answer
         .map_err(|failure| refused(app, node, failure))?

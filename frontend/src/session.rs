@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::message::{Order, To};
 use gantry_types::error::Kind;
 use gantry_types::id::{NodeId, SessionId};
@@ -126,7 +127,7 @@ impl Session {
         core.channels.close(Some(self.inner.id));
         let order = Order::CloseSession { session: self.inner.id, grace: DAEMON_GRACE };
         let nodes = self.inner.live_nodes();
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + bounded(timeout);
         let asked = core.ask_each(&nodes, order.clone(), "destroying a session", deadline).await;
         if let Err(Error::Lost { .. }) = asked {
             // If a node is unreachable, the others may not have got the order. Nodes that have already removed the

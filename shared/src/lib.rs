@@ -6,6 +6,7 @@
 //! The modules stand in reading order.
 
 pub mod signals;
+pub mod deadline;
 pub mod storage;
 pub mod ptrace;
 pub mod environ;

@@ -289,6 +289,24 @@ fn the_agent_does_not_carry_the_workload_managers() {
     assert!(found.is_empty(), "agents would have every WLM's code:\n{}", found.join("\n"));
 }
 
+/// `Instant::now() + Duration::MAX` panics, and a caller may give any timeout. `gantry_shared::deadline::bounded` cuts it.
+#[test]
+fn no_callers_timeout_is_added_to_the_present_as_it_is() {
+    let mut found = Vec::new();
+    for file in
+        ["frontend/src", "backend/src", "wlm/src"].iter().flat_map(|folder| sources(&root().join(folder)))
+    {
+        let text = fs::read_to_string(&file).expect("a source");
+        let is_raw = |line: &&str| {
+            let added = line.split("Instant::now() + ").skip(1);
+            added.into_iter().any(|it| it.starts_with("timeout") || it.starts_with("self.timeout"))
+        };
+        let lines = text.lines().filter(is_raw);
+        found.extend(lines.map(|line| format!("{}: {}", file.display(), line.trim())));
+    }
+    assert!(found.is_empty(), "these panic for Duration::MAX:\n{}", found.join("\n"));
+}
+
 #[test]
 fn no_file_is_longer_than_the_house_allows() {
     let folders = CODE.iter().chain(&ON_TOP).flat_map(|folder| sources(&root().join(folder)));

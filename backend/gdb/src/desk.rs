@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
 use gantry_types::id::Rank;
 
 use crate::gdb::Gdb;
@@ -37,7 +38,7 @@ impl Desk {
 
     /// Waits until a condition holds. False: timed out.
     pub(crate) fn wait(&self, patience: Duration, mut is_so: impl FnMut(&mut Gdbs) -> bool) -> bool {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + bounded(patience);
         let mut gdbs = self.lock();
         loop {
             if is_so(&mut gdbs) {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gantry_gdb::answer::State;
+use gantry_shared::deadline::bounded;
 use gantry_types::id::Rank;
 
 use crate::desk::{self, Desk, Gdbs};
@@ -109,7 +110,7 @@ fn read(mut from: impl Read, mut take: impl FnMut(&[u8])) {
 impl Process {
     /// Waits until a gdb whose input is closed has detached from its rank and ended. Kills it at the timeout.
     pub(crate) fn end(mut self, desk: &Desk, rank: Rank, patience: Duration) {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + bounded(patience);
         let is_over = |gdbs: &mut Gdbs| desk::is_over(gdbs, rank);
         loop {
             // gdb reads the end of its input once the rank is stopped.

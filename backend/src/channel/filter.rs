@@ -16,9 +16,6 @@ pub type Parts = Vec<Vec<u8>>;
 /// The timeout of one message to the agent.
 const WORD: Duration = Duration::from_secs(30);
 
-/// Practically no timeout.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
 impl Channel {
     /// Announces that this daemon will serve a filter.
     ///
@@ -49,7 +46,7 @@ impl Channel {
     ) -> Result<(), Error> {
         self.offer_filter(name)?;
         loop {
-            let patience = Patience::new("wait for parts", NEVER);
+            let patience = Patience::new("wait for parts", Duration::MAX);
             let job = match self.dialogue.until(patience, |state| state.next_job(name).map(Ok)) {
                 Err(Error::Lost(None)) => return Ok(()),
                 job => job?,

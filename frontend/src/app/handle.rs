@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::message::Order;
 use gantry_types::id::AppId;
 use gantry_types::placement::Placement;
@@ -106,7 +107,7 @@ impl AppHandle {
             }
         }
         let core = Arc::clone(&self.core);
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + bounded(timeout);
         // Use a separate task: the state must learn what the nodes did, even if the caller stops waiting.
         let released = tokio::spawn(async move {
             core.happened(Happening::Releasing);
@@ -138,7 +139,7 @@ impl AppHandle {
             });
         }
         let nodes = self.nodes_of(ranks)?;
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + bounded(timeout);
         let order = Order::Signal { signal, ranks: ranks.cloned() };
         self.core.ask(&nodes, order, "sending a signal", deadline).await.map(drop)
     }
@@ -182,7 +183,7 @@ impl AppHandle {
     /// # Errors
     /// A node has no place for it.
     pub async fn session(&self, timeout: Duration) -> Result<Session> {
-        Session::open(&self.core, Instant::now() + timeout).await
+        Session::open(&self.core, Instant::now() + bounded(timeout)).await
     }
 
     /// As [`AppHandle::session`], but leaves out nodes that give no sign of life within a quarter of the timeout.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use tokio::time::Instant;
 
 use super::core::{Core, Stage};
@@ -40,7 +41,7 @@ impl App {
     /// # Errors
     /// An agent could not be reached in time; the app then ends as if its owner had been dropped.
     pub async fn detach(self, timeout: Duration) -> Result<()> {
-        self.core.let_go(Instant::now() + timeout).await
+        self.core.let_go(Instant::now() + bounded(timeout)).await
     }
 
     /// Ends the app with its daemons and sessions. An attached app is left as it was found. Waits until nothing is left

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::channel::{ChannelOrder, MemberSet};
 use gantry_shared::wire::message::To;
 use gantry_types::error::{Failure, Kind};
@@ -121,7 +122,7 @@ impl Channel {
     /// [`Error::Incomplete`] with the missing members, if the policy does not allow that; [`Error::Gone`] when the
     /// session ends; [`Error::Invalid`] without members, or when all contributions together are too large.
     pub async fn gather(&self, tag: u32, policy: Policy, timeout: Duration) -> Result<Gathered> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + bounded(timeout);
         let mut parts = Taking::Apart(BTreeMap::new());
         let Outcome { missing, .. } =
             self.collect("gathering contributions", tag, None, policy, deadline, &mut parts).await?;
@@ -144,7 +145,7 @@ impl Channel {
         policy: Policy,
         timeout: Duration,
     ) -> Result<Reduced> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + bounded(timeout);
         let mut one = Taking::merge(filter.clone(), self.start_filter(&filter)?);
         let phase = "reducing contributions";
         let Outcome { missing, contributed } =

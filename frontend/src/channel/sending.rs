@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gantry_shared::deadline::{LONGEST, bounded};
 use gantry_shared::wire::channel::{ChannelOrder, MAX_MESSAGE_BYTES, Member, MemberSet, cost_of};
 use gantry_shared::wire::message::{Answer, Blob, Order, To};
 use gantry_types::error::{Failure, Kind};
@@ -21,9 +22,6 @@ const PHASE: &str = "sending a message to daemons";
 /// Parts of a scatter that are sent at once.
 const AT_ONCE: usize = 64;
 
-/// A timeout so long that it never expires.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
 impl Channel {
     /// Sends a message to all members. Waits until it has arrived at all of them; they may read it later. Returns the
     /// members that will never get it: they have ended, or their node is lost.
@@ -35,7 +33,7 @@ impl Channel {
     /// [`Error::TimedOut`] names the nodes whose daemons have not taken it; they may do so later. [`Error::Gone`] when
     /// the session has ended, and for bulk data [`Error::Lost`] when nodes are lost in the middle of it.
     pub async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<Vec<Missing>> {
-        self.deliver(self.live_members(), tag, bytes, Instant::now() + timeout).await
+        self.deliver(self.live_members(), tag, bytes, Instant::now() + bounded(timeout)).await
     }
 
     /// As [`Channel::broadcast`], with the content of `source` as the message, read in pieces.
@@ -48,7 +46,7 @@ impl Channel {
         source: impl AsyncRead + Unpin,
         timeout: Duration,
     ) -> Result<Vec<Missing>> {
-        self.deliver_stream(self.live_members(), tag, source, Instant::now() + timeout).await
+        self.deliver_stream(self.live_members(), tag, source, Instant::now() + bounded(timeout)).await
     }
 
     /// Sends a message to one member. Waits until it has arrived.
@@ -60,7 +58,7 @@ impl Channel {
         if self.session.end.members().intersection(&to) != to {
             return Err(Error::invalid(format!("the session has no {member}")));
         }
-        let missing = self.deliver(to, tag, bytes, Instant::now() + timeout).await?;
+        let missing = self.deliver(to, tag, bytes, Instant::now() + bounded(timeout)).await?;
         match missing.into_iter().next() {
             None => Ok(()),
             Some(Missing { host, why, .. }) => Err(Error::Node { hosts: vec![host], failure: why }),
@@ -78,7 +76,7 @@ impl Channel {
         parts: impl IntoIterator<Item = (Member, Vec<u8>)>,
         timeout: Duration,
     ) -> Result<Vec<Missing>> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + bounded(timeout);
         let parts: Vec<(Member, Vec<u8>)> = parts.into_iter().collect();
         let members = self.session.end.members();
         if let Some((member, _)) = parts.iter().find(|(member, _)| !members.contains(*member)) {
@@ -156,7 +154,7 @@ impl Channel {
         let (settled, outcome) = oneshot::channel();
         // The message occupies its places in the windows until it is taken, even if the caller stops waiting.
         tokio::spawn(async move {
-            let outcome = asked.outcome(Instant::now() + NEVER).await;
+            let outcome = asked.outcome(Instant::now() + LONGEST).await;
             drop(places);
             drop(settled.send(outcome));
         });

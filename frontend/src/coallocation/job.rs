@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_types::error::Kind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
@@ -256,7 +257,7 @@ impl Job {
     /// As [`Job::detach`].
     pub async fn let_be(&self, timeout: Duration) -> Result<()> {
         let (done, mut outcomes) = mpsc::unbounded_channel();
-        self.ask(Asked::Detach { until: Instant::now() + timeout, done }).await?;
+        self.ask(Asked::Detach { until: Instant::now() + bounded(timeout), done }).await?;
         let mut outcome = Ok(());
         // Wait for every subjob, even after an error.
         while let Some(of_one) = outcomes.recv().await {
@@ -559,7 +560,7 @@ impl Keeper {
         let Some(planned) = self.plans.remove(&id) else { return };
         let (sender, orders) = mpsc::unbounded_channel();
         self.orders.insert(id, sender);
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + bounded(self.timeout);
         let barrier = planned.start != StartType::NoBarrier;
         let (member, arrivals) = self.exchange.add(id, planned.comms, barrier);
         let inputs = Inputs { orders, member, arrivals, files: self.files.clone() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use gantry_shared::deadline::bounded;
 use gantry_types::filter::Filter;
 use gantry_types::id::{DaemonId, SessionId};
 use gantry_types::output::DaemonOutput;
@@ -203,7 +204,7 @@ async fn prepare(app: &AppHandle, order: DaemonOrder, timeout: Duration) -> Resu
     }
     // A client's files may be many, or on a file system that hangs. That concerns only its own request.
     let program = PathBuf::from(&request.program);
-    let found = in_time(Instant::now() + timeout, move || {
+    let found = in_time(Instant::now() + bounded(timeout), move || {
         for path in order.files {
             manifest.add_file(path.0)?;
         }

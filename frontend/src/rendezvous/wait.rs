@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::rendezvous::Refusal;
 use gantry_types::error::Failure;
 use gantry_types::rendezvous::Broken;
@@ -18,7 +19,7 @@ pub(super) async fn until(
     timeout: Duration,
     mut look: impl FnMut() -> Result<Option<Vec<u8>>>,
 ) -> Result<Vec<u8>> {
-    let end = Instant::now() + timeout;
+    let end = Instant::now() + bounded(timeout);
     loop {
         changes.mark_unchanged();
         if let Some(data) = look()? {

@@ -14,6 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
+
 use super::IsAnswer;
 use super::open_files::{given_open_files, restore_open_files};
 use super::sys;
@@ -150,7 +152,7 @@ pub(super) fn ask_with(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too much for its standard input"));
     }
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let until = Instant::now() + timeout;
+    let until = Instant::now() + bounded(timeout);
     let (out, to_out) = io::pipe()?;
     let (err, to_err) = io::pipe()?;
     let stdin = if input.is_empty() {

@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
 use gantry_types::id::Pid;
 use gantry_types::status::ExitStatus;
 
@@ -153,7 +154,7 @@ impl Outbox {
 
 /// The tracer's thread.
 fn drive(command: LauncherCommand, news: Sender<Message>, inbox: Receiver<Message>, outbox: &mut Outbox) {
-    let until = Instant::now() + command.deadline;
+    let until = Instant::now() + bounded(command.deadline);
     let argv = command.argv.clone();
     let (then, breakpoints) = (command.at_breakpoint, command.breakpoints);
     let started = prepare(command).map_err(call("make a pipe or thread")).and_then(|(command, words)| {

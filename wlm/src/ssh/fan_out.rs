@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::host_name::HostName;
 use gantry_types::launch::HostsPolicy;
@@ -141,7 +142,7 @@ async fn start_one(
         // The semaphore is never closed.
         let turn = window.acquire().await;
         // The timeout begins with the first turn: waiting for a turn does not count.
-        let connected_until = *until.get_or_insert_with(|| Instant::now() + common.reaching.connect);
+        let connected_until = *until.get_or_insert_with(|| Instant::now() + bounded(common.reaching.connect));
         let delivery = Delivery {
             host,
             mark: &common.mark,

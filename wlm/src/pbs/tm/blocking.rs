@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
+
 use super::engine::{Engine, Finished, Waiter};
 use super::environment::Environment;
 use super::error::{Asked, Loss, Result, TmError};
@@ -202,7 +204,7 @@ impl Session {
     /// Sends a request and waits for its end. Keeps the results of others that end meanwhile.
     fn ask(&mut self, command: &Command, timeout: Duration) -> Result<Answer> {
         let asked = Asked { verb: command.verb(), node: command.node() };
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + bounded(timeout);
         let event = self.begin(command)?;
         loop {
             if let Some(index) = self.ended.iter().position(|ended| ended.event == event)

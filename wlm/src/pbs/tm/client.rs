@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::{self, Instant, timeout_at};
@@ -103,7 +104,7 @@ impl Client {
     /// [`TmError::Connect`] without a mom; [`TmError::Lost`] if it does not trust the caller; [`TmError::Refused`] if
     /// the calling task is unknown; [`TmError::TimedOut`].
     pub async fn connect(environment: &Environment, framing: Framing, timeout: Duration) -> Result<Self> {
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + bounded(timeout);
         let asked = Asked { verb: Verb::Init, node: None };
         let late = || TmError::TimedOut { asked, timeout };
         let stream = timeout_at(until, open(environment)).await.map_err(|_| late())??;
