@@ -19,7 +19,8 @@ pub enum Stream {
 pub enum DaemonOutput {
     /// To the tool, as an event or a stream.
     Forward,
-    /// To two files in this directory of the node: `gantry-APP-dDAEMON-HOST.out` and `.err`.
+    /// To two files in this directory of the node: `gantry-APP-dDAEMON-HOST.out` and `.err`. Where another user has taken
+    /// that name, there is a number before the ending.
     Log(OsString),
     /// Nowhere.
     Drop,

@@ -8,8 +8,8 @@ mod container;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub(crate) fn prepare(
     let [stdin, mut stdout, mut stderr] = stdio;
     if let DaemonOutput::Log(directory) = &order.output {
         let name = format!("gantry-{}-d{}-{host}", site.app, order.daemon);
-        stdout = open_log(directory, &format!("{name}.out"))?;
-        stderr = open_log(directory, &format!("{name}.err"))?;
+        stdout = open_log(directory, &name, "out")?;
+        stderr = open_log(directory, &name, "err")?;
     }
     let spec = ProcessSpec {
         program: to_c(daemon.program.as_os_str())?,
@@ -80,10 +80,25 @@ pub(crate) fn prepare(
     Ok((ends, spec))
 }
 
-/// Creates a log file. An existing file, above all a link, is not ours to write to.
-fn open_log(directory: &OsStr, name: &str) -> Result<OwnedFd, Failure> {
-    let path = Path::new(OsStr::from_bytes(directory.as_bytes())).join(name);
-    let opened = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+/// How many further names of a log are tried.
+const MORE_LOG_NAMES: u32 = 9;
+
+/// Creates a log file. An existing file, above all a link, is not ours to write to. The directory may be shared: where
+/// others have taken the name, the log has a number in its name. Where they have taken all names, nothing is logged.
+fn open_log(directory: &OsStr, name: &str, kind: &str) -> Result<OwnedFd, Failure> {
+    let path = Path::new(directory).join(format!("{name}.{kind}"));
+    let create = |path: &Path| OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
+    let mut opened = create(&path);
+    for number in 1..=MORE_LOG_NAMES {
+        if opened.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::AlreadyExists) {
+            break;
+        }
+        opened = create(&path.with_extension(format!("{number}.{kind}")));
+    }
+    if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists) {
+        tracing::warn!(log = %path.display(), "all names of this log are taken: nothing is logged");
+        opened = OpenOptions::new().write(true).open("/dev/null");
+    }
     opened
         .map(OwnedFd::from)
         .map_err(|error| failure::from_io(format_args!("make {}", path.display()), &error))
@@ -198,7 +213,32 @@ impl Running {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    #[test]
+    fn a_log_whose_name_another_has_taken_gets_a_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("precious"), "mine").unwrap();
+        std::os::unix::fs::symlink(at("precious"), at("d1-n1.example.out")).unwrap();
+        let log = |text: &str| {
+            let log = open_log(folder.path().as_os_str(), "d1-n1.example", "out").unwrap();
+            std::fs::File::from(log).write_all(text.as_bytes()).unwrap();
+        };
+        for number in 1..=MORE_LOG_NAMES {
+            log(&number.to_string());
+            let path = at(&format!("d1-n1.example.{number}.out"));
+            assert_eq!(std::fs::read_to_string(path).unwrap(), number.to_string());
+        }
+        // Nobody stops a daemon by taking all names.
+        log("lost");
+        assert_eq!(std::fs::read_to_string(at("precious")).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2 + MORE_LOG_NAMES as usize);
+        let missing = open_log(at("missing").as_os_str(), "d1", "out").unwrap_err();
+        assert_eq!(missing.kind(), Kind::NotFound, "{missing}");
+    }
 
     #[test]
     fn a_signal_that_comes_while_a_daemons_files_are_looked_at_is_kept_for_it() {
