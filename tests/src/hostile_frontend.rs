@@ -4,7 +4,6 @@ use gantry_link::LinkError;
 use gantry_link::handshake::accept;
 use gantry_link::link::{LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
     Down, FlowId, OUTPUT_WINDOW_BYTES, Order, Program, Seat, StartRanks, Ticket, To, Word,
 };
@@ -31,7 +30,6 @@ pub async fn overrun_input(world: &World) -> LinkError {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let (app, secret) = (AppId::random().expect("an id"), Secret::random().expect("a secret"));
     let ticket = Ticket {
-        release: env!("CARGO_PKG_VERSION").to_owned(),
         app,
         secret: secret.clone(),
         frontend: vec![listener.local_addr().expect("an address")],
@@ -45,7 +43,7 @@ pub async fn overrun_input(world: &World) -> LinkError {
     let mut command = world.command(&binaries().agent);
     command.arg("serve");
     let mut agent = world.spawn(command);
-    agent.write(&frame::encode(&ticket).expect("a ticket"));
+    agent.write(&ticket.to_frame().expect("a ticket"));
     agent.close_stdin();
     let (stream, _) = listener.accept().await.expect("an agent");
     let deadline = tokio::time::Instant::now() + SOON;

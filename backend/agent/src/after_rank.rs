@@ -13,15 +13,15 @@ use gantry_shared::wire::hold::{AfterRank, HoldTicket, ToDesk, build_desk_name};
 use gantry_types::error::{Failure, Kind};
 use gantry_wlm::host::run;
 
-use crate::{failure, ranks};
+use crate::failure;
+use crate::release::refuse;
 
 /// Runs the user's own program, and waits for the node's agent. `ticket` is the text of the app's ticket.
 ///
 /// # Errors
 /// The ticket is invalid. The user's program cannot be run, or reports a failure.
 pub(crate) fn run_after_rank(ticket: &str) -> Result<(), Failure> {
-    let ticket = HoldTicket::from_text(ticket)
-        .map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
+    let ticket = HoldTicket::from_text(ticket).map_err(|error| refuse(&error))?;
     let Some(AfterRank { program, within }) = &ticket.after_rank else {
         return Err(Failure::new(Kind::Invalid, "nothing is to be done after a rank")
             .with_hint("gantry-agent needs a command"));

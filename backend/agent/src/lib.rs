@@ -70,6 +70,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use gantry_shared::wire::build::describe;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex, to_hex};
 use gantry_shared::wire::message::Ticket;
@@ -84,7 +85,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 
 use crate::process::strays::{self, Doomed};
-use crate::release::check_release;
+use crate::release::refuse;
 
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
@@ -145,7 +146,7 @@ pub fn run() -> ExitCode {
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
         ["id"] => identify(),
-        ["--version"] => say(&format!("gantry-agent {}", env!("CARGO_PKG_VERSION"))),
+        ["--version"] => say(&format!("gantry-agent {}", describe())),
         ["--help"] => say(USAGE),
         _ => Err(Failure::new(Kind::Invalid, USAGE)),
     };
@@ -323,9 +324,7 @@ fn serve_brought() -> Result<(), Failure> {
     listener.set_nonblocking(true).map_err(failed)?;
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
     let HoldTicket { agent: mut ticket, hold, hold_at, wrapper, mpi, .. } =
-        HoldTicket::from_text(&text.to_string_lossy())
-            .map_err(|e| Failure::new(Kind::Protocol, ranks::with_causes(&e)))?;
-    check_release(&ticket)?;
+        HoldTicket::from_text(&text.to_string_lossy()).map_err(|e| refuse(&e))?;
     ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
     block_on(async move {
         let how = match (hold, hold_at, wrapper) {
@@ -401,9 +400,7 @@ fn read_ticket_from(reader: &mut impl io::Read) -> Result<Ticket, Failure> {
     let malformed = |why: String| Failure::new(Kind::Protocol, format!("read the ticket: {why}"));
     let body = frame::read_frame(reader).map_err(|e| malformed(e.to_string()))?;
     let body = body.ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
-    let ticket: Ticket = frame::decode(&body).map_err(|e| malformed(e.to_string()))?;
-    check_release(&ticket)?;
-    Ok(ticket)
+    Ticket::from_body(&body).map_err(|e| refuse(&e))
 }
 
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {

@@ -1,22 +1,15 @@
-//! Checks that frontend and agent have the same release.
+//! The failure for a ticket that this agent cannot take.
 
-use gantry_shared::wire::message::Ticket;
+use gantry_shared::wire::message::TicketError;
 use gantry_types::error::{Failure, Kind};
 
-/// Checks that the frontend that wrote a ticket has this release.
-///
-/// # Errors
-/// The frontend has another release.
-pub(crate) fn check_release(ticket: &Ticket) -> Result<(), Failure> {
-    if ticket.release != env!("CARGO_PKG_VERSION") {
-        let versions = format!(
-            "the frontend is version {}, this agent is {}",
-            ticket.release,
-            env!("CARGO_PKG_VERSION")
-        );
-        return Err(
-            Failure::new(Kind::Unsupported, versions).with_hint("install all of gantry from one version")
-        );
+use crate::ranks::with_causes;
+
+/// Explains why a ticket is refused.
+pub(crate) fn refuse(error: &TicketError) -> Failure {
+    match error {
+        TicketError::OtherBuild(_) => Failure::new(Kind::Unsupported, error.to_string())
+            .with_hint("install all of gantry from one version"),
+        _ => Failure::new(Kind::Protocol, with_causes(error)),
     }
-    Ok(())
 }

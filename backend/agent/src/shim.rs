@@ -38,7 +38,7 @@ use nix::unistd::{AccessFlags, access, getppid};
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
 use crate::process::strays::Marker;
-use crate::release::check_release;
+use crate::release::refuse;
 use crate::{failure, pmi, ranks};
 
 /// The timeout for the agent's messages. The agent answers when all ranks of the node have checked in.
@@ -91,8 +91,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
             .with_hint("gantry-agent hold is started by a launcher that gantry has started; see that it passes on the environment")
     })?;
     let ticket = HoldTicket::from_text(&text.to_string_lossy());
-    let ticket = ticket.map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
-    check_release(&ticket.agent)?;
+    let ticket = ticket.map_err(|error| refuse(&error))?;
     let facts = parse_rank_facts(&host.environment(), by)
         .map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
     let local = facts.local.ok_or_else(|| {

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use gantry_guard::helpers::GUARD;
 use gantry_shared::signals::is_ignored;
+use gantry_shared::wire::build::describe;
 use gantry_types::foreign::ForeignText;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::caps::queue::UNREACHABLE;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     }
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     let done = match words.as_slice() {
-        ["--version"] => writeln!(io::stdout(), "gantry-guard {}", env!("CARGO_PKG_VERSION")),
+        ["--version"] => writeln!(io::stdout(), "gantry-guard {}", describe()),
         ["start", wlm, send] => return start(wlm, send),
         ["in", wlm, job, pid, what @ ("start" | "look")] => enter(wlm, job, pid, what),
         ["look", wlm] => look(wlm),

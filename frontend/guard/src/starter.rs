@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gantry_guard::helpers;
+use gantry_shared::wire::build::OtherBuild;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::from_hex;
-use gantry_shared::wire::message::Ticket;
+use gantry_shared::wire::message::{Ticket, TicketError};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
 use gantry_types::launch::SendAgent;
@@ -94,7 +95,7 @@ async fn start(
     let mut agent = AgentCommand::new(program, send, move |host| {
         let ticket = decode(&ticket).map_err(|error| error.to_failure())?;
         let ticket = Ticket { host: host.to_owned(), ..ticket };
-        frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
+        ticket.to_frame().map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
     });
     agent.deadline = Some(Instant::now() + PATIENCE);
     Ok(queue.run_agents(&agent, on.as_deref(), stop, &Machine).await?)
@@ -184,17 +185,20 @@ fn malformed(why: &str) -> Error {
 fn decode(mut bytes: &[u8]) -> Result<Ticket> {
     let body = frame::read_frame(&mut bytes).map_err(|e| malformed(&e.to_string()))?;
     let body = body.ok_or_else(|| malformed("there is none"))?;
-    let ticket: Ticket = frame::decode(&body).map_err(|e| malformed(&e.to_string()))?;
-    if ticket.release != env!("CARGO_PKG_VERSION") {
-        let (theirs, ours) = (&ticket.release, env!("CARGO_PKG_VERSION"));
-        let reason = format!("{}: the frontend is version {theirs}, this is {ours}", helpers::GUARD);
-        return Err(Failure::new(Kind::Unsupported, reason).with_hint(helpers::ONE_VERSION).into());
-    }
-    Ok(ticket)
+    Ticket::from_body(&body).map_err(|error| match error {
+        TicketError::OtherBuild(OtherBuild { theirs, ours }) => {
+            let reason = format!("{}: the frontend is version {theirs}, this is {ours}", helpers::GUARD);
+            Failure::new(Kind::Unsupported, reason).with_hint(helpers::ONE_VERSION).into()
+        }
+        other => Error::new(Kind::Protocol, other.to_string()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use gantry_shared::wire::build::stamp;
+    use gantry_shared::wire::hold::to_hex;
+
     use super::*;
 
     #[test]
@@ -207,7 +211,10 @@ mod tests {
         check("", "there is none");
         check("xyz\n", "not hexadecimal");
         check("00ff\n", "read the ticket");
-        check(&"00".repeat(100_000), "read the ticket");
+        check(&"00".repeat(100_000), "the frontend is version unknown");
+        let body = stamp(b"\xff");
+        let body = [&frame::build_prefix(body.len()).unwrap()[..], &body].concat();
+        check(&to_hex(&body), "read the ticket");
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use gantry_shared::secret::Secret;
 use gantry_shared::storage::GANTRY_SEND_AGENT;
-use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
 use gantry_shared::wire::mpi::PmixServer;
 use gantry_types::error::{Failure, Kind};
@@ -261,7 +260,7 @@ impl Frontend {
             let (secret, addresses, base) = (secret.clone(), addresses.clone(), stage_base.clone());
             let ticket = build_ticket(wlm, app, secret, addresses, base, host, subjob);
             let ticket = Ticket { patience: patience_until(deadline), ..ticket };
-            frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
+            ticket.to_frame().map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
         });
         command.addresses = reached_at;
         Ok(command)

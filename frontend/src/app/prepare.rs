@@ -44,7 +44,6 @@ pub(super) fn build_ticket(
 ) -> Ticket {
     let jobs = wlm.capabilities().jobs;
     Ticket {
-        release: env!("CARGO_PKG_VERSION").to_owned(),
         app,
         secret,
         frontend,

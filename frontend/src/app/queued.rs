@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 
-use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::to_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
@@ -57,7 +56,7 @@ impl Frontend {
         let base = self.config.stage_base.clone();
         let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", context.subjob());
         let ticket = Ticket { patience: patience_until(clock.deadline()), ..ticket };
-        let input = frame::encode(&ticket).map_err(|e| Error::Internal(e.to_string()))?;
+        let input = ticket.to_frame().map_err(|e| Error::Internal(e.to_string()))?;
         let program = helpers::find(helpers::GUARD)?;
         let addresses = listener.addresses().iter().map(|it| it.ip().to_string()).collect();
         let starter = JobStarter {

@@ -143,7 +143,7 @@ impl Target for AppHandle {
         let request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
         // Subscribe before the start, so that no event of the daemon is missed.
         let events = AppHandle::events(self);
-        let starting = manifest.exec_added(&program, request, Instant::now() + timeout);
+        let starting = manifest.exec_added(&program, request, Instant::now() + bounded(timeout));
         let daemon = match progress {
             true => tell_progress(AppHandle::events(self), session.id(), news, starting).await,
             false => starting.await,
@@ -169,7 +169,7 @@ impl Target for AppHandle {
     ) -> Result<(DaemonId, Box<dyn Conversation>)> {
         let Prepared { session, manifest, program, request } = prepare(self, order, timeout).await?;
         let request = request.output(DaemonOutput::Drop);
-        let daemon = manifest.exec_added(&program, request, Instant::now() + timeout).await?;
+        let daemon = manifest.exec_added(&program, request, Instant::now() + bounded(timeout)).await?;
         Ok((daemon.id(), Box::new(session)))
     }
 }

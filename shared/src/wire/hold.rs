@@ -12,8 +12,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use super::build;
 use super::frame::{self, FrameError};
-use super::message::Ticket;
+use super::message::{Ticket, TicketError};
 use super::mpi::MpiRanks;
 use crate::secret::Secret;
 use gantry_types::error::Failure;
@@ -76,26 +77,14 @@ pub struct Own {
     pub cwd: Option<OsString>,
 }
 
-/// Why a text is not a ticket.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TicketError {
-    /// It is not made of hexadecimal digits. The text is not shown: it holds a secret.
-    #[error("read {GANTRY_TICKET}: it is not hexadecimal digits")]
-    NotHex,
-    /// The digits are not a ticket of this version.
-    #[error("read {GANTRY_TICKET}")]
-    Malformed(#[from] FrameError),
-}
-
 impl HoldTicket {
-    /// The ticket as hexadecimal digits. Wiped when dropped.
+    /// The ticket as hexadecimal digits, the build that wrote it first. Wiped when dropped.
     ///
     /// # Errors
     /// It is too large for a frame.
     pub fn to_text(&self) -> Result<Zeroizing<String>, FrameError> {
         let bytes = Zeroizing::new(frame::encode_body(self)?);
-        Ok(to_hex(&bytes))
+        Ok(to_hex(&build::stamp(&bytes)))
     }
 
     /// The ticket that [`HoldTicket::to_text`] wrote.
@@ -103,7 +92,7 @@ impl HoldTicket {
     /// # Errors
     /// [`TicketError`].
     pub fn from_text(text: &str) -> Result<Self, TicketError> {
-        Ok(frame::decode(&from_hex(text)?)?)
+        Ok(frame::decode(build::check(&from_hex(text)?)?)?)
     }
 }
 
@@ -188,7 +177,6 @@ mod tests {
     fn a_ticket_survives_the_environment_and_shows_no_secret() {
         let secret = Secret::random().unwrap();
         let agent = Ticket {
-            release: "1".to_owned(),
             app: "3kx9w0fz".parse().unwrap(),
             secret: secret.clone(),
             frontend: vec!["127.0.0.1:1".parse().unwrap()],
@@ -224,6 +212,10 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_tickets() {
+        let malformed = HoldTicket::from_text(&to_hex(&build::stamp(b"\xff"))).unwrap_err();
+        assert!(matches!(malformed, TicketError::Malformed(_)), "{malformed}");
+        let other = HoldTicket::from_text(&to_hex(b"9.9.9.1:\xff")).unwrap_err();
+        assert!(matches!(other, TicketError::OtherBuild(_)), "{other}");
         for text in ["0", "xy", "00", "", "é0", "0102030405"] {
             let error = HoldTicket::from_text(text).unwrap_err();
             assert!(!error.to_string().contains("é"), "{error}");

@@ -20,6 +20,7 @@ use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 
 pub use super::blob::Blob;
+pub use super::build::PROTOCOL_VERSION;
 use super::channel::{ChannelNotice, ChannelOrder};
 pub use super::flow::{FlowId, OUTPUT_WINDOW_BYTES, Source, Word};
 use super::frame;
@@ -28,10 +29,7 @@ use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::reply::EncodedReply;
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
-pub use super::ticket::Ticket;
-
-/// The version of all messages on a link.
-pub const PROTOCOL_VERSION: u16 = 17;
+pub use super::ticket::{Ticket, TicketError};
 
 /// The first frame on a link, from the side that dialled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@
 //! | [`flow`] | streams between the frontend and a node |
 //! | [`tree`], [`stream`] | which nodes are linked; the tree of bulk data |
 //! | [`message`], [`staging`] | frontend and agents; the files in their messages |
+//! | [`build`] | the build that wrote a ticket |
 //! | [`hold`] | an agent and the ranks that a launcher brings |
 //! | [`backend`] | an agent and its node's daemons |
 //! | [`channel`], [`assembly`] | a tool's frontend and its daemons; assembly of large parts |
@@ -22,6 +23,7 @@ pub mod tree;
 pub mod stream;
 pub mod staging;
 mod blob;
+pub mod build;
 mod ticket;
 mod reply;
 pub mod message;

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::build::{self, OtherBuild};
+use super::frame::{self, FrameError};
 use crate::rendezvous::handle::Subjob;
 use crate::secret::Secret;
 use gantry_types::id::AppId;
 
-/// An agent's ticket: one frame on its standard input, read before anything else. It is never in argv.
+/// An agent's ticket: one frame on its standard input, read before anything else. It is never in argv. The build that
+/// wrote it comes first; the agent refuses any build but its own.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ticket {
-    /// Version of the program that wrote the ticket; the agent refuses any version but its own.
-    pub release: String,
     /// The app that the agent serves.
     pub app: AppId,
     /// The app's secret; every link proves that it knows it.
@@ -33,4 +34,38 @@ pub struct Ticket {
     pub patience: Duration,
     /// The app's place in a multijob.
     pub subjob: Option<Subjob>,
+}
+
+/// Why a text is not a ticket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TicketError {
+    /// It is not made of hexadecimal digits. The text is not shown: it holds a secret.
+    #[error("read GANTRY_TICKET: it is not hexadecimal digits")]
+    NotHex,
+    /// Another build wrote it.
+    #[error(transparent)]
+    OtherBuild(#[from] OtherBuild),
+    /// The bytes are not a ticket.
+    #[error("read the ticket")]
+    Malformed(#[from] FrameError),
+}
+
+impl Ticket {
+    /// The ticket's frame.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub fn to_frame(&self) -> Result<Vec<u8>, FrameError> {
+        let body = build::stamp(&frame::encode_body(self)?);
+        Ok([&frame::build_prefix(body.len())?[..], body.as_slice()].concat())
+    }
+
+    /// The ticket in a frame of [`Ticket::to_frame`], without the prefix.
+    ///
+    /// # Errors
+    /// [`TicketError`].
+    pub fn from_body(body: &[u8]) -> Result<Self, TicketError> {
+        Ok(frame::decode(build::check(body)?)?)
+    }
 }

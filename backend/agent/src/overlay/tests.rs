@@ -55,7 +55,6 @@ impl Front {
     fn ticket(&self, host: &str) -> Ticket {
         Ticket {
             subjob: None,
-            release: String::new(),
             app: self.app,
             secret: self.secret.clone(),
             frontend: vec![self.address()],

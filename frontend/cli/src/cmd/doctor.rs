@@ -8,6 +8,7 @@ use gantry_frontend::info::AppState;
 use gantry_frontend::{Config, Error, Frontend, HoldMethod, LaunchRequest};
 use gantry_guard::helpers::{AGENT, GUARD, find_helper};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
+use gantry_shared::wire::build::describe;
 use gantry_types::error::Failure;
 use gantry_wlm::host::{Machine, run as run_program};
 use gantry_wlm::{Host, WLMS};
@@ -208,12 +209,10 @@ fn check_helper(name: &'static str) -> Check {
 
 fn judge_version(name: &'static str, path: &Path, said: &str) -> Check {
     match said.strip_prefix(name).map(str::trim) {
-        Some(version) if version == env!("CARGO_PKG_VERSION") => {
+        Some(version) if version == describe() => {
             verdict(name, Verdict::Ok, format!("{} {version}", path.display()), None)
         }
-        Some(version) => {
-            unfit(name, path, &format!("version {version}, this is {}", env!("CARGO_PKG_VERSION")))
-        }
+        Some(version) => unfit(name, path, &format!("version {version}, this is {}", describe())),
         None => unfit(name, path, &format!("reports '{said}' as its version")),
     }
 }
@@ -366,7 +365,8 @@ mod tests {
     fn versions_must_be_ours() {
         let check =
             |said: &str, expected| assert_eq!(judge_version(AGENT, Path::new("/a"), said).result, expected);
-        check(&format!("{AGENT} {}", env!("CARGO_PKG_VERSION")), Verdict::Ok);
+        check(&format!("{AGENT} {}", describe()), Verdict::Ok);
+        check(&format!("{AGENT} {} (protocol 1)", env!("CARGO_PKG_VERSION")), Verdict::Fail);
         check(&format!("{AGENT} 0.0.0"), Verdict::Fail);
         check("hello", Verdict::Fail);
     }
