@@ -373,8 +373,11 @@ fn a_moved_prefix_works() {
         assert_eq!(done.code(), 0, "{done:?}");
         let library = format!("calling init: {}", moved.join("lib/libcommontools_fe.so.2").display());
         assert!(done.stderr.iter().any(|line| line.contains(&library)), "{:?}", done.stderr);
-        let mut command = world.command(moved.join("bin/gantry"));
-        command.args(["launch", "--", "-n", "2", "true"]);
+        // Scripts of ranks find the agent in PATH.
+        let mut command = world.command("/usr/bin/env");
+        command.arg(format!("PATH={}:/usr/bin:/bin", moved.join("bin").display()));
+        let script = "echo data | gantry-agent rendezvous put && gantry-agent rendezvous get --item 1";
+        command.args(["gantry", "launch", "--", "-n", "2", "sh", "-c", script]);
         let mut run = world.spawn(command);
         run.close_stdin();
         assert_eq!(run.wait(LIMIT).code(), 0);

@@ -23,6 +23,9 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
     ("libexec/gantry", &["gantry-guard", "gantry-agent", "gantry-stackd", "gantry-gdbd"]),
 ];
 
+/// Users' scripts run the agent by its name: `gantry-agent rendezvous`.
+const AGENT_IN_PATH: (&str, &str, &str) = ("bin", "gantry-agent", "../libexec/gantry/gantry-agent");
+
 /// A program that needs OpenSSL, so it is built only on request. It is next to the agent, where gantry looks for it.
 const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");
 
@@ -56,6 +59,8 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         }
     }
     put_on_request(asked.with_ssh, &built, &to)?;
+    let (folder, name, target) = AGENT_IN_PATH;
+    put_link(&to.join(folder), name, target)?;
     let (folder, names) = LAUNCHERS;
     for name in names {
         put_link(&to.join(folder), name, "../gantry-guard")?;

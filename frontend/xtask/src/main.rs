@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! bin/gantry, bin/gantry-mpir    the command line, and the program that it becomes for debuggers
+//! bin/gantry-agent               a link to the agent, for scripts of ranks
 //! libexec/gantry/                gantry-guard, gantry-agent, gantry-stackd, gantry-gdbd
 //! libexec/gantry/launchers/      the guard under launchers' names, for scripts whose launch is held
 //! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2, libgantry_tm.so.0
