@@ -1,6 +1,6 @@
 //! The guard's decisions. Pure: the surrounding process reports events and carries out the responses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub(crate) enum Event {
     NotStarted(ProcessId, Failure),
     /// A child of the guard ended. For an agent: with the last lines of its standard error.
     ChildEnded(Pid, ExitStatus, String),
-    /// Time has passed. Other children are counted only if [`Policy::checks_orphans`].
+    /// The last event of a turn, or time has passed. Other children are counted only if [`Policy::checks_orphans`].
     Tick {
         /// No child is left.
         alone: bool,
@@ -92,10 +92,13 @@ struct GuardedChild {
     kind: ChildKind,
 }
 
+/// Where agents keep their files: the executable that sweeps them, and the directory.
+type Storage = (OsString, Option<OsString>);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ChildKind {
     /// Its storage is swept if it was killed.
-    Agent { program: OsString, stage_base: Option<OsString> },
+    Agent(Storage),
     /// Once its ranks are there it never gets SIGTERM: it would pass the signal on, and a held rank would run for a
     /// moment. Its agents end the ranks, and then it ends. Before that it may still wait for nodes, and must cancel the
     /// wait itself.
@@ -127,6 +130,8 @@ pub(crate) struct Policy {
     tool_is_there: bool,
     starting: BTreeMap<ProcessId, ChildKind>,
     children: BTreeMap<Pid, GuardedChild>,
+    /// What killed agents have left. Many agents may die at once, and a sweep looks at all processes.
+    to_sweep: BTreeSet<Storage>,
     sockets: Vec<OsString>,
     /// The command to run when the tool is gone.
     at_loss: Option<Vec<OsString>>,
@@ -147,6 +152,7 @@ impl Default for Policy {
             tool_is_there: true,
             starting: BTreeMap::new(),
             children: BTreeMap::new(),
+            to_sweep: BTreeSet::new(),
             sockets: Vec::new(),
             at_loss: None,
             ranks_there: false,
@@ -167,8 +173,7 @@ impl Policy {
         let alone = matches!(event, Event::Tick { alone: true });
         match event {
             Event::Said(ToGuard::StartAgent(agent)) => {
-                let kind =
-                    ChildKind::Agent { program: agent.program.clone(), stage_base: agent.stage_base.clone() };
+                let kind = ChildKind::Agent((agent.program.clone(), agent.stage_base.clone()));
                 self.starting.insert(agent.id, kind);
                 todo.push(Response::Start(agent));
             }
@@ -216,7 +221,11 @@ impl Policy {
             Event::ChildEnded(pid, status, last_words) => {
                 self.child_ended(pid, status, last_words, &mut todo)
             }
-            Event::Tick { .. } => {}
+            Event::Tick { .. } if self.to_sweep.is_empty() => {}
+            Event::Tick { .. } => {
+                todo.push(Response::KillOrphans);
+                todo.extend(self.sweeps());
+            }
         }
         match self.phase {
             Phase::Ending(until) if now >= until => {
@@ -248,7 +257,14 @@ impl Policy {
             return;
         }
         todo.push(Response::KillOrphans);
+        todo.extend(self.sweeps());
         todo.push(Response::Leave);
+    }
+
+    /// One sweep for all agents that kept their files at the same place.
+    fn sweeps(&mut self) -> impl Iterator<Item = Response> {
+        let storages = std::mem::take(&mut self.to_sweep).into_iter();
+        storages.map(|(program, base)| Response::Sweep(program, base))
     }
 
     /// Whether to count children that the guard did not start. A launcher's agents on this machine must end by
@@ -266,7 +282,7 @@ impl Policy {
 
     fn pids_to_ask(&self) -> Vec<Pid> {
         let is_asked = |child: &GuardedChild| match child.kind {
-            ChildKind::Agent { .. } => true,
+            ChildKind::Agent(_) => true,
             ChildKind::Launcher => !self.ranks_there,
             ChildKind::Step => !self.agents_there,
         };
@@ -284,11 +300,10 @@ impl Policy {
 
     fn child_ended(&mut self, pid: Pid, status: ExitStatus, last_words: String, todo: &mut Vec<Response>) {
         let Some(GuardedChild { id, kind }) = self.children.remove(&pid) else { return };
-        if let ChildKind::Agent { program, stage_base } = kind
+        if let ChildKind::Agent(storage) = kind
             && status != ExitStatus::Code(0)
         {
-            todo.push(Response::KillOrphans);
-            todo.push(Response::Sweep(program, stage_base));
+            self.to_sweep.insert(storage);
         }
         todo.push(Response::Tell(FromGuard::Exited { id, status, last_words }));
     }
@@ -306,6 +321,10 @@ mod tests {
 
     fn pid(n: i32) -> Pid {
         Pid::new(n).unwrap()
+    }
+
+    fn sweep(base: Option<&str>) -> Response {
+        Response::Sweep("agent".into(), base.map(Into::into))
     }
 
     /// A guard with one agent of pid 100.
@@ -355,9 +374,7 @@ mod tests {
         );
         let killed = ExitStatus::from_wait_status(libc::SIGKILL);
         let end = policy.handle(Event::ChildEnded(pid(100), killed, String::new()), now + PATIENCE);
-        assert_eq!(end[0], Response::KillOrphans);
-        assert_eq!(end[1], Response::Sweep("agent".into(), None));
-        assert_eq!(end.last(), Some(&Response::Leave));
+        assert_eq!(end[1..], [Response::KillOrphans, sweep(None), Response::Leave]);
     }
 
     #[test]
@@ -386,7 +403,32 @@ mod tests {
         let mut policy = serving(now);
         let killed = ExitStatus::from_wait_status(libc::SIGKILL);
         let end = policy.handle(Event::ChildEnded(pid(100), killed, String::new()), now);
-        assert_eq!(end, [Response::KillOrphans, Response::Sweep("agent".into(), None), exited(killed)]);
+        assert_eq!(end, [exited(killed)]);
+        let turn_ends = |policy: &mut Policy| policy.handle(Event::Tick { alone: false }, now);
+        assert_eq!(turn_ends(&mut policy), [Response::KillOrphans, sweep(None)]);
+        assert_eq!(turn_ends(&mut policy), []);
+    }
+
+    #[test]
+    fn agents_that_die_together_cost_one_sweep_for_each_directory() {
+        let now = Instant::now();
+        for tool_lives in [true, false] {
+            let mut policy = Policy::default();
+            for n in 1..=20 {
+                let order = StartAgent { stage_base: (n > 10).then(|| "base".into()), ..agent(n) };
+                drop(policy.handle(Event::Said(ToGuard::StartAgent(order)), now));
+                drop(policy.handle(Event::Started(ProcessId(n), pid(n.cast_signed())), now));
+            }
+            if !tool_lives {
+                drop(policy.handle(Event::ToolGone, now));
+            }
+            let asked = ExitStatus::from_wait_status(libc::SIGTERM);
+            let ends = (1..=20).map(|n| Event::ChildEnded(pid(n), asked, String::new()));
+            let turn: Vec<_> = ends.chain([Event::Tick { alone: false }]).collect();
+            let todo = turn.into_iter().flat_map(|event| policy.handle(event, now));
+            let swept: Vec<_> = todo.filter(|it| matches!(it, Response::Sweep(..))).collect();
+            assert_eq!(swept, [sweep(None), sweep(Some("base"))], "{tool_lives}");
+        }
     }
 
     #[test]
