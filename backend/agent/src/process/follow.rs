@@ -203,7 +203,7 @@ struct Chase {
     batch: Arc<Batch>,
     /// Every traced thread, and the rank that it descends from.
     traced: BTreeMap<i32, usize>,
-    /// Threads that stopped, or ended, before their parent's fork event named their rank.
+    /// Threads that stopped before their parent's fork event named their rank.
     strangers: BTreeSet<i32>,
 }
 
@@ -303,16 +303,20 @@ impl Chase {
     fn take(&mut self, tid: i32, status: i32) -> Result<(), StartFailure> {
         let stop = trace::classify(status);
         let Some(&index) = self.traced.get(&tid) else {
-            self.strangers.insert(tid);
+            // The number of one that has ended is free: the next fork event may name another thread by it.
+            match stop {
+                Stop::Ended(_) => self.strangers.remove(&tid),
+                _ => self.strangers.insert(tid),
+            };
             return Ok(());
         };
         let went_on = match stop {
             Stop::Ended(_) => return self.ended(tid, index),
             Stop::Exec => return self.became(tid, index),
             Stop::Child => {
-                // A stranger that cannot go on has ended.
                 if let Ok(child) = sys::trace_event(tid)
-                    && (!self.strangers.remove(&child) || sys::trace_continue(child, 0).is_ok())
+                    && ((self.strangers.remove(&child) && sys::trace_continue(child, 0).is_ok())
+                        || is_traced(child))
                 {
                     self.traced.insert(child, index);
                     self.batch.add(child);
@@ -417,6 +421,11 @@ impl Chase {
     }
 }
 
+/// Whether a thread has a tracer. One whose end was reported has none, even if its parent has not collected it.
+fn is_traced(tid: i32) -> bool {
+    procfs::read_status(tid).is_ok_and(|status| status.tracer != 0)
+}
+
 /// The program that a process runs, and its command line.
 fn read_program(pid: i32) -> (PathBuf, Vec<PathBuf>) {
     (procfs::read_exe(pid).unwrap_or_default(), procfs::read_words(pid).unwrap_or_default())
@@ -444,6 +453,20 @@ mod tests {
         check("/usr/libexec/starter", &["starter"], false, true, false);
         check("/bin/app", &["app"], true, true, true);
         check("/bin/sh", &["/bin/sh", "./script", "box"], false, false, true);
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_before_its_rank_was_known_is_forgotten() {
+        const STOPPED: i32 = (libc::SIGSTOP << 8) | 0x7f;
+        let mut chase = Chase::new(&[], Pattern::new("app"), Arc::default());
+        for ended_after in [&[][..], &[STOPPED]] {
+            for status in ended_after {
+                chase.take(7, *status).unwrap();
+                assert_eq!(chase.strangers, BTreeSet::from([7]));
+            }
+            chase.take(7, 0).unwrap();
+            assert_eq!(chase.strangers, BTreeSet::new());
+        }
     }
 
     #[test]
