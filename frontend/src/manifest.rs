@@ -17,7 +17,7 @@ use walkdir::WalkDir;
 use crate::daemon::Daemon;
 use crate::error::{Error, Result};
 use crate::lock::lock;
-use crate::request::{DaemonRequest, merge_env};
+use crate::request::{DaemonRequest, build_program_env};
 use crate::session::inner::Inner;
 use crate::staging::find::{absolute, file_name, find_program, readable_file};
 use crate::staging::gather::{Wanted, cannot_read, gather};
@@ -205,16 +205,12 @@ impl Manifest {
             },
         };
         let (_, plan) = self.stage(deadline).await?;
+        let (env, chosen) = build_program_env(Machine.environment(), &request.env);
         let order = StartDaemon {
             daemon: session.core.new_daemon(),
             session: session.id,
             lib_dirs: plan.lib_dirs_of(&name),
-            program: Program {
-                program: name,
-                args: request.args,
-                env: merge_env(Machine.environment(), &request.env),
-                cwd: None,
-            },
+            program: Program { program: name, args: request.args, env, chosen, cwd: None },
             output: absolute_log(request.output)?,
             container: request.container,
         };

@@ -1,5 +1,6 @@
 //! Requests of a tool: a launch with its environment, and a daemon.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -238,7 +239,7 @@ impl DaemonRequest {
     }
 
     /// Sets a variable in the daemon's environment. The rest of it is this process's own, with the session's paths in
-    /// front.
+    /// front, and with the variables in which the workload manager describes the node.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
@@ -321,9 +322,21 @@ pub(crate) fn merge_env(
     base: Vec<(OsString, OsString)>,
     changes: &[(OsString, OsString)],
 ) -> Vec<(OsString, OsString)> {
-    let mut merged: std::collections::BTreeMap<OsString, OsString> = base.into_iter().collect();
+    let mut merged: BTreeMap<OsString, OsString> = base.into_iter().collect();
     merged.extend(changes.iter().cloned());
     merged.into_iter().collect()
+}
+
+/// As [`merge_env`], for agents: the changes come last. Also returns their number.
+pub(crate) fn build_program_env(
+    base: Vec<(OsString, OsString)>,
+    changes: &[(OsString, OsString)],
+) -> (Vec<(OsString, OsString)>, u32) {
+    let chosen: BTreeMap<OsString, OsString> = changes.iter().cloned().collect();
+    let mut env: BTreeMap<OsString, OsString> = base.into_iter().collect();
+    env.retain(|name, _| !chosen.contains_key(name));
+    let count = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
+    (env.into_iter().chain(chosen).collect(), count)
 }
 
 /// An argument list as text for people.
@@ -334,6 +347,16 @@ pub(crate) fn show_args(args: &[OsString]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_set_for_a_program_comes_last() {
+        let env = |pairs: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
+            pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+        };
+        let changes = env(&[("D", "1"), ("A", "1"), ("D", "2")]);
+        let built = build_program_env(env(&[("B", "0"), ("A", "0"), ("C", "0")]), &changes);
+        assert_eq!(built, (env(&[("B", "0"), ("C", "0"), ("A", "1"), ("D", "2")]), 2));
+    }
 
     #[test]
     fn words_of_a_command() {

@@ -52,8 +52,13 @@ pub async fn overrun_input(world: &World) -> LinkError {
     reader.next().await.expect("a hello");
     say(&mut writer, &Seat::Taken { node: NodeId(0), nodes: 1, radix: 64, parent: None }).await;
     let only = RankSet::from_range(Rank(0)..=Rank(0));
-    let program =
-        Program { program: "/bin/cat".into(), args: Vec::new(), env: Vec::new(), cwd: Some("/".into()) };
+    let program = Program {
+        program: "/bin/cat".into(),
+        args: Vec::new(),
+        env: Vec::new(),
+        chosen: 0,
+        cwd: Some("/".into()),
+    };
     let start = StartRanks {
         programs: vec![(only.clone(), program)],
         size: 1,

@@ -41,7 +41,7 @@ use crate::event::MissingHost;
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::Listener;
-use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
+use crate::request::{LaunchRequest, OutputTo, build_program_env, show_args};
 
 /// What a launch without a launcher needs before its agents are there.
 pub(super) struct Prepared {
@@ -428,12 +428,14 @@ fn find_start(part: &MixedPart, common: &Path) -> PathBuf {
 
 /// What each rank runs.
 fn build_programs(request: &LaunchRequest, plan: &Direct, common: &Path) -> Vec<(RankSet, Program)> {
-    let env = merge_env(Machine.environment(), &request.env);
     let parts = plan.parts.iter().map(|part| {
+        let changes = [&request.env[..], &part.env].concat();
+        let (env, chosen) = build_program_env(Machine.environment(), &changes);
         let program = Program {
             program: part.program.clone(),
             args: part.args.clone(),
-            env: merge_env(env.clone(), &part.env),
+            env,
+            chosen,
             cwd: Some(find_start(part, common).into_os_string()),
         };
         (part.ranks.clone(), program)

@@ -317,6 +317,8 @@ pub struct Program {
     pub args: Vec<OsString>,
     /// The whole environment, before the agent adds its own variables.
     pub env: Vec<(OsString, OsString)>,
+    /// How many variables at the end of `env` were set for this program. The agent sets none of them to the node's value.
+    pub chosen: u32,
     /// Directory to start in.
     pub cwd: Option<OsString>,
 }

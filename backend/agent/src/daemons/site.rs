@@ -276,6 +276,7 @@ mod tests {
                 program: program.into(),
                 args: vec!["-x".into()],
                 env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                chosen: 0,
                 cwd: None,
             },
             output: DaemonOutput::Drop,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use gantry_shared::wire::backend::build_token;
-use gantry_shared::wire::message::{Answer, FlowId, Found, RankReport, Source, Ticket, Word};
+use gantry_shared::wire::message::{Answer, FlowId, Found, Program, RankReport, Source, Ticket, Word};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, Pid, Rank, RequestId, SessionId};
 use gantry_wlm::host::{Host, Machine};
@@ -55,23 +55,11 @@ impl Agent {
         }));
     }
 
-    /// Sets the variables that tell this node's processes their place. Those of the frontend's place go. An agent that
-    /// has none, because it was started outside of the job, changes nothing.
-    fn set_node_variables(&self, env: &mut Vec<(OsString, OsString)>) {
-        if self.ticket.node_variables.is_empty() {
-            return;
+    /// Sets the variables that tell this node's processes their place.
+    fn set_node_variables(&self, program: &mut Program) {
+        if !self.ticket.node_variables.is_empty() {
+            describe_node(program, &self.ticket.node_variables, Machine.environment());
         }
-        let begins = |name: &OsString| {
-            let name = name.as_encoded_bytes();
-            self.ticket.node_variables.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
-        };
-        let mut own = Machine.environment();
-        own.retain(|(name, _)| begins(name));
-        if own.is_empty() {
-            return;
-        }
-        env.retain(|(name, _)| !begins(name));
-        env.append(&mut own);
     }
 
     /// The place of every rank.
@@ -86,7 +74,7 @@ impl Agent {
         mut order: gantry_shared::wire::message::StartRanks,
     ) -> Result<(), Failure> {
         for (_, program) in &mut order.programs {
-            self.set_node_variables(&mut program.env);
+            self.set_node_variables(program);
         }
         let request = request.ok_or_else(|| {
             Failure::new(Kind::Protocol, "ranks are due to start, and no request asks for them")
@@ -347,7 +335,7 @@ impl Agent {
         mut order: gantry_shared::wire::message::StartDaemon,
     ) -> Result<(), Failure> {
         self.refuse_while_ending()?;
-        self.set_node_variables(&mut order.program.env);
+        self.set_node_variables(&mut order.program);
         let (session, daemon) = (order.session, order.daemon);
         let (dirs, socket) = (self.storage.dirs(session)?, self.storage.socket(session)?);
         let loader = self.storage.loader(session);
@@ -415,5 +403,52 @@ impl Agent {
         for scope in self.endings.iter().map(|ending| ending.scope.clone()).collect::<Vec<_>>() {
             self.advance(&scope, false);
         }
+    }
+}
+
+/// Replaces variables whose names begin like this by those of `own`. What was set for the program stays. An agent that
+/// has no such variables, because it was started outside of the job, changes nothing.
+fn describe_node(program: &mut Program, beginnings: &[String], mut own: Vec<(OsString, OsString)>) {
+    let begins = |(name, _): &(OsString, OsString)| {
+        let name = name.as_encoded_bytes();
+        beginnings.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
+    };
+    own.retain(begins);
+    if own.is_empty() {
+        return;
+    }
+    let others = program.env.len().saturating_sub(program.chosen as usize);
+    let chosen = program.env.split_off(others);
+    program.env.retain(|variable| !begins(variable));
+    own.retain(|(name, _)| !chosen.iter().any(|(set, _)| set == name));
+    program.env.extend(own);
+    program.env.extend(chosen);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn variables_of_the_node_replace_the_frontends_and_none_that_was_set_for_the_program() {
+        let check = |chosen, own: &[(&str, &str)], expected: &[(&str, &str)]| {
+            let given =
+                env(&[("HOME", "/h"), ("W_NODE", "1"), ("W_TASK", "1"), ("GPUS", "9"), ("W_CPUS", "none")]);
+            let (program, args) = (OsString::from("d"), Vec::new());
+            let mut program = Program { program, args, env: given, chosen, cwd: None };
+            describe_node(&mut program, &["W_".to_owned(), "GPUS".to_owned()], env(own));
+            assert_eq!(program.env, env(expected), "{chosen} {own:?}");
+        };
+        let own = [("W_NODE", "2"), ("GPUS", "0,1"), ("W_CPUS", "all"), ("HOME", "/other")];
+        let kept = [("HOME", "/h"), ("W_NODE", "2"), ("GPUS", "9"), ("W_CPUS", "none")];
+        check(2, &own, &kept);
+        check(0, &own, &[("HOME", "/h"), ("W_NODE", "2"), ("GPUS", "0,1"), ("W_CPUS", "all")]);
+        let same = [("HOME", "/h"), ("W_NODE", "1"), ("W_TASK", "1"), ("GPUS", "9"), ("W_CPUS", "none")];
+        check(2, &[("HOME", "/other")], &same);
+        check(u32::MAX, &own, &same);
     }
 }

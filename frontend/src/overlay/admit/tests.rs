@@ -82,7 +82,7 @@ fn ranks(ranks: impl IntoIterator<Item = u32>) -> Answer {
 }
 
 fn daemon(output: DaemonOutput) -> StartDaemon {
-    let program = Program { program: "d".into(), args: Vec::new(), env: Vec::new(), cwd: None };
+    let program = Program { program: "d".into(), args: Vec::new(), env: Vec::new(), chosen: 0, cwd: None };
     StartDaemon { daemon: DAEMON, session: SESSION, program, output, lib_dirs: Vec::new(), container: None }
 }
 
