@@ -277,7 +277,7 @@ fn large_data_on_its_way_to_another_process_is_complete_when_the_ranks_have_ende
         let request = LaunchRequest::new(["-n", "4", &script]).cwd(site.world.work_dir());
         let app = site.launch(request.output(OutputTo::Stream).hold(true)).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
-        let subscribe = move || gantry_backend::rendezvous::Rendezvous::at(handle).subscribe(SOON);
+        let subscribe = move || gantry_backend::rendezvous::Rendezvous::at(handle).subscribe(LIMIT / 2);
         let subscribed = tokio::task::spawn_blocking(subscribe).await.expect("a thread");
         app.release(SOON).await.expect("release");
         let waiting = tokio::task::spawn_blocking(move || subscribed.expect("a subscription").wait());

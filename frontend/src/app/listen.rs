@@ -27,7 +27,8 @@ pub(crate) const DAEMON_PATIENCE: Duration = Duration::from_secs(2);
 /// How much longer than its daemons an agent may take to clean up.
 const LEAVE_SLACK: Duration = Duration::from_secs(10);
 
-/// How long data of a rendezvous may still be on its way to processes that are no ranks, after the last rank's end.
+/// After the last rank's end, data of a rendezvous may still be on its way to processes that are no ranks. It is dropped
+/// when none of it has moved for this time.
 const LAST_DELIVERIES: Duration = Duration::from_secs(2);
 
 /// How long a launcher may take to end after the agents that it started. Later, those agents count as lost.
@@ -172,9 +173,7 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
     let has_exited = *core.stage.borrow() == Stage::Exited;
     let patience = if has_exited { DAEMON_PATIENCE } else { Duration::ZERO };
     let leaving = async {
-        if has_exited
-            && tokio::time::timeout(LAST_DELIVERIES, core.rendezvous.finish_deliveries()).await.is_err()
-        {
+        if has_exited && !core.rendezvous.finish_deliveries(LAST_DELIVERIES).await {
             tracing::warn!("data of a rendezvous is still on its way: it is dropped");
         }
         let order = Order::Leave { patience, grace: DAEMON_GRACE };

@@ -35,6 +35,7 @@ use crate::error::{Error, Result};
 mod bulk;
 mod expelled;
 mod passed;
+mod rendezvous;
 
 const SOON: Duration = Duration::from_secs(10);
 /// Only tests with a hanging node wait for it.

@@ -12,7 +12,7 @@ use gantry_shared::wire::rendezvous::{Key, MAX_SMALL_BYTES, Refusal, RendezvousO
 use gantry_types::error::{Failure, Kind};
 use gantry_types::rank_set::NodeSet;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -58,9 +58,11 @@ impl Content {
     }
 }
 
-/// Starts the delivering task. It ends when the last sender is dropped.
-pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Message> {
+/// Starts the delivering task. It ends when the last sender is dropped. The receiver sees a change whenever nodes take a
+/// piece of large data.
+pub(super) fn start(overlay: Overlay) -> (mpsc::UnboundedSender<Message>, watch::Receiver<()>) {
     let (sender, mut messages) = mpsc::unbounded_channel();
+    let (moved, moves) = watch::channel(());
     tokio::spawn(async move {
         let streams = Arc::new(Semaphore::new(STREAMS));
         let mut sending = JoinSet::new();
@@ -69,11 +71,11 @@ pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Message> {
                 Message::Deliver(Delivery { nodes, key, outcome: Ok(content) })
                     if content.bytes > MAX_SMALL_BYTES =>
                 {
-                    let (overlay, streams) = (overlay.clone(), Arc::clone(&streams));
+                    let (overlay, streams, moved) = (overlay.clone(), Arc::clone(&streams), moved.clone());
                     sending.spawn(async move {
                         // The semaphore is never closed.
                         let _place = streams.acquire().await;
-                        send(&overlay, nodes, key, &content).await;
+                        send(&overlay, nodes, key, &content, &moved).await;
                     });
                 }
                 Message::Deliver(Delivery { nodes, key, outcome }) => {
@@ -89,7 +91,7 @@ pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Message> {
             while sending.try_join_next().is_some() {}
         }
     });
-    sender
+    (sender, moves)
 }
 
 fn got(overlay: &Overlay, nodes: NodeSet, key: Key, outcome: Result<Blob, Refusal>) {
@@ -98,7 +100,7 @@ fn got(overlay: &Overlay, nodes: NodeSet, key: Key, outcome: Result<Blob, Refusa
 
 /// Sends one stream to all nodes. A node that fails has told its processes itself. Nodes that missed the data because
 /// others were lost get another stream.
-async fn send(overlay: &Overlay, nodes: NodeSet, key: Key, content: &Content) {
+async fn send(overlay: &Overlay, nodes: NodeSet, key: Key, content: &Content, moved: &watch::Sender<()>) {
     let deadline = Instant::now() + STREAM_TIME;
     let mut last = None;
     for _ in 0..ATTEMPTS {
@@ -108,7 +110,7 @@ async fn send(overlay: &Overlay, nodes: NodeSet, key: Key, content: &Content) {
             Order::Rendezvous(RendezvousOrder::Stream { key, stream, bytes })
         };
         let source = Source { content: content.clone(), part: 0, at: 0 };
-        match overlay.send_bulk(here.clone(), announce, source, |_| {}, deadline).await {
+        match overlay.send_bulk(here.clone(), announce, source, |_| moved.send_replace(()), deadline).await {
             Ok(_) => return,
             Err(error @ Error::Lost { .. }) => last = Some(error),
             Err(error) => {

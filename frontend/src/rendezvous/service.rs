@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use gantry_shared::rendezvous::{Gathering, MAX_NAMED, Refused};
 use gantry_shared::wire::flow::{FlowId, Word};
@@ -19,7 +20,7 @@ use super::deliver::{self, Message};
 use super::fences::{FenceSeat, MAX_FENCES};
 use super::multijob::{Multijob, Seat};
 use super::place::{Outlet, Place, to_refusal};
-use super::wait::{refuse, to_error};
+use super::wait::{refuse, to_error, while_moving};
 use crate::error::Error;
 use crate::lock::lock;
 use crate::overlay::Overlay;
@@ -31,6 +32,8 @@ pub(crate) struct Service {
     placement: Placement,
     overlay: Overlay,
     deliveries: mpsc::UnboundedSender<Message>,
+    /// Changes while large data is delivered.
+    moves: watch::Receiver<()>,
     rooms: Mutex<Rooms>,
     changed: watch::Sender<u64>,
     seat: Mutex<Option<Seat>>,
@@ -58,10 +61,12 @@ impl Service {
     pub(crate) fn new(app: AppId, placement: Placement, overlay: Overlay, seat: Option<Seat>) -> Self {
         let size = placement.rank_count();
         let job = Gathering::new(1, size, size).ok().map(Place::new);
+        let (deliveries, moves) = deliver::start(overlay.clone());
         Self {
             app,
             placement,
-            deliveries: deliver::start(overlay.clone()),
+            deliveries,
+            moves,
             overlay,
             rooms: Mutex::new(Rooms { job, ..Rooms::default() }),
             changed: watch::Sender::new(0),
@@ -162,13 +167,12 @@ impl Service {
     }
 
     /// Waits until the nodes have what was to be sent to them so far. Processes that are no ranks may still take large
-    /// data when the last rank has ended.
-    pub(crate) async fn finish_deliveries(&self) {
+    /// data when the last rank has ended. False: they have taken none for the time `stall`.
+    pub(crate) async fn finish_deliveries(&self, stall: Duration) -> bool {
         let (told, finished) = oneshot::channel();
-        if self.deliveries.send(Message::Finish(told)).is_ok() {
-            // The delivering task ends early if its runtime does.
-            drop(finished.await);
-        }
+        // The delivering task ends early if its runtime does.
+        self.deliveries.send(Message::Finish(told)).is_err()
+            || while_moving(finished, self.moves.clone(), stall).await.is_some()
     }
 
     /// The app is over.

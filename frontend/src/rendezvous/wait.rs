@@ -7,7 +7,7 @@ use gantry_shared::wire::rendezvous::Refusal;
 use gantry_types::error::Failure;
 use gantry_types::rendezvous::Broken;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{Error, Result};
 
@@ -29,6 +29,22 @@ pub(super) async fn until(
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err(Error::Gone { what: "the rendezvous".to_owned() }),
             Err(_) => return Err(Error::TimedOut { phase: WAITING, after: timeout, missing: Vec::new() }),
+        }
+    }
+}
+
+/// Waits for `done`. None: before that, there was no change for the time `stall`.
+pub(super) async fn while_moving<F: Future>(
+    done: F,
+    mut moves: watch::Receiver<()>,
+    stall: Duration,
+) -> Option<F::Output> {
+    tokio::pin!(done);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut done => return Some(done),
+            moved = timeout(stall, moves.changed()) => moved.ok()?.ok()?,
         }
     }
 }
