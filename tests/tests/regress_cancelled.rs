@@ -116,7 +116,8 @@ fn a_session_knows_the_files_of_a_manifest_whose_caller_has_gone() {
         let app = site.held(["/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         let lib = session.dirs(NodeId(0)).expect("directories").lib.clone();
-        // On a busy machine the answer may be there before the caller waits for it.
+        // On a busy machine the answer may be there before the caller waits for it. The time of the test limits the
+        // rounds.
         for number in 0.. {
             let library = format!("libcode{number}.so");
             let mut manifest = session.manifest();

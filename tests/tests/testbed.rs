@@ -374,7 +374,7 @@ fn a_process_that_owns_a_bed() {
         return;
     }
     let bed = Testbed::up(&Config::with_nodes(2), &binaries().dir.join("testbed")).expect("a bed");
-    let said = serde_json::json!({"dir": bed.dir(), "namespaces": bed.namespaces()});
+    let said = serde_json::json!({"dir": bed.dir(), "hall": bed.hall(), "namespaces": bed.namespaces()});
     println!("\n{said}");
     std::io::stdout().flush().expect("stdout");
     // Waits until this process is killed or its parent has gone.
@@ -384,14 +384,15 @@ fn a_process_that_owns_a_bed() {
 #[test]
 fn a_killed_owner_leaves_nothing_of_its_bed() {
     require!(usable(&Config::default()));
-    within(LIMIT, || {
+    within(2 * LIMIT, || {
         let world = World::new();
         let mut command = world.command(std::env::current_exe().expect("this test"));
         command.args(["--exact", "a_process_that_owns_a_bed", "--nocapture"]);
         command.env(INNER, "1").env("GANTRY_BIN_DIR", &binaries().dir);
         let mut run = world.spawn(command);
         let bed: Value = loop {
-            let line = run.next_line(2 * SOON);
+            // As long as a bed may take itself.
+            let line = run.next_line(LIMIT);
             if line.starts_with('{') {
                 break serde_json::from_str(&line).expect("JSON");
             }
@@ -405,7 +406,10 @@ fn a_killed_owner_leaves_nothing_of_its_bed() {
             .map(str::to_owned)
             .collect();
         assert!(dir.exists() && inhabitants(&namespaces).len() > 8);
+        let hall = i32::try_from(bed["hall"].as_i64().expect("a pid")).expect("a pid");
+        let hall = proc::Pidfd::open(hall).expect("the hall's init");
         run.kill();
+        assert!(hall.wait_end(2 * SOON), "the hall waits for processes of its hosts");
         assert_gone(&dir, &namespaces);
         world.finish();
     });

@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::ptrace;
 
 use super::batch::Batch;
 use super::hold::{Hold, StartFailure, StartedRank, start_alone, start_ranks};
+use super::pauses::Pauses;
 use super::signal::{self, HeldRank};
 use super::spawn::ProcessSpec;
 use super::{ExitStatus, Pinned, parse_end, procfs, sys};
@@ -120,6 +121,19 @@ impl Drop for Undying {
         if let Some((done, tracer)) = self.0.take() {
             drop(done);
             tracer.join().unwrap();
+        }
+    }
+}
+
+/// Waits until a condition is true. False: it has not come true in half a minute.
+pub(super) fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let mut pauses = Pauses::until(Instant::now() + Duration::from_secs(30));
+    loop {
+        if condition() {
+            return true;
+        }
+        if !pauses.pause() {
+            return false;
         }
     }
 }

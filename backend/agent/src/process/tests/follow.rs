@@ -8,7 +8,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::process::follow::{Follower, Pattern};
 use crate::process::hold::StartFailure;
-use crate::process::pauses::Pauses;
 use crate::process::test_support::*;
 use crate::process::trace::HeldProof;
 use crate::process::{procfs, sys};
@@ -68,18 +67,6 @@ fn read_helper(file: &Path) -> (i32, i32) {
     let bytes = std::fs::read(file).unwrap();
     let number = |at: usize| i32::from_ne_bytes(*bytes[at..].first_chunk().unwrap());
     (number(0), number(4))
-}
-
-fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
-    let mut pauses = Pauses::until(std::time::Instant::now() + LONG);
-    loop {
-        if condition() {
-            return true;
-        }
-        if !pauses.pause() {
-            return false;
-        }
-    }
 }
 
 fn is_gone(pid: i32) -> bool {
