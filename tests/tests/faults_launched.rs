@@ -345,6 +345,32 @@ fn processes_that_cannot_be_killed_delay_the_end_of_their_app_shortly() {
 }
 
 #[test]
+fn a_rank_and_a_daemon_that_cannot_be_killed_are_named_and_nothing_waits_for_them() {
+    within(LIMIT, || {
+        let mut scene = Scene::new(State::DaemonRunning);
+        let (rank, daemon) = (scene.ranks[0], scene.daemons[0]);
+        let (done, tracer) = keep_from_ending(vec![rank, daemon]);
+        let refused = scene.tool.refused("destroy");
+        assert_eq!((&refused["kind"], names(&refused, daemon)), (&"timed-out".into(), true), "{refused}");
+        assert!(!scene.root.as_ref().is_some_and(|root| Path::new(root).exists()), "the session stayed");
+        scene.tool.ask("close");
+        let error = scene.tool.event("error");
+        assert!(names(&error, rank) && names(&error, daemon), "{error}");
+        eventually(SOON, "the agent has left", || agents(&scene.world).is_empty());
+        assert!(proc::is_alive(rank) && proc::is_alive(daemon));
+        drop(done);
+        tracer.join().expect("the tracer has let go");
+        scene.tool.assert_alone(&scene.world);
+    });
+}
+
+/// Whether a message names this process.
+fn names(said: &Value, pid: i32) -> bool {
+    let message = said["message"].as_str().unwrap_or_default();
+    message.split(|c: char| !c.is_ascii_digit()).any(|number| number == pid.to_string())
+}
+
+#[test]
 fn one_agent_of_three_killed_takes_its_node_along_and_no_other() {
     within(LIMIT, || {
         let mut scene = Scene::with(State::DaemonRunning, "-N 3 -n 6");

@@ -6,6 +6,10 @@ use gantry_types::id::{RequestId, SessionId};
 use gantry_types::signal::Signal;
 use tokio::time::Instant;
 
+/// How long processes may take to end after SIGKILL. One that waits for a dead file server in a system call takes longer
+/// than anything can wait. The agent then ends what it can, waits a few seconds for that, and leaves: a tool waits 20 s.
+const AFTER_KILL: Duration = Duration::from_secs(2);
+
 /// The scope of an ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -22,8 +26,10 @@ enum Stage {
     Patience(Instant),
     /// Daemons have been sent SIGTERM, and have until then.
     Asked(Instant),
-    /// Daemons have been sent SIGKILL.
-    Killed,
+    /// Daemons have been sent SIGKILL, and have until then.
+    Killed(Instant),
+    /// Not even SIGKILL has ended all in time.
+    Left,
 }
 
 /// The next action.
@@ -77,7 +83,7 @@ impl Ending {
                 Step::Signal(Signal::TERM)
             }
             Stage::Asked(until) if now >= until => {
-                self.stage = Stage::Killed;
+                self.stage = Stage::Killed(now + AFTER_KILL);
                 Step::Signal(Signal::KILL)
             }
             Stage::Patience(_) => Step::Wait,
@@ -85,15 +91,26 @@ impl Ending {
             // harm, but a timer must not send it early.
             Stage::Asked(_) if !timer => Step::Signal(Signal::TERM),
             Stage::Asked(_) => Step::Wait,
-            Stage::Killed => Step::Signal(Signal::KILL),
+            Stage::Killed(until) => {
+                if now >= until {
+                    self.stage = Stage::Left;
+                }
+                Step::Signal(Signal::KILL)
+            }
+            Stage::Left => Step::Signal(Signal::KILL),
         }
+    }
+
+    /// Whether the time for all of it is over: what lives now cannot be ended.
+    pub(crate) fn is_left(&self) -> bool {
+        self.stage == Stage::Left
     }
 
     /// When to step again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Patience(until) | Stage::Asked(until) => Some(until),
-            Stage::Killed => None,
+            Stage::Patience(until) | Stage::Asked(until) | Stage::Killed(until) => Some(until),
+            Stage::Left => None,
         }
     }
 }
@@ -114,7 +131,11 @@ mod tests {
         assert_eq!(ending.deadline(), Some(start + 12 * SECOND));
         assert_eq!(ending.step(start + 5 * SECOND, true), Step::Wait);
         assert_eq!(ending.step(start + 12 * SECOND, true), Step::Signal(Signal::KILL));
-        assert_eq!(ending.deadline(), None);
+        let last = start + 12 * SECOND + AFTER_KILL;
+        assert_eq!((ending.deadline(), ending.is_left()), (Some(last), false));
+        assert_eq!(ending.step(last, true), Step::Signal(Signal::KILL));
+        assert_eq!((ending.deadline(), ending.is_left()), (None, true));
+        assert_eq!(ending.step(last, false), Step::Signal(Signal::KILL), "one may have started late");
     }
 
     #[test]

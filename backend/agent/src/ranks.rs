@@ -198,8 +198,7 @@ impl Ranks {
 
     /// The pids of ranks that have not ended.
     pub(crate) fn pids(&self) -> Vec<(Rank, i32)> {
-        let alive = self.of_pid.iter().filter(|(pid, _)| self.of_pid(**pid).is_some());
-        alive.map(|(pid, rank)| (*rank, *pid)).collect()
+        self.living(None).map(|(rank, known)| (*rank, known.process.pid)).collect()
     }
 
     /// Adopted ranks, to wait for.

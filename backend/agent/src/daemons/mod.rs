@@ -180,6 +180,12 @@ impl Daemons {
         self.running.values().any(|it| it.is_in(scope) && !it.is_cancelled())
     }
 
+    /// The processes of a scope's daemons that have not ended.
+    pub(crate) fn pids_in(&self, scope: &Scope) -> Vec<i32> {
+        let alive = self.running.values().filter(|it| it.is_in(scope) && !it.reaped);
+        alive.filter_map(|it| it.pid).collect()
+    }
+
     /// Whether `view` equals [`Daemons::view`].
     pub(crate) fn are(&self, view: &BTreeMap<DaemonId, SessionId>) -> bool {
         self.running.iter().map(|(daemon, it)| (daemon, &it.session)).eq(view)

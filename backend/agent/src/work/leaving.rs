@@ -13,6 +13,7 @@ use super::{Agent, Claim, Event, GRACE};
 use crate::ending::{Ending, Scope, Step};
 use crate::overlay::Input as Incoming;
 use crate::pmi::Failed;
+use crate::process;
 use crate::process::strays::{self, Doomed};
 use crate::stdio::OpenStreams;
 
@@ -122,17 +123,21 @@ impl Agent {
         }
     }
 
-    /// Finishes session endings whose daemons have ended.
+    /// Finishes session endings whose daemons have ended, or cannot be ended.
     pub(super) fn check_endings(&mut self) {
         self.endings.iter().for_each(|ending| self.daemons.cancel_starts(&ending.scope));
         let daemons = &self.daemons;
-        let done = |ending: &mut Ending| ending.scope != Scope::All && !daemons.any_in(&ending.scope);
+        let done = |ending: &mut Ending| {
+            ending.scope != Scope::All && (ending.is_left() || !daemons.any_in(&ending.scope))
+        };
         let finished: Vec<Ending> = self.endings.extract_if(.., done).collect();
         for ending in finished {
+            let left = left_behind(&self.daemons.pids_in(&ending.scope));
             let Scope::Session(session) = ending.scope else { continue };
             self.up.channel(|hub| hub.forget_session(session));
             let events = self.events.clone();
-            self.storage.close_session(session, move |answer| {
+            self.storage.close_session(session, move |closed| {
+                let answer = left.and(closed);
                 for request in ending.requests {
                     // After the agent has left, the event has no receiver.
                     drop(events.send(Event::Answered(Some(request), answer.clone())));
@@ -148,31 +153,46 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether the end of everything is complete.
+    /// Whether the end of everything is complete, or all that can be ended has ended.
     pub(super) fn is_done(&self) -> bool {
-        let ending = self.endings.iter().any(|ending| ending.scope == Scope::All);
+        let Some(ending) = self.endings.iter().find(|it| it.scope == Scope::All) else { return false };
         let ranks = !self.started_here || self.ranks.all_over() || self.claim == Claim::None;
-        ending && self.starting == 0 && ranks && !self.daemons.any_in(&Scope::All)
+        let done = match ending.is_left() {
+            // Ranks that were let go have not been told to end.
+            true => ranks || self.claim != Claim::Detached,
+            false => ranks && !self.daemons.any_in(&Scope::All),
+        };
+        done && self.starting == 0
     }
 
-    /// Clears up, answers and says goodbye after all processes have ended.
+    /// The processes that should have ended and have not.
+    fn find_left(&self) -> Vec<i32> {
+        let mut pids = self.daemons.pids_in(&Scope::All);
+        if self.started_here {
+            pids.extend(self.ranks.pids().into_iter().map(|(_, pid)| pid));
+        }
+        pids
+    }
+
+    /// Clears up, answers and says goodbye after all processes have ended that can.
     pub(super) async fn leave(mut self, inputs: mpsc::UnboundedReceiver<Incoming>) {
         if let Some(mpi) = self.mpi.take() {
             // A library removes what it has made, and is then no orphan.
             mpi.close().await;
         }
-        crate::process::end_orphans().await;
-        self.pass_last_output(inputs).await;
+        let mut left = self.find_left();
+        tokio::join!(process::end_orphans(), self.pass_last_output(inputs));
+        left.retain(|pid| process::procfs::read_stat(*pid).is_ok());
         if let Ok(thread) = std::rc::Rc::try_unwrap(self.thread) {
             thread.close().await;
         }
-        let removed = self.storage.remove().await;
+        let removed = left_behind(&left).and(self.storage.remove().await.map(|()| Answer::Done));
         if self.endings.iter().all(|ending| ending.requests.is_empty()) {
             // A peer that is still connected takes a goodbye as the answer to its requests.
             self.up.leaving_unasked("its agent was told to end");
         }
         for request in self.endings.into_iter().flat_map(|ending| ending.requests) {
-            self.up.answer(request, removed.clone().map(|()| Answer::Done));
+            self.up.answer(request, removed.clone());
         }
         self.up.close().await;
         // Processes that are no ranks may have asked. Ranks may end before the answer to them is written.
@@ -217,6 +237,17 @@ impl Agent {
             }
         }
     }
+}
+
+/// # Errors
+/// There are processes that SIGKILL has not ended.
+fn left_behind(pids: &[i32]) -> Result<(), Failure> {
+    if pids.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::new(Kind::TimedOut, format!("end processes {pids:?}: SIGKILL does not end them"));
+    tracing::warn!(%failure, "processes are left behind");
+    Err(failure.with_hint("they wait in system calls: look at the node's file systems and devices"))
 }
 
 pub(super) fn ending() -> Failure {
