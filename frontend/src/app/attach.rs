@@ -25,6 +25,9 @@ use crate::event::MissingHost;
 use crate::guard::GuardEvent;
 use crate::helpers;
 
+/// How long an attachment may take before the WLM is asked whether the ranks still run. Later it is asked more rarely.
+const LOOK_FIRST: Duration = Duration::from_secs(5);
+
 /// How long the WLM may take to say whether ranks that could not be attached to have ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -78,12 +81,17 @@ impl Frontend {
         loop {
             let context = LaunchContext::attach(self, wlm, job, waits)?;
             let found = adopt(wlm, job, &wlm_data, &mut wait, owner.as_deref_mut(), clock).await?;
-            let error = match self.attach_found(context, found.clone(), wlm_data.clone(), clock).await {
+            // A script may start other ranks beside these. That is no reason to leave them.
+            let question = Question { wlm, job: &found.job, wlm_data: &wlm_data, agent: &agent };
+            let attached = tokio::select! {
+                attached = self.attach_found(context, found.clone(), wlm_data.clone(), clock) => attached,
+                // Agents that seek ranks by marks do not know those that have ended from those that start.
+                () = question.wait_for_end(&found, clock.deadline()), if waits && found.marks.is_some() => continue,
+            };
+            let error = match attached {
                 Ok(app) => return Ok(app),
                 Err(error) => error,
             };
-            // A script may start other ranks beside these. That is no reason to leave them.
-            let question = Question { wlm, job: &found.job, wlm_data: &wlm_data, agent: &agent };
             if !waits || !question.has_ended(&found, clock.deadline()).await {
                 return Err(error.into());
             }
@@ -214,6 +222,17 @@ impl Question<'_> {
             Ok(Ok(now)) => found.marks.is_none() && now.placement != found.placement,
             Ok(Err(Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_))))) | Err(_) => false,
             Ok(Err(error)) => matches!(error.kind(), Kind::NotFound | Kind::Gone),
+        }
+    }
+
+    async fn wait_for_end(&self, found: &Adoption, deadline: Instant) {
+        let mut pause = LOOK_FIRST;
+        loop {
+            tokio::time::sleep(pause).await;
+            if self.has_ended(found, deadline).await {
+                return;
+            }
+            pause *= 2;
         }
     }
 }
