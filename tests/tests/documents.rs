@@ -487,7 +487,9 @@ fn scripts_in_documents_cancel_a_job_that_hangs_and_no_other() {
     let world = World::new();
     world.executable("gantry", b"#!/bin/sh\nexit $CODE\n");
     world.executable("srun", b"#!/bin/sh\n");
-    world.executable("scancel", b"#!/bin/sh\n: >cancelled\n");
+    for cancel in ["scancel", "cancel-my-job"] {
+        world.executable(cancel, b"#!/bin/sh\n: >cancelled\n");
+    }
     let cancelled = world.work_dir().join("cancelled");
     for (script, code) in scripts.iter().flat_map(|script| [0, 67, 75].map(|code| (script, code))) {
         for option in ["-e", "+e"] {

@@ -90,7 +90,7 @@ Examples:
       An app of 'gantry ps'; an object with the sentences, and with the ranks at each place.
   gantry why --watch 1234
       Stay, and say so when nothing has moved for five minutes.
-  gantry why --wait=2h --watch=20m --exit 1234 || [ $? -ne 75 ] || scancel 1234
+  gantry why --wait=2h --watch=20m --exit 1234 || [ $? -ne 75 ] || ./cancel-my-job
       End with code 75 when nothing has moved for twenty minutes, and cancel the job then. All other codes mean something else: 0 that the job has ended, 67 a timeout.
   gantry why --watch=20m --run 'mail -s hung me@site' --signal ABRT 1234
       Send what 'why' says by mail, then have all ranks write core files.")]
