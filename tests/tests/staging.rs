@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -150,18 +151,23 @@ fn a_program_that_needs_a_newer_c_library_than_the_nodes_runs_with_its_own() {
 #[test]
 fn a_node_executes_no_file_of_another_user_in_place_of_a_sent_one() {
     in_another_root!(|world, other| {
-        let tool = other.hidden().join("tool.sh");
+        let folder = other.hidden().join("tools");
+        fs::create_dir(&folder).unwrap();
+        let tool = folder.join("tool.sh");
         write_executable(&tool, "#!/bin/sh\n[ -L \"$0\" ] && echo linked || echo sent\n");
-        let there = other.inside(&tool);
-        fs::create_dir_all(there.parent().unwrap()).unwrap();
-        fs::copy(&tool, &there).unwrap();
-        let check = |owner: u32, expected: &str| {
+        let there = other.inside(&folder);
+        fs::create_dir_all(&there).unwrap();
+        fs::copy(&tool, there.join("tool.sh")).unwrap();
+        let check = |owner: u32, mode: u32, expected: &str| {
             std::os::unix::fs::chown(&there, Some(owner), None).unwrap();
+            fs::set_permissions(there.parent().unwrap(), PermissionsExt::from_mode(mode)).unwrap();
             let done = launch(world, other, [OsStr::new("--daemon"), tool.as_os_str()]);
             assert_eq!(output(&done), expected, "{done:?}");
         };
-        check(0, "linked\n");
-        check(65533, "sent\n");
+        check(0, 0o1777, "linked\n");
+        check(65533, 0o1777, "sent\n");
+        // Root has given this user the folder, such as an account that owns a site's software.
+        check(65533, 0o755, "linked\n");
     });
 }
 

@@ -278,16 +278,17 @@ pub(crate) fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
     open_as(place).and_then(|_| open_as(read))
 }
 
-/// Opens a file of this node that is to be used in place of a sent one: regular, and only trusted users can change it or
-/// its path.
+/// Opens a file of this node that is to be used in place of a sent one: regular, and nobody can have planted it or its
+/// path.
 ///
-/// Trusted are root, this user, and the owner of the agent's own file, whose code runs here already.
+/// Trusted are root, this user, the owner of the agent's own file, whose code runs here already, and those to whom they
+/// have given a directory on the way.
 ///
 /// # Errors
 /// There is no such file, or other users could change or replace it.
 pub(crate) fn open_trusted(path: &Path) -> io::Result<File> {
     let own = std::fs::metadata("/proc/self/exe").map(|about| about.uid());
-    let trust = own.into_iter().fold(Trust::of_process(), Trust::and_owner);
+    let trust = own.into_iter().fold(Trust::of_process().and_appointed(), Trust::and_owner);
     trust.check_program(path).map_err(|_| io::ErrorKind::PermissionDenied)?;
     open_regular(AT_FDCWD, path)
 }

@@ -55,7 +55,7 @@ fn machine(entries: &[&str]) -> Fake {
 }
 
 fn me() -> Trust {
-    Trust { uid: ME, gid: ME, others: Vec::new() }
+    Trust { uid: ME, gid: ME, others: Vec::new(), with_appointed: false }
 }
 
 #[track_caller]
@@ -101,6 +101,32 @@ fn another_users_file_or_directory_is_named() {
 }
 
 #[test]
+fn appointed_users_are_trusted_and_those_who_plant_files_are_not() {
+    let fake = machine(&[
+        "/sw d 1001 50 755",
+        "/sw/bin d 1001 50 2775",
+        "/sw/bin/p f 1002 50 775",
+        "/tmp/libexec d 1001 1001 755",
+        "/tmp/libexec/p f 1001 1001 755",
+        "/tmp/mine d 1000 50 775",
+        "/tmp/mine/p f 1000 50 755",
+        "/tmp/p f 1000 1000 755",
+        "/open d 0 0 777",
+        "/open/p f 1001 1001 755",
+    ]);
+    let trust = me().and_appointed();
+    check(&me(), &fake, Wanted::Program, "/sw/bin/p", Err(("/sw", Why::Owner(OTHER))));
+    check(&trust, &fake, Wanted::Program, "/sw/bin/p", Ok(()));
+    check(&trust, &fake, Wanted::Program, "/tmp/libexec/p", Err(("/tmp/libexec", Why::Owner(OTHER))));
+    // The path before makes nobody trusted here.
+    let through = "/sw/bin/../../tmp/libexec/p";
+    check(&trust, &fake, Wanted::Program, through, Err(("/tmp/libexec", Why::Owner(OTHER))));
+    check(&trust, &fake, Wanted::Program, "/tmp/mine/p", Err(("/tmp/mine", Why::GroupWrites(50))));
+    check(&trust, &fake, Wanted::Program, "/tmp/p", Err(("/tmp", Why::Planted)));
+    check(&trust, &fake, Wanted::Program, "/open/p", Err(("/open", Why::OthersWrite(0o777))));
+}
+
+#[test]
 fn a_component_that_others_may_write_to_is_named_with_its_remedy() {
     let fake = machine(&[
         "/home/me/open d 1000 1000 777",
@@ -137,7 +163,7 @@ fn a_group_may_write_if_it_is_private() {
     check(&me(), &fake, Wanted::Program, "/home/me/team/p", Err(("/home/me/team", Why::GroupWrites(500))));
     check(&me().and_owner(OTHER), &fake, Wanted::Program, "/srv/p", Ok(()));
     // A group with this user's number that is not this process's own may be a shared one.
-    let in_users = Trust { uid: ME, gid: 100, others: Vec::new() };
+    let in_users = Trust { gid: 100, ..me() };
     check(
         &in_users,
         &fake,
