@@ -125,7 +125,7 @@ impl Clock {
         match late {
             Late::Launch => Error::TimedOut { phase, after: self.elapsed(), missing },
             Late::Queue => {
-                let after = self.queued_for().as_secs_f32();
+                let after = self.queued_for().as_secs();
                 Error::Queued { message: format!("no answer within {after} s while waiting in the queue") }
             }
         }

@@ -42,7 +42,7 @@ impl Session {
 
     /// As [`Session::open`], without nodes that give no sign of life within a quarter of the timeout.
     pub(crate) async fn open_where_answered(core: &Arc<Core>, timeout: Duration) -> Result<Self> {
-        let started = Instant::now();
+        let (started, timeout) = (Instant::now(), bounded(timeout));
         let silent = core.find_silent(started + timeout / SILENT).await?;
         let (nodes, left_out) = {
             let state = core.state();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_tests::{Run, World, programs, require, tool, within};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Starts the example on two ranks of `exit_with 3 4`. Returns the lines to type, one per rank, from `gdb` on.

@@ -190,10 +190,10 @@ fn ranks_run_until_one_has_another_value() {
         let at = |text: &str| done.stdout.iter().position(|line| line.starts_with(text));
         let places = ["[0-2] $4 = [0;1]", "after 4 stops", "[0-2] $5 = 3", "after 1 stop"].map(at);
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {done:?}");
-        assert_said(
-            &done,
-            &["odd ranks 2", "No symbol \"no_such_name\"", "exited normally]", "after 0 stops"],
-        );
+        assert_said(&done, &["odd ranks 2", "No symbol \"no_such_name\"", "after 0 stops"]);
+        // The end of the app may come before gdb has said how the ranks ended.
+        let ends = ["exited normally]", "[0-2] exit code 0"];
+        assert!(done.stdout.iter().any(|line| ends.iter().any(|end| line.contains(end))), "{done:?}");
     });
 }
 

@@ -279,11 +279,14 @@ pub(super) async fn ended(
 
 /// Adds the launcher's messages to a timeout: a launcher that waits usually says for what.
 pub(super) fn with_words(error: Error, words: &Words, command: &[String]) -> Error {
-    if !matches!(error, Error::TimedOut { .. }) {
+    if !matches!(error, Error::TimedOut { .. } | Error::Queued { .. }) {
         return error;
     }
     let said = words.so_far();
     let said = if said.is_empty() { "has printed nothing".to_owned() } else { format!("says: {said}") };
     let message = format!("{error}; the launcher {said} (command: {})", command.join(" "));
+    if error.is_queue_timeout() {
+        return Error::Queued { message };
+    }
     Error::Node { hosts: Vec::new(), failure: Failure::new(Kind::TimedOut, message) }
 }
