@@ -311,8 +311,10 @@ fn ranks_that_load_open_mpi_while_they_run_are_told_which_launcher_to_use() {
         // One rank is a world anyway. What a launcher below has started is served by it.
         check(&["-n", "1", python, "-c", script], 0);
         if tool("mpirun.openmpi").is_ok() {
+            // Two of them at once may not make one folder: the second one fails.
             let below = format!(
-                "mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 {python} -c \"{script}\"; true"
+                "export TMPDIR=$TMPDIR/$GANTRY_RANK; mkdir -p $TMPDIR; \
+                 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 {python} -c \"{script}\"; true"
             );
             let done = check(&["-n", "2", "sh", "-c", &below], 0);
             assert_eq!(text_of(&done).matches("world of 2").count(), 4, "{done:?}");
