@@ -293,7 +293,7 @@ static void logs_without_directory(void) {
     CHECK(exists(own) && unlink(own) == 0);
     CHECK(cti_execToolDaemon(manifest_of(session_of(app)), "sh", (args_t){"-c", "echo said", NULL}, NULL) == 0);
     UNTIL(exists(output) && same(read_path(output), "said\n"));
-    CHECK(unlink(output) == 0);
+    CHECK(unlink(output) == 0 && unlink(text("/tmp/gantry-%s-d1-%s.err", name, host)) == 0);
     cti_deregisterApp(app);
 }
 
