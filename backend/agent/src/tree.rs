@@ -285,7 +285,7 @@ pub(crate) fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
 /// have given a directory on the way.
 ///
 /// # Errors
-/// There is no such file, or other users could change or replace it.
+/// There is no such file, or another user could have put it there.
 pub(crate) fn open_trusted(path: &Path) -> io::Result<File> {
     let own = std::fs::metadata("/proc/self/exe").map(|about| about.uid());
     let trust = own.into_iter().fold(Trust::of_process().and_appointed(), Trust::and_owner);

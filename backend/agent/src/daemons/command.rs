@@ -2,8 +2,8 @@
 //!
 //! A session's program was made on the login side, and names files of the login side. A script names its interpreter in
 //! its first line; any other program names its loader. The kernel would use those files of the node. If the node lacks
-//! that interpreter, if other users could change it, or if the C library is too old, the session has its own. This module
-//! looks for them there.
+//! that interpreter, if another user could have put it there, or if the C library is too old, the session has its own. This
+//! module looks for them there.
 //!
 //! A program that is run through a loader differs in two ways. `/proc/PID/exe` is the loader, and the program's
 //! children use the node's own loader. `--argv0` passes on the program's name, which loaders support since glibc 2.33.
@@ -45,7 +45,7 @@ impl Command {
     }
 
     /// Runs a script of the session by the session's interpreter, if the node lacks the one that it names, or has one
-    /// that other users could change.
+    /// that another user could have put there.
     ///
     /// `env NAME` would find the session's interpreter, but would start it as the node does. So `env` is left out if
     /// the session has that name.
