@@ -93,7 +93,7 @@ pub(super) fn find_client(host: &dyn Host, agent: &Path) -> Result<Client> {
         Some("libssh2") => Err(Error::NotFound {
             message: format!("{GANTRY_SSH} asks for libssh2, and there is no {}", own.display()),
             hint: Some(
-                "build it with: cargo build --release --features gantry-wlm/libssh2 (needs libssl-dev and pkg-config)"
+                "install it with: cargo xtask install --with-ssh (needs libssl-dev and pkg-config)"
                     .to_owned(),
             ),
         }),
