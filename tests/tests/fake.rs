@@ -92,6 +92,15 @@ impl Cluster {
         (run, steps)
     }
 
+    /// Submits a script of [`UNTIL_GO`], and checks that gantry gives up in time with this error and leaves the job.
+    #[track_caller]
+    fn assert_late_and_left(&self, error: &str) {
+        let words = ["submit", "--wlm", "fake", "--timeout", "2", "--", "/bin/sh", "-c", UNTIL_GO];
+        let done = self.gantry(&words).wait(SOON);
+        assert_eq!(done.code(), 67, "{done:?}");
+        self.assert_left(&done, error);
+    }
+
     /// Checks that a submission has ended with this error, and has left its job, a script of [`UNTIL_GO`].
     #[track_caller]
     fn assert_left(&self, done: &Finished, error: &str) {
@@ -295,20 +304,14 @@ fn a_cluster_that_never_answers_is_not_waited_for_like_a_queue() {
         assert_eq!(cluster.end(), "cancelled");
     });
     run(&json!({ "silent": true }), |cluster| {
-        let words = ["submit", "--wlm", "fake", "--timeout", "2", "--", "/bin/sh", "-c", UNTIL_GO];
-        let done = cluster.gantry(&words).wait(SOON);
-        assert_eq!(done.code(), 67, "{done:?}");
-        cluster.assert_left(&done, "the cluster gives no answer");
+        cluster.assert_late_and_left("the cluster gives no answer");
     });
 }
 
 #[test]
 fn a_job_is_left_if_no_question_about_it_has_ended() {
     run(&json!({ "hangs": true }), |cluster| {
-        let words = ["submit", "--wlm", "fake", "--timeout", "2", "--", "/bin/sh", "-c", UNTIL_GO];
-        let done = cluster.gantry(&words).wait(SOON);
-        assert_eq!(done.code(), 67, "{done:?}");
-        cluster.assert_left(&done, "looking for what to attach to");
+        cluster.assert_late_and_left("looking for what to attach to");
     });
 }
 

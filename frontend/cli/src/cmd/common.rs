@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_frontend::App;
 use gantry_frontend::control::{Client, Registry};
-use gantry_frontend::{App, Frontend, LaunchRequest};
+use gantry_frontend::frontend::Choice;
 
 use super::interrupts::Interrupts;
 use crate::exit::{Fault, Outcome};
@@ -39,10 +40,9 @@ pub(super) async fn close(app: App, interrupts: &mut Interrupts) -> Result<(), F
     }
 }
 
-/// A note for people whose launch may be meant for elsewhere.
-pub(super) fn find_doubt(frontend: &Frontend, request: &LaunchRequest) -> Result<Option<String>, Fault> {
-    let choice = frontend.choice_for(request)?;
-    Ok(choice.doubt.map(|doubt| format!("{} is used: {doubt}", choice.wlm)))
+/// The note for people whose launch may be meant for another workload manager.
+pub(super) fn doubt_of(choice: &Choice) -> Option<String> {
+    choice.doubt.as_ref().map(|doubt| format!("{} is used: {doubt}", choice.wlm))
 }
 
 /// Prints the result of a command.

@@ -17,7 +17,7 @@ use self::prompt::{Prompt, Typed};
 use super::interrupts::{Interrupt, Interrupts};
 use super::look::Owner;
 use super::queue::note_changes;
-use super::{END, find_doubt};
+use super::{END, doubt_of};
 use crate::args::Gdb;
 use crate::exit::{self, Fault, Outcome, text_of};
 use crate::stack::daemons::Silent;
@@ -76,7 +76,7 @@ async fn reach(args: &Gdb) -> Result<Owner, Fault> {
             if let Some(timeout) = args.queue_timeout {
                 request = request.queue_timeout(timeout);
             }
-            if let Some(doubt) = find_doubt(&frontend, &request)? {
+            if let Some(doubt) = doubt_of(&frontend.choice_for(&request)?) {
                 view::note(&doubt);
             }
             Ok(Owner::Own(frontend.launch_with_news(request, note_changes(), args.timeout).await?))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gantry_frontend::{Config, Event, Frontend, HoldMethod, Input, LaunchRequest, OutputTo, QueueNews};
 
-use super::find_doubt;
+use super::doubt_of;
 use super::input::{self, Enter};
 use super::queue::each_change;
 use super::stay::{Plan, stay};
@@ -98,11 +98,12 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
         ..Config::default()
     };
     let frontend = Frontend::new(config);
-    if let Some(doubt) = find_doubt(&frontend, &request)? {
+    let choice = frontend.choice_for(&request)?;
+    if let Some(doubt) = doubt_of(&choice) {
         around.screen.note(&doubt);
     }
     tracing::debug!(hold, "launching");
-    let news = tell_job(Arc::clone(&around.screen), frontend.choice_for(&request)?.wlm);
+    let news = tell_job(Arc::clone(&around.screen), choice.wlm);
     let app = tokio::select! {
         app = frontend.launch_with_news(request, news, args.stay.timeout) => app?,
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),

@@ -10,7 +10,7 @@ use super::interrupts::Interrupts;
 use super::look::{Looking, frontend};
 use super::notes::Notes;
 use super::queue::note_changes;
-use super::{close, find_doubt, say};
+use super::{close, doubt_of, say};
 use crate::args::Stack;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::report::{Findings, Report};
@@ -74,7 +74,7 @@ async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Inte
         request = request.queue_timeout(timeout);
     }
     let frontend = frontend(&args.look, Vec::new());
-    if let Some(doubt) = find_doubt(&frontend, &request)? {
+    if let Some(doubt) = doubt_of(&frontend.choice_for(&request)?) {
         view::note(&doubt);
     }
     let app = tokio::select! {

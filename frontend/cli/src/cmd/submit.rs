@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gantry_frontend::Event;
 
+use super::doubt_of;
 use super::interrupts::Interrupts;
 use super::launch::frontend;
 use super::stay::{Plan, stay};
@@ -25,7 +26,7 @@ pub(super) async fn submit(args: Submit, screen: Arc<Screen>) -> Outcome {
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
     let frontend = frontend(args.wlm, &args.stay);
-    if let Some(doubt) = frontend.choice()?.doubt {
+    if let Some(doubt) = doubt_of(&frontend.choice()?) {
         screen.note(&doubt);
     }
     // Handle a signal after the submission, when the job to cancel is known.
