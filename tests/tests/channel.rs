@@ -379,13 +379,6 @@ fn late_members_are_named_the_others_are_merged_and_late_parts_are_dropped() {
     });
 }
 
-/// The peak memory of a process, in KiB.
-fn peak_kib(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    peak.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
 #[test]
 fn a_hundred_megabytes_come_to_every_daemon_and_are_never_held_whole() {
     on_this_machine(LIMIT, async |site| {
@@ -403,8 +396,16 @@ fn a_hundred_megabytes_come_to_every_daemon_and_are_never_held_whole() {
         assert!(gathered.expect("hashes").parts.into_values().all(|hash| hash == expected.as_bytes()));
         for (node, pid) in daemon.processes() {
             let agent = proc::stat(pid.get()).expect("a daemon").parent;
-            assert!(peak_kib(agent) < 32 * 1024, "agent of node {node}: {} KiB", peak_kib(agent));
-            assert!(peak_kib(pid.get()) < 32 * 1024, "daemon of node {node}: {} KiB", peak_kib(pid.get()));
+            assert!(
+                proc::peak_memory_kib(agent) < 32 * 1024,
+                "agent of node {node}: {} KiB",
+                proc::peak_memory_kib(agent)
+            );
+            assert!(
+                proc::peak_memory_kib(pid.get()) < 32 * 1024,
+                "daemon of node {node}: {} KiB",
+                proc::peak_memory_kib(pid.get())
+            );
         }
         channel.broadcast(2, b"after", SOON).await.expect("sent");
         assert!(
@@ -433,7 +434,11 @@ fn contributions_of_64_mib_come_through_and_agents_hold_little() {
         }));
         for (node, pid) in daemon.processes() {
             let agent = proc::stat(pid.get()).expect("a daemon").parent;
-            assert!(peak_kib(agent) < 32 * 1024, "agent of node {node}: {} KiB", peak_kib(agent));
+            assert!(
+                proc::peak_memory_kib(agent) < 32 * 1024,
+                "agent of node {node}: {} KiB",
+                proc::peak_memory_kib(agent)
+            );
         }
         assert_eq!(channel.gather(2, Policy::All, SOON).await.expect("small ones").parts.len(), 3);
         // No gather requests this contribution. The exit of its daemon must do no harm.

@@ -1,7 +1,8 @@
 //! All output of a rank and every end of its input must arrive, even if the tool is slow or leaves early.
 //!
 //! What broke: an agent left as soon as its ranks had ended. If the tool was slow, it dropped the rest of the output
-//! in the ranks' pipes. A rank that read its input after its tool had detached waited forever.
+//! in the ranks' pipes. A rank that read its input after its tool had detached waited forever. Each stream of a rank had
+//! a buffer of its own, so the agent of 512 silent ranks needed 30 MB.
 
 use std::time::Duration;
 
@@ -25,6 +26,21 @@ fn a_slow_reader_gets_the_last_output() {
             length += output.data.0.len();
         }
         assert_eq!(length, 300_000);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn ranks_that_write_nothing_cost_their_agent_little_memory() {
+    on_this_machine(LIMIT, async |site| {
+        let request = LaunchRequest::new(["-n", "256", "/bin/sleep", "1000"]).output(OutputTo::Stream);
+        let app = site.launch(request).await;
+        let agents = site.agents(&pids(&app));
+        assert_eq!(agents.len(), 1);
+        // Nearly all of it is the program itself: a test build has no optimisation.
+        let peak_kib = proc::peak_memory_kib(agents[0]);
+        assert!((1..20 * 1024).contains(&peak_kib), "{peak_kib} KiB");
+        app.kill(SOON).await.expect("kill");
         app.close(SOON).await.expect("close");
     });
 }

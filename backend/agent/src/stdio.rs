@@ -38,6 +38,8 @@ struct Group {
     credit: Semaphore,
     /// The number of streams that feed the flow. The flow ends with the last one.
     open: Cell<usize>,
+    /// Where a stream's next bytes are read. One for all streams: hundreds of ranks are silent most of the time.
+    piece: RefCell<Box<[u8]>>,
 }
 
 impl Outputs {
@@ -74,7 +76,8 @@ impl Outputs {
             if self.unlimited {
                 credit.close();
             }
-            Rc::new(Group { credit, open: Cell::new(0) })
+            let piece = RefCell::new(vec![0; PIECE_BYTES].into_boxed_slice());
+            Rc::new(Group { credit, open: Cell::new(0), piece })
         });
         Rc::clone(group)
     }
@@ -106,7 +109,7 @@ pub(crate) fn forward(
         let (group, up, open) = (Rc::clone(&group), up.clone(), Rc::clone(&open));
         group.open.set(group.open.get() + 1);
         tokio::task::spawn_local(async move {
-            forward_stream(pipe, (flow, output_label(source, stream)), &group.credit, &up).await;
+            forward_stream(pipe, (flow, output_label(source, stream)), &group, &up).await;
             group.open.set(group.open.get() - 1);
             if group.open.get() == 0 {
                 up.flow(flow, Word::End);
@@ -117,27 +120,28 @@ pub(crate) fn forward(
     Ok(streams)
 }
 
-async fn forward_stream(pipe: pipe::Receiver, (flow, label): (FlowId, u64), credit: &Semaphore, up: &Uplink) {
-    let mut buffer = vec![0; PIECE_BYTES];
+async fn forward_stream(pipe: pipe::Receiver, (flow, label): (FlowId, u64), group: &Group, up: &Uplink) {
+    let Group { credit, piece, .. } = group;
     // The task takes credit only when there is something to read: idle streams that hold credit would starve others.
     while pipe.readable().await.is_ok() {
         let overhead = OVERHEAD_BYTES as usize;
         let wanted = credit.available_permits().clamp(overhead + 1, PIECE_BYTES);
         let permit = credit.acquire_many(u32::try_from(wanted).unwrap_or(1)).await;
         let room = if permit.is_ok() { wanted - overhead } else { PIECE_BYTES };
-        let length = match pipe.try_read(&mut buffer[..room]) {
+        let mut piece = piece.borrow_mut();
+        let bytes = match pipe.try_read(&mut piece[..room]) {
             Ok(0) => break,
-            Ok(length) => length,
+            Ok(length) => &piece[..length],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => break,
         };
         // Closed credit means that the reader is gone: the bytes are dropped.
         let Ok(mut permit) = permit else { continue };
-        if let Some(used) = permit.split(flow.cost_of(length) as usize) {
+        if let Some(used) = permit.split(flow.cost_of(bytes.len()) as usize) {
             used.forget();
         }
         drop(permit);
-        up.flow(flow, Word::Data { label, bytes: Blob(buffer[..length].to_vec()) });
+        up.flow(flow, Word::Data { label, bytes: Blob(bytes.to_vec()) });
     }
 }
 
