@@ -315,10 +315,20 @@ impl Client {
         self.unsent.extend(request.map_err(|e| Error::Internal(e.to_string()))?);
         self.owed += 1;
         let asking = async {
-            // A frontend that refuses the connection closes it before it has read this. Its answer can still be read.
-            drop(self.to.write_all_buf(&mut self.unsent).await);
             loop {
-                match self.lines.next().await {
+                // Beside each other: a frontend takes no request while its late answer is unread.
+                let line = tokio::select! {
+                    line = self.lines.next() => line,
+                    written = self.to.write_all_buf(&mut self.unsent), if !self.unsent.is_empty() => {
+                        // A frontend that refuses the connection closes it before it has read this. Its answer can
+                        // still be read.
+                        if written.is_err() {
+                            self.unsent.clear();
+                        }
+                        continue;
+                    }
+                };
+                match line {
                     Ok(Some(line)) => match serde_json::from_slice(&line) {
                         Ok(event) => news(event),
                         Err(_) => {

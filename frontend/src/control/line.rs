@@ -42,11 +42,28 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
             }
-            self.buffer.reserve(16 * 1024);
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
+            if self.fill().await? == 0 {
                 return Ok(None);
             }
         }
+    }
+
+    /// Waits for the end of the stream. Keeps lines before it for [`Lines::next`]. Cancel-safe.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) async fn ended(&mut self) -> io::Result<()> {
+        while self.buffer.len() <= self.max_bytes {
+            if self.fill().await? == 0 {
+                return Ok(());
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn fill(&mut self) -> io::Result<usize> {
+        self.buffer.reserve(16 * 1024);
+        self.from.read_buf(&mut self.buffer).await
     }
 }
 

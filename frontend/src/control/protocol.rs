@@ -7,7 +7,7 @@
 //! {"version":1,"do":"signal","signal":"SIGUSR1","ranks":"0-3,7"}
 //! ```
 //!
-//! The answer is a line `{"ok":...}` or `{"error":{"kind":...,"message":...,"hint":...}}`. A connection may carry several requests.
+//! The answer is a line `{"ok":...}` or `{"error":{"kind":...,"message":...,"hint":...}}`. A connection may carry several requests. Their answers come in order.
 //!
 //! `wait`, `events` and `daemon` are the last request of a connection. After `{"ok":...}`, the frontend sends events until the app, or the daemon, has ended.
 //! A client leaves by closing its sending side.

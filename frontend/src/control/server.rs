@@ -323,8 +323,7 @@ impl Connection {
                 let opening = target.open_channel(order, patience);
                 let opened = tokio::select! {
                     opened = opening => opened,
-                    // A client may send nothing before the answer.
-                    left = self.lines.next() => {
+                    left = self.lines.ended() => {
                         left?;
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
@@ -365,8 +364,8 @@ impl Connection {
                     let reducing = conversation.reduce(tag, filter, patience);
                     let reduced = tokio::select! {
                         reduced = reducing => reduced,
-                        // A client may send nothing before the answer.
-                        left = self.lines.next() => return left.map(drop),
+                        // A client that gave the answer up may have asked again: that request waits.
+                        left = self.lines.ended() => return left,
                     };
                     self.answer(reduced.map(ReducedAnswer::from)).await?;
                 }
@@ -402,8 +401,7 @@ impl Connection {
         };
         tokio::select! {
             started = starting => started,
-            // A client may send nothing before the answer.
-            left = lines.next(), if stays => {
+            left = lines.ended(), if stays => {
                 left?;
                 Err(io::ErrorKind::ConnectionAborted.into())
             }

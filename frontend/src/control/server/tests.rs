@@ -9,11 +9,11 @@ use gantry_types::id::{AppId, DaemonId, Pid};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::*;
 use crate::channel::Reduced;
-use crate::control::client::{Client, list};
+use crate::control::client::{Client, RemoteChannel, list};
 use crate::control::protocol::DaemonOrder;
 use crate::control::target::Conversation;
 use crate::event::{Ending, Exit, Staging};
@@ -33,6 +33,8 @@ struct Puppet {
     before_daemon: Mutex<Vec<Event>>,
     /// Starting a daemon never ends, and keeps this sender.
     stuck: Mutex<Option<mpsc::Sender<()>>>,
+    /// Lets a reduction with tag 2 end.
+    late: Arc<Notify>,
 }
 
 fn id() -> AppId {
@@ -142,7 +144,8 @@ impl Target for Puppet {
         _deadline: Duration,
     ) -> Result<(DaemonId, Box<dyn Conversation>)> {
         let left_out = if order.leave_out { vec!["n2".to_owned()] } else { Vec::new() };
-        Ok((DaemonId(4), Box::new(Echo { left_out, ..Echo::default() })))
+        let late = Arc::clone(&self.late);
+        Ok((DaemonId(4), Box::new(Echo { left_out, late, ..Echo::default() })))
     }
 }
 
@@ -151,6 +154,7 @@ impl Target for Puppet {
 struct Echo {
     last: Mutex<Vec<u8>>,
     left_out: Vec<String>,
+    late: Arc<Notify>,
 }
 
 #[async_trait]
@@ -165,12 +169,10 @@ impl Conversation for Echo {
     }
 
     async fn reduce(&self, tag: u32, _filter: Filter, _deadline: Duration) -> Result<Reduced> {
-        match tag {
-            1 => {
-                Ok(Reduced { bytes: self.last.lock().unwrap().clone(), contributed: 1, missing: Vec::new() })
-            }
-            _ => std::future::pending().await,
+        if tag == 2 {
+            self.late.notified().await;
         }
+        Ok(Reduced { bytes: self.last.lock().unwrap().clone(), contributed: 1, missing: Vec::new() })
     }
 }
 
@@ -198,11 +200,39 @@ async fn a_channel_carries_messages_and_nothing_else() {
     let answers: Vec<&str> = answers.lines().collect();
     assert_eq!(answers[0], "{\"ok\":{\"daemon\":4}}");
     assert!(answers[1].contains("and nothing else"), "{answers:?}");
-    // A client that leaves while it waits is released.
-    stream.write_all(b"{\"do\":\"reduce\",\"tag\":2,\"filter\":\"sum\"}\n").await.unwrap();
+    // A client that leaves while it waits is released, whatever else it has asked.
+    let waits = "{\"do\":\"reduce\",\"tag\":2,\"filter\":\"sum\"}\n";
+    stream.write_all(waits.repeat(2).as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = String::new();
     assert_eq!(within(stream.read_to_string(&mut rest)).await.unwrap(), 0, "{rest}");
+}
+
+/// A channel that carries `message`, and owes the answer of a reduction that is late.
+async fn late_channel(stage: &Stage, message: &[u8]) -> RemoteChannel {
+    let client = Client::connect(&stage.registry, id()).await.unwrap();
+    let mut channel = client.channel(DaemonOrder::default(), SOON).await.unwrap();
+    channel.broadcast(1, message, SOON).await.unwrap();
+    let late = channel.reduce(2, Filter::PrefixTree, SOON).await.unwrap_err();
+    assert_eq!(late.kind(), Kind::TimedOut);
+    channel
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reduction_that_is_late_does_not_end_the_channel() {
+    let stage = stage();
+    let mut channel = late_channel(&stage, &[1]).await;
+    assert_eq!(channel.broadcast(1, &[7], SOON).await.unwrap_err().kind(), Kind::TimedOut);
+    stage.puppet.late.notify_one();
+    assert_eq!(channel.reduce(1, Filter::PrefixTree, SOON).await.unwrap().bytes, [7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_and_a_request_of_more_than_a_socket_takes_cross_each_other() {
+    let (stage, large) = (stage(), vec![7; 500_000]);
+    let mut channel = late_channel(&stage, &large).await;
+    stage.puppet.late.notify_one();
+    channel.broadcast(1, &large, SOON).await.unwrap();
 }
 
 struct Stage {
