@@ -9,7 +9,7 @@ use gantry_types::filter::Filter;
 use gantry_types::id::{AppId, DaemonId, Pid};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -329,15 +329,18 @@ impl Client {
                     }
                 };
                 match line {
-                    Ok(Some(line)) => match serde_json::from_slice(&line) {
-                        Ok(event) => news(event),
-                        Err(_) => {
+                    Ok(Some(line)) => {
+                        if serde_json::from_slice::<Answer<IgnoredAny>>(&line).is_ok() {
                             self.owed -= 1;
                             if self.owed == 0 {
                                 return Ok(line);
                             }
+                        } else if let Ok(event) = serde_json::from_slice(&line) {
+                            news(event);
+                        } else {
+                            note_unknown(app);
                         }
-                    },
+                    }
                     Err(e) if e.kind() == ErrorKind::InvalidData => {
                         return Err(Error::Protocol(format!("app {app}: {e}")));
                     }
@@ -384,8 +387,7 @@ impl RemoteEvents {
             if let Ok(Answer::<()>::Error(failure)) = serde_json::from_slice(&line) {
                 return Some(Err(Error::Node { hosts: Vec::new(), failure }));
             }
-            // A newer frontend may send events that are unknown here.
-            tracing::debug!(app = %self.app, "an event of an unknown kind");
+            note_unknown(self.app);
         }
     }
 }
@@ -455,6 +457,11 @@ impl From<ReducedAnswer> for Reduced {
 
 fn lost(app: AppId) -> Error {
     Error::Lost { what: vec![format!("app {app}")], reason: "its frontend closed the connection".to_owned() }
+}
+
+/// A newer frontend may send events that are unknown here.
+fn note_unknown(app: AppId) {
+    tracing::debug!(%app, "an event of an unknown kind");
 }
 
 pub(super) fn late(phase: &'static str, after: Duration, app: AppId) -> Error {

@@ -323,7 +323,7 @@ async fn a_late_answer_is_skipped_and_a_request_that_was_given_up_is_sent_whole(
     let late = channel.broadcast(1, &[0; 500_000], SOON).await.unwrap_err();
     assert_eq!(late.kind(), Kind::TimedOut);
     let answering = async {
-        let late = r#"{"error":{"kind":"gone","message":"late"}}"#;
+        let late = "{\"event\":\"of_tomorrow\"}\n{\"error\":{\"kind\":\"gone\",\"message\":\"late\"}}";
         for (request, answer) in [("channel", ""), ("broadcast", late), ("broadcast", r#"{"ok":null}"#)] {
             let mut line = String::new();
             stream.read_line(&mut line).await.unwrap();
