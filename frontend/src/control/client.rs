@@ -267,9 +267,9 @@ impl Client {
         Ok(RemoteEvents { app: self.app, client: self })
     }
 
-    /// Starts a tool daemon in a session of its own. Returns its events when it runs. Dropping them, or the future,
-    /// ends a daemon whose output is forwarded. `news` gets earlier events: with [`DaemonOrder::progress`], the
-    /// progress of its files.
+    /// Starts a tool daemon in a session of its own. Returns, when it runs, its number, the names of the nodes that were
+    /// left out, and its events. Dropping these, or the future, ends a daemon whose output is forwarded. `news` gets
+    /// earlier events: with [`DaemonOrder::progress`], the progress of its files.
     ///
     /// # Errors
     /// It cannot be started; then it runs nowhere.
@@ -278,10 +278,10 @@ impl Client {
         order: DaemonOrder,
         timeout: Duration,
         news: impl FnMut(Event),
-    ) -> Result<(DaemonId, RemoteEvents)> {
+    ) -> Result<(DaemonId, Vec<String>, RemoteEvents)> {
         let number: DaemonNumber =
             self.ask_with_news(Ask::Daemon(order), "starting a daemon", timeout, news).await?;
-        Ok((number.daemon, RemoteEvents { app: self.app, client: self }))
+        Ok((number.daemon, number.left_out, RemoteEvents { app: self.app, client: self }))
     }
 
     /// Starts a tool daemon in a session of its own, and opens its channel. Returns when it runs. Dropping the channel

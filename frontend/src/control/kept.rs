@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gantry_types::id::DaemonId;
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use tokio::sync::{mpsc, watch};
 
-use super::protocol::DaemonOrder;
+use super::protocol::{DaemonNumber, DaemonOrder};
 use super::registry::{Registry, Shelf};
 use super::server::{ControlSocket, GroupLabel, serve_target};
 use super::target::{Conversation, Feed, Target};
@@ -94,7 +93,7 @@ impl Target for Kept {
         _order: DaemonOrder,
         _news: mpsc::Sender<Event>,
         _deadline: Duration,
-    ) -> Result<(DaemonId, Box<dyn Feed>)> {
+    ) -> Result<(DaemonNumber, Box<dyn Feed>)> {
         self.gone()
     }
 
@@ -102,7 +101,7 @@ impl Target for Kept {
         &self,
         _order: DaemonOrder,
         _deadline: Duration,
-    ) -> Result<(DaemonId, Box<dyn Conversation>)> {
+    ) -> Result<(DaemonNumber, Box<dyn Conversation>)> {
         self.gone()
     }
 }

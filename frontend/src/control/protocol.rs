@@ -24,8 +24,8 @@
 //! | `kill` | | the end of the app, as the event `exited` has it |
 //! | `wait` | | `null`; then the event `exited` or `detached` |
 //! | `events` | | `null`; then the current state, then every event |
-//! | `daemon` | see below | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon. With `progress` the events `staging` and `staged` of its files come before the `ok` |
-//! | `channel` | as `daemon` | `{"daemon":NUMBER}`, with `leave_out` also the names `left_out`; from then on the connection carries `broadcast` and `reduce` only, and the daemon ends with it |
+//! | `daemon` | see below | `{"daemon":NUMBER}`, with `leave_out` also the names `left_out`; then `daemon_started`, `output`, `daemon_exited` of that daemon. With `progress` the events `staging` and `staged` of its files come before the `ok` |
+//! | `channel` | as `daemon` | as `daemon`; from then on the connection carries `broadcast` and `reduce` only, and the daemon ends with it |
 //! | `broadcast` | `tag`, `bytes` | `null`; a message to all processes of the daemon, its bytes in hexadecimal digits |
 //! | `reduce` | `tag`, `filter` | `bytes`, `contributed`, `missing`: one contribution of each process, merged by a filter such as `prefix_tree` |
 
@@ -147,7 +147,7 @@ pub struct DaemonOrder {
     /// A missing library is no error.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_missing: bool,
-    /// Nodes that give no sign of life are left out. The answer of `channel` names them.
+    /// Nodes that give no sign of life are left out. The answer names them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leave_out: bool,
     /// Send the events `staging` and `staged` before the answer.

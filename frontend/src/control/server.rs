@@ -11,7 +11,7 @@ use std::time::Duration;
 use gantry_link::door::admission::{Limits, Stage};
 use gantry_link::door::{Arrival, Gate, Seat, UnixEar};
 use gantry_types::error::{Failure, Kind};
-use gantry_types::id::{AppId, DaemonId};
+use gantry_types::id::AppId;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -312,8 +312,8 @@ impl Connection {
             Ask::Daemon(order) => {
                 let slow = if order.forward { None } else { Some(SLOW) };
                 match self.start_daemon(order, patience).await? {
-                    Ok((daemon, feed)) => {
-                        self.answer(Ok(DaemonNumber { daemon, left_out: Vec::new() })).await?;
+                    Ok((number, feed)) => {
+                        self.answer(Ok(number)).await?;
                         return Ok(Some(Last::Follow(Following { feed, only_the_end: false, slow })));
                     }
                     Err(error) => self.answer::<()>(Err(error)).await?,
@@ -329,9 +329,8 @@ impl Connection {
                     }
                 };
                 match opened {
-                    Ok((daemon, conversation)) => {
-                        let left_out = conversation.left_out().to_vec();
-                        self.answer(Ok(DaemonNumber { daemon, left_out })).await?;
+                    Ok((number, conversation)) => {
+                        self.answer(Ok(number)).await?;
                         return Ok(Some(Last::Converse(conversation)));
                     }
                     Err(error) => self.answer::<()>(Err(error)).await?,
@@ -384,7 +383,7 @@ impl Connection {
         &mut self,
         order: DaemonOrder,
         patience: Duration,
-    ) -> io::Result<Result<(DaemonId, Box<dyn Feed>)>> {
+    ) -> io::Result<Result<(DaemonNumber, Box<dyn Feed>)>> {
         let target = Arc::clone(&self.target.target);
         let Self { lines, to, .. } = self;
         let stays = order.forward;

@@ -14,7 +14,7 @@ use gantry_types::signal::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
-use super::protocol::DaemonOrder;
+use super::protocol::{DaemonNumber, DaemonOrder};
 use crate::channel::{Policy, Reduced};
 use crate::error::{Error, Result};
 use crate::event::{Event, Exit};
@@ -51,20 +51,18 @@ pub(crate) trait Target: Send + Sync + 'static {
         order: DaemonOrder,
         news: mpsc::Sender<Event>,
         timeout: Duration,
-    ) -> Result<(DaemonId, Box<dyn Feed>)>;
+    ) -> Result<(DaemonNumber, Box<dyn Feed>)>;
     /// Starts a daemon and opens its channel. Dropping the channel ends the daemon.
     async fn open_channel(
         &self,
         order: DaemonOrder,
         timeout: Duration,
-    ) -> Result<(DaemonId, Box<dyn Conversation>)>;
+    ) -> Result<(DaemonNumber, Box<dyn Conversation>)>;
 }
 
 /// The channel of a daemon.
 #[async_trait]
 pub(crate) trait Conversation: Send {
-    /// The names of the nodes without a process of the daemon, because they gave no sign of life.
-    fn left_out(&self) -> &[String];
     async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()>;
     /// Collects the contributions of its processes. The result names those that did not contribute.
     async fn reduce(&self, tag: u32, filter: Filter, timeout: Duration) -> Result<Reduced>;
@@ -72,10 +70,6 @@ pub(crate) trait Conversation: Send {
 
 #[async_trait]
 impl Conversation for Session {
-    fn left_out(&self) -> &[String] {
-        Session::left_out(self)
-    }
-
     async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()> {
         // A process that did not get the message does not answer. The next reduction reports that.
         self.channel().broadcast(tag, bytes, timeout).await.map(drop)
@@ -137,7 +131,7 @@ impl Target for AppHandle {
         order: DaemonOrder,
         news: mpsc::Sender<Event>,
         timeout: Duration,
-    ) -> Result<(DaemonId, Box<dyn Feed>)> {
+    ) -> Result<(DaemonNumber, Box<dyn Feed>)> {
         let (forward, progress) = (order.forward, order.progress);
         let Prepared { session, manifest, program, request } = prepare(self, order, timeout).await?;
         let request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
@@ -149,6 +143,7 @@ impl Target for AppHandle {
             false => starting.await,
         };
         let daemon = Arc::new(daemon?);
+        let number = DaemonNumber { daemon: daemon.id(), left_out: session.left_out().to_vec() };
         let (feed_lives, feed_gone) = oneshot::channel();
         let feed = DaemonFeed {
             daemon: daemon.id(),
@@ -159,18 +154,19 @@ impl Target for AppHandle {
             _lives: feed_lives,
         };
         tokio::spawn(keep(session, daemon, forward.then_some(feed_gone)));
-        Ok((feed.daemon, Box::new(feed)))
+        Ok((number, Box::new(feed)))
     }
 
     async fn open_channel(
         &self,
         order: DaemonOrder,
         timeout: Duration,
-    ) -> Result<(DaemonId, Box<dyn Conversation>)> {
+    ) -> Result<(DaemonNumber, Box<dyn Conversation>)> {
         let Prepared { session, manifest, program, request } = prepare(self, order, timeout).await?;
         let request = request.output(DaemonOutput::Drop);
         let daemon = manifest.exec_added(&program, request, Instant::now() + bounded(timeout)).await?;
-        Ok((daemon.id(), Box::new(session)))
+        let number = DaemonNumber { daemon: daemon.id(), left_out: session.left_out().to_vec() };
+        Ok((number, Box::new(session)))
     }
 }
 

@@ -61,7 +61,8 @@ async fn start(
     let started = started.await;
     // The transfer may have ended before it was complete.
     sending.show(None);
-    Ok(started?)
+    let (daemon, _left_out, events) = started?;
+    Ok((daemon, events))
 }
 
 /// Starts the daemon and prints its output until it has ended on all nodes.

@@ -49,6 +49,11 @@ fn exit() -> Exit {
     Exit { app: id(), ranks: Vec::new(), code: 7, cause: None }
 }
 
+fn number(daemon: u32, order: &DaemonOrder) -> DaemonNumber {
+    let left_out = if order.leave_out { vec!["n2".to_owned()] } else { Vec::new() };
+    DaemonNumber { daemon: DaemonId(daemon), left_out }
+}
+
 impl Puppet {
     fn say(&self, event: &Event) {
         self.followers.lock().unwrap().retain(|follower| follower.send(event.clone()).is_ok());
@@ -122,10 +127,10 @@ impl Target for Puppet {
 
     async fn start_daemon(
         &self,
-        _order: DaemonOrder,
+        order: DaemonOrder,
         news: mpsc::Sender<Event>,
         _deadline: Duration,
-    ) -> Result<(DaemonId, Box<dyn Feed>)> {
+    ) -> Result<(DaemonNumber, Box<dyn Feed>)> {
         let before = std::mem::take(&mut *self.before_daemon.lock().unwrap());
         for event in before {
             news.send(event).await.unwrap();
@@ -135,17 +140,16 @@ impl Target for Puppet {
             std::future::pending::<()>().await;
         }
         let feed = self.daemon_feed.lock().unwrap().take().unwrap();
-        Ok((DaemonId(3), Box::new(Puppeteer(feed))))
+        Ok((number(3, &order), Box::new(Puppeteer(feed))))
     }
 
     async fn open_channel(
         &self,
         order: DaemonOrder,
         _deadline: Duration,
-    ) -> Result<(DaemonId, Box<dyn Conversation>)> {
-        let left_out = if order.leave_out { vec!["n2".to_owned()] } else { Vec::new() };
+    ) -> Result<(DaemonNumber, Box<dyn Conversation>)> {
         let late = Arc::clone(&self.late);
-        Ok((DaemonId(4), Box::new(Echo { left_out, late, ..Echo::default() })))
+        Ok((number(4, &order), Box::new(Echo { late, ..Echo::default() })))
     }
 }
 
@@ -153,16 +157,11 @@ impl Target for Puppet {
 #[derive(Default)]
 struct Echo {
     last: Mutex<Vec<u8>>,
-    left_out: Vec<String>,
     late: Arc<Notify>,
 }
 
 #[async_trait]
 impl Conversation for Echo {
-    fn left_out(&self) -> &[String] {
-        &self.left_out
-    }
-
     async fn broadcast(&self, _tag: u32, bytes: &[u8], _deadline: Duration) -> Result<()> {
         bytes.clone_into(&mut self.last.lock().unwrap());
         Ok(())
@@ -377,9 +376,9 @@ async fn a_daemons_news_come_and_its_client_leaving_is_seen() {
     let (news, feed) = mpsc::unbounded_channel();
     *stage.puppet.daemon_feed.lock().unwrap() = Some(feed);
     let client = Client::connect(&stage.registry, id()).await.unwrap();
-    let order = DaemonOrder { program: "d".into(), forward: true, ..Default::default() };
-    let (daemon, mut events) = client.daemon(order, SOON, drop).await.unwrap();
-    assert_eq!(daemon, DaemonId(3));
+    let order = DaemonOrder { program: "d".into(), forward: true, leave_out: true, ..Default::default() };
+    let (daemon, left_out, mut events) = client.daemon(order, SOON, drop).await.unwrap();
+    assert_eq!((daemon, left_out), (DaemonId(3), vec!["n2".to_owned()]));
     let ended = Event::DaemonExited { app: id(), daemon, host: "h".to_owned(), status: Ending::default() };
     news.send(ended.clone()).unwrap();
     assert_eq!(within(events.next()).await.unwrap().unwrap(), ended);
@@ -403,7 +402,7 @@ async fn progress_before_a_daemon_runs_comes_before_the_answer() {
     let client = Client::connect(&stage.registry, id()).await.unwrap();
     let order = DaemonOrder { program: "d".into(), progress: true, ..Default::default() };
     let mut told = Vec::new();
-    let (daemon, _events) = client.daemon(order, SOON, |event| told.push(event)).await.unwrap();
+    let (daemon, _, _events) = client.daemon(order, SOON, |event| told.push(event)).await.unwrap();
     assert_eq!((daemon, told), (DaemonId(3), expected));
 }
 
