@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use gantry_shared::deadline::bounded;
 use gantry_shared::wire::message::{Order, To};
-use gantry_types::error::Kind;
 use gantry_types::id::{NodeId, SessionId};
 use gantry_types::rank_set::NodeSet;
 use gantry_types::session_dirs::SessionDirs;
@@ -123,7 +122,7 @@ impl Session {
     pub async fn try_destroy(&self, timeout: Duration) -> Result<()> {
         let core = &self.inner.core;
         core.check_alive()?;
-        let is_first = self.inner.alive.swap(false, Ordering::SeqCst);
+        self.inner.alive.store(false, Ordering::SeqCst);
         core.channels.close(Some(self.inner.id));
         let order = Order::CloseSession { session: self.inner.id, grace: DAEMON_GRACE };
         let nodes = self.inner.live_nodes();
@@ -134,12 +133,7 @@ impl Session {
             // session ignore a second order.
             core.overlay.tell(To::Nodes(nodes), order);
         }
-        let mut answers = asked?;
-        if !is_first {
-            // Nodes that have removed the session since then do not know it any more.
-            answers.retain(|(_, answer)| !matches!(answer, Err(failure) if failure.kind() == Kind::Gone));
-        }
-        core.accept(answers).map(drop)
+        core.accept(asked?).map(drop)
     }
 }
 

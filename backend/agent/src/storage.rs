@@ -6,7 +6,6 @@
 mod home;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ use gantry_shared::wire::message::{Answer, Entry, LibcNeeds};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, SessionId};
 use gantry_types::session_dirs::SessionDirs;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use self::home::{Home, lock};
 use crate::jobs::Jobs;
@@ -45,7 +44,8 @@ pub(crate) struct Storage {
     dirs: BTreeMap<SessionId, SessionDirs>,
     /// Sessions that are open or being opened.
     sessions: BTreeMap<SessionId, Session>,
-    removals: Vec<Removal>,
+    /// Those that run, and those that have failed.
+    removals: BTreeMap<SessionId, Removal>,
     contents: ContentCache,
     receives: Receives,
 }
@@ -63,11 +63,23 @@ struct Session {
 }
 
 /// A session's removal.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Removal {
-    session: SessionId,
     root: Option<PathBuf>,
-    over: oneshot::Receiver<Infallible>,
+    /// Closed when the removal is over.
+    result: watch::Receiver<Result<(), Failure>>,
+}
+
+impl Removal {
+    fn is_running(&self) -> bool {
+        self.result.has_changed().is_ok()
+    }
+
+    /// Waits until it is over.
+    async fn over(mut self) -> Result<(), Failure> {
+        while self.result.changed().await.is_ok() {}
+        self.result.borrow().clone()
+    }
 }
 
 /// The place of a session, as the frontend says.
@@ -107,7 +119,7 @@ impl Storage {
             home: Arc::default(),
             dirs: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            removals: Vec::new(),
+            removals: BTreeMap::new(),
             contents: ContentCache::default(),
             receives: Receives::new(node),
         }
@@ -261,28 +273,40 @@ impl Storage {
         self.receives.cut_off(Some(session), &closed(session));
     }
 
-    /// Removes a session's directories, on its thread. `done` gets the answer. The session's daemons have ended.
+    /// Removes a session's directories, on its thread. The session's daemons have ended. The future ends when the
+    /// directories are gone, also if an earlier call has begun that.
     pub(crate) fn close_session(
         &mut self,
         session: SessionId,
-        done: impl FnOnce(Result<Answer, Failure>) + Send + 'static,
-    ) {
-        let Some(state) = self.sessions.remove(&session) else { return done(Err(not_open(session))) };
+    ) -> impl Future<Output = Result<Answer, Failure>> + use<> {
+        self.removals.retain(|_, removal| removal.is_running() || removal.result.borrow().is_err());
+        if let Some(state) = self.sessions.remove(&session) {
+            let removal = self.start_removal(session, state);
+            self.removals.insert(session, removal);
+        }
+        let removal = self.removals.get(&session).cloned();
+        async move {
+            if let Some(removal) = removal {
+                removal.over().await?;
+            }
+            Ok(Answer::Done)
+        }
+    }
+
+    fn start_removal(&mut self, session: SessionId, state: Session) -> Removal {
         let root = self.dirs.remove(&session).map(|dirs| dirs.root);
         let receives = self.receives.end(Some(session), &closed(session));
         let (home, Session { jobs, dir, settling, .. }) = (Arc::clone(&self.home), state);
-        let (over, ended) = oneshot::channel::<Infallible>();
-        self.removals
-            .retain_mut(|removal| removal.over.try_recv() == Err(oneshot::error::TryRecvError::Empty));
-        self.removals.push(Removal { session, root, over: ended });
+        let panicked = Failure::new(Kind::Internal, format!("remove session {session}: its thread ended"));
+        let (sender, result) = watch::channel(Err(panicked));
         jobs.push(move |turn| {
             Ended::wait_for(receives, Instant::now() + LAST_FILES);
             // Waits for a job that still puts files there: they would appear in what is being removed.
             drop(lock(&settling));
             let removed = turn.and_then(|()| Home::close_session(&home, lock(&dir).take()));
-            drop(over);
-            done(removed.map(|()| Answer::Done));
+            drop(sender.send_replace(removed));
         });
+        Removal { root, result }
     }
 
     /// Removes everything. Waits until it is gone, or for [`LAST_REMOVAL`] at most.
@@ -292,18 +316,20 @@ impl Storage {
     pub(crate) async fn remove(mut self) -> Result<(), Failure> {
         let leaving = Failure::new(Kind::Gone, "receive files: the app is ending on this node");
         self.receives.cut_off(None, &leaving);
-        let failures = Arc::new(Mutex::new(Vec::new()));
+        self.removals.retain(|_, removal| removal.is_running());
         for session in self.sessions.keys().copied().collect::<Vec<_>>() {
-            let failures = Arc::clone(&failures);
-            self.close_session(session, move |closed| lock(&failures).extend(closed.err()));
+            drop(self.close_session(session));
         }
         let until = tokio::time::Instant::now() + LAST_REMOVAL;
-        let mut stuck = Vec::new();
-        for Removal { session, root, over } in self.removals {
-            // The channel only ever ends with an error, and that means that the removal is over.
-            if tokio::time::timeout_at(until, over).await.is_err() {
-                let root = root.map_or_else(String::new, |root| format!(" ({})", root.display()));
-                stuck.push(format!("session {session}{root}"));
+        let (mut stuck, mut failure) = (Vec::new(), None);
+        for (session, removal) in self.removals {
+            let root = removal.root.clone();
+            match tokio::time::timeout_at(until, removal.over()).await {
+                Ok(removed) => failure = removed.err().or(failure),
+                Err(_) => {
+                    let root = root.map_or_else(String::new, |root| format!(" ({})", root.display()));
+                    stuck.push(format!("session {session}{root}"));
+                }
             }
         }
         if !stuck.is_empty() {
@@ -317,7 +343,7 @@ impl Storage {
             )
             .with_hint("see to that file system; your next session on that node removes what is left, as `gantry-agent sweep` does"));
         }
-        if let Some(failure) = lock(&failures).pop() {
+        if let Some(failure) = failure {
             return Err(failure);
         }
         Home::leave(self.home, until).await
@@ -330,4 +356,41 @@ fn not_open(session: SessionId) -> Failure {
 
 fn closed(session: SessionId) -> Failure {
     Failure::new(Kind::Gone, format!("receive files: session {session} was closed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId(1);
+
+    fn with_session() -> Storage {
+        let mut storage = Storage::new("3kx9w0fz".parse().unwrap(), NodeId(0), None);
+        storage.sessions.insert(SESSION, Session::default());
+        storage
+    }
+
+    #[tokio::test]
+    async fn a_second_call_waits_for_the_removal_that_runs() {
+        let mut storage = with_session();
+        let (open, gate) = channel::<()>();
+        storage.in_session(SESSION, move |_| assert!(gate.recv().is_err())).unwrap();
+        let first = storage.close_session(SESSION);
+        let mut second = std::pin::pin!(storage.close_session(SESSION));
+        assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+        drop(open);
+        assert_eq!((first.await, second.await), (Ok(Answer::Done), Ok(Answer::Done)));
+        assert_eq!(storage.close_session(SESSION).await, Ok(Answer::Done));
+        assert!(storage.removals.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_removal_that_failed_says_so_to_every_call() {
+        let mut storage = with_session();
+        storage.in_session(SESSION, |_| panic!("the thread of this session ends here")).unwrap();
+        let failure = storage.close_session(SESSION).await.unwrap_err();
+        assert_eq!(storage.close_session(SESSION).await, Err(failure));
+    }
 }

@@ -47,9 +47,6 @@ impl Agent {
     }
 
     pub(super) fn close_session(&mut self, request: Option<RequestId>, session: SessionId, grace: Duration) {
-        if let Err(failure) = self.storage.check(session) {
-            return self.answer(request, Err(failure));
-        }
         self.storage.closing(session);
         self.begin(Ending::new(Scope::Session(session), request, Instant::now(), Duration::ZERO, grace));
     }
@@ -135,9 +132,9 @@ impl Agent {
             let left = left_behind(&self.daemons.pids_in(&ending.scope));
             let Scope::Session(session) = ending.scope else { continue };
             self.up.channel(|hub| hub.forget_session(session));
-            let events = self.events.clone();
-            self.storage.close_session(session, move |closed| {
-                let answer = left.and(closed);
+            let (events, closed) = (self.events.clone(), self.storage.close_session(session));
+            tokio::task::spawn_local(async move {
+                let answer = left.and(closed.await);
                 for request in ending.requests {
                     // After the agent has left, the event has no receiver.
                     drop(events.send(Event::Answered(Some(request), answer.clone())));
