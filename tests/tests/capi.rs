@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gantry_tests::capi::{compile, prefix, program, start, symbols};
-use gantry_tests::{SOON, World, binaries, require, tool, within};
+use gantry_tests::{SOON, World, binaries, require, skip, tool, within};
 use nix::sys::signal::Signal;
 
 /// The timeout of a whole test, including the compiler.
@@ -85,6 +85,27 @@ fn no_function_is_left_out_where_all_are_called_wrongly() {
         let missing: Vec<&str> = names.filter(|name| !words.contains(name)).collect();
         assert_eq!(missing, [""; 0], "{suite}");
     }
+}
+
+/// The bridge has a carrier, and the lower address.
+#[test]
+fn the_address_for_others_is_that_of_the_default_route() {
+    const SCRIPT: &str = "ip link add net type veth peer name bridge
+        ip address add 10.120.3.4/16 dev net; ip address add 10.88.0.1/16 dev bridge
+        ip link set net up; ip link set bridge up; ip route add default via 10.120.0.1
+        exec \"$0\" says_its_address";
+    if !nix::unistd::geteuid().is_root() {
+        skip!("only root has a network namespace");
+    }
+    require!(tool("ip").and_then(|_| tool("unshare")));
+    within(LIMIT, || {
+        let world = World::new();
+        let mut command = world.command("unshare");
+        command.args(["--net", "/bin/sh", "-ec", SCRIPT]).arg(program("host", "fe", &[]));
+        let done = world.spawn(command).wait(SOON);
+        assert_eq!(done.stdout, ["10.120.3.4", "ok says_its_address"], "{done:?}");
+        world.finish();
+    });
 }
 
 #[test]

@@ -97,7 +97,8 @@ cti_wlm_type_t cti_current_wlm(void);
 const char *cti_wlm_type_toString(cti_wlm_type_t wlm_type);
 
 /* An address of this machine that other systems can connect to: the variable CTI_HOST_ADDRESS, else the first of
- * those that gantry's agents are offered (IPv4 before IPv6), else the host name. For free(); NULL on error. */
+ * those that gantry's agents are offered (that of the default route; IPv4 before IPv6), else the host name. For free();
+ * NULL on error. */
 char *cti_getHostname(void);
 
 /* Sets an attribute. 0; 1 on error. */

@@ -69,7 +69,7 @@ pub extern "C" fn cti_getHostname() -> *mut c_char {
     })
 }
 
-/// The best of this machine's addresses that other machines can dial.
+/// The first of this machine's addresses that other machines can dial.
 fn choose_address(all: &[SocketAddr]) -> Option<String> {
     all.iter().map(SocketAddr::ip).find(|ip| !ip.is_loopback()).map(|ip| ip.to_string())
 }

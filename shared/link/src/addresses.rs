@@ -1,7 +1,7 @@
 //! The addresses at which this machine can be dialled.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -10,9 +10,9 @@ use nix::sys::socket::SockaddrStorage;
 /// Most addresses that peers are told.
 const MAX_ADDRESSES: usize = 16;
 
-/// The addresses at which peers can dial a listener that listens on all of them, at most 16. Addresses of
-/// networks come first, and those of networks without a carrier behind the others: a login node may have many bridges
-/// of containers that no other machine reaches.
+/// The addresses at which peers can dial a listener that listens on all of them, at most 16. Those of the default
+/// routes come first, then other networks, then networks without a carrier: a login node may have many bridges of
+/// containers that no other machine reaches.
 ///
 /// Agents try the addresses side by side, and take the first that answers. Neither side looks up a name.
 ///
@@ -24,20 +24,36 @@ pub fn find_addresses(bound: SocketAddr) -> io::Result<Vec<SocketAddr>> {
         let ip = interface.address.as_ref().and_then(to_ip)?;
         Some((ip, interface.flags.contains(InterfaceFlags::IFF_RUNNING)))
     });
-    Ok(choose(found, bound))
+    // Addresses of documentation (RFC 5737, RFC 3849): only the default route leads there.
+    let routed = [find_source("192.0.2.1:9", "0.0.0.0:0"), find_source("[2001:db8::1]:9", "[::]:0")];
+    Ok(choose(found, &routed, bound))
+}
+
+/// This machine's address on its route to `there`. Sends nothing.
+fn find_source(there: &str, unbound: &str) -> Option<IpAddr> {
+    let socket = UdpSocket::bind(unbound).ok()?;
+    socket.connect(there).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// The best of these addresses. Each comes with the information whether its interface has a carrier.
-fn choose(found: impl Iterator<Item = (IpAddr, bool)>, bound: SocketAddr) -> Vec<SocketAddr> {
-    let ordered = found.filter_map(|(ip, runs)| Some((order_of(ip, runs, bound.is_ipv6())?, ip)));
-    let mut ordered: Vec<(u8, IpAddr)> = ordered.collect();
+fn choose(
+    found: impl Iterator<Item = (IpAddr, bool)>,
+    routed: &[Option<IpAddr>],
+    bound: SocketAddr,
+) -> Vec<SocketAddr> {
+    let ordered = found.filter_map(|(ip, runs)| {
+        let order = order_of(ip, runs, bound.is_ipv6())?;
+        Some((!routed.contains(&Some(ip)), order, ip))
+    });
+    let mut ordered: Vec<(bool, u8, IpAddr)> = ordered.collect();
     ordered.sort();
     ordered.dedup();
     if let Some(left_out @ 1..) = ordered.len().checked_sub(MAX_ADDRESSES) {
         tracing::warn!(left_out, "this machine has more addresses than peers are told");
     }
     ordered.truncate(MAX_ADDRESSES);
-    ordered.into_iter().map(|(_, ip)| SocketAddr::new(ip, bound.port())).collect()
+    ordered.into_iter().map(|(_, _, ip)| SocketAddr::new(ip, bound.port())).collect()
 }
 
 fn to_ip(address: &SockaddrStorage) -> Option<IpAddr> {
@@ -62,14 +78,17 @@ fn order_of(ip: IpAddr, runs: bool, both_families: bool) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Each address is that of an interface with a carrier, unless it begins with `idle `.
+    /// Each address is that of an interface with a carrier, unless it begins with `idle `. `routed ` begins that of a
+    /// default route.
     #[track_caller]
     fn check(found: &[&str], bound: &str, expected: &[&str]) {
-        let found = found.iter().map(|text| match text.strip_prefix("idle ") {
-            Some(ip) => (ip.parse().unwrap(), false),
+        let routed = found.iter().filter_map(|text| text.strip_prefix("routed "));
+        let routed: Vec<Option<IpAddr>> = routed.map(|ip| Some(ip.parse().unwrap())).collect();
+        let found = found.iter().map(|text| match text.split_once(' ') {
+            Some((how, ip)) => (ip.parse().unwrap(), how != "idle"),
             None => (text.parse().unwrap(), true),
         });
-        let chosen = choose(found, bound.parse().unwrap());
+        let chosen = choose(found, &routed, bound.parse().unwrap());
         assert_eq!(chosen.iter().map(|it| it.ip().to_string()).collect::<Vec<_>>(), expected);
     }
 
@@ -78,6 +97,13 @@ mod tests {
         let found = ["127.0.0.1", "::1", "fe80::1", "169.254.0.7", "2001:db8::1", "10.1.2.3", "10.1.2.3"];
         check(&found, "[::]:7", &["10.1.2.3", "2001:db8::1", "127.0.0.1"]);
         check(&found, "0.0.0.0:7", &["10.1.2.3", "127.0.0.1"]);
+    }
+
+    #[test]
+    fn the_default_route_comes_before_a_bridge_with_a_carrier() {
+        let found = ["127.0.0.1", "10.88.0.1", "routed 10.120.3.4", "routed 2001:db8::1"];
+        check(&found, "[::]:7", &["10.120.3.4", "2001:db8::1", "10.88.0.1", "127.0.0.1"]);
+        check(&["10.88.0.1", "routed fe80::1"], "[::]:7", &["10.88.0.1"]);
     }
 
     #[test]
