@@ -5,8 +5,8 @@
 //! - that another user owns,
 //! - that others may write to, or a group that is not private.
 //!
-//! A sticky directory such as `/tmp` may be world-writable: other users cannot replace a trusted user's files in it.
-//! But every user may create a name there, even by a hard link. So a program is not accepted directly in such a
+//! A sticky directory such as `/tmp` may be writable for others: they cannot replace a trusted user's files in it.
+//! But each of them may create a name there, even by a hard link. So a program is not accepted directly in such a
 //! directory, only in a trusted directory below it.
 //!
 //! **Private groups.** With a umask of 002 a user's files are writable for a group that contains only this user. By
@@ -20,7 +20,7 @@
 //!
 //! **Appointed users.** A caller may also trust those to whom a trusted user has given a directory: the owner and the group
 //! of what is in a directory that not all users may write to. A site's software often belongs to such an account. Nobody
-//! becomes one by planting files.
+//! becomes one by planting files: the members of a group that may write to a sticky directory are strangers there.
 //!
 //! **User namespaces.** If root is not mapped, its files seem to belong to an unknown user. So the owner of `/` is
 //! trusted as well, except in a directory that others may write to.
@@ -299,7 +299,7 @@ struct Way<'a> {
     look: &'a dyn Look,
     /// The directory reached so far.
     at: PathBuf,
-    /// For that directory and each one above, from `/` on: whether all users may create names in it.
+    /// For that directory and each one above, from `/` on: whether untrusted users may create names in it.
     shared: Vec<bool>,
     /// The owner of `/`.
     top: u32,
@@ -388,17 +388,18 @@ impl Way<'_> {
         }
     }
 
-    /// Checks owner and mode of an entry that is not a link. Returns whether it is a directory in which all users may
-    /// create names.
+    /// Checks owner and mode of an entry that is not a link. Returns whether it is a directory in which untrusted users
+    /// may create names.
     fn judge(&self, path: &Path, entry: &Entry, in_shared: bool) -> Result<bool, Blame> {
         self.check_owner(path, entry, in_shared)?;
-        let Some(why) = self.find_writers(entry) else { return Ok(false) };
-        if self.trust.with_appointed && !in_shared && matches!(why, Why::GroupWrites(_) | Why::AccessList) {
+        let is_sticky = entry.kind == EntryKind::Dir && entry.mode & 0o1000 != 0;
+        if self.trust.with_appointed && !in_shared && !is_sticky && entry.mode & 0o002 == 0 {
             return Ok(false);
         }
-        match entry.kind == EntryKind::Dir && entry.mode & 0o1000 != 0 {
-            true => Ok(true),
-            false => Err((path.to_owned(), why)),
+        match self.find_writers(entry) {
+            None => Ok(false),
+            Some(_) if is_sticky => Ok(true),
+            Some(why) => Err((path.to_owned(), why)),
         }
     }
 

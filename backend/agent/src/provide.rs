@@ -1,9 +1,9 @@
 //! Makes files available in a session without sending them: links the node's files, copies the session's own.
 //!
 //! Content decides. A file counts as present if the path that the login side names has the same length here, and the
-//! same build id or the same BLAKE3. The existence of a path proves nothing. A file that another user could have
-//! put there does not count: its owner could exchange it later. Names come from outside, so the
-//! agent parses them before it touches anything.
+//! same build id or the same BLAKE3. The existence of a path proves nothing. A file that another user could have put
+//! there does not count: its owner could exchange it later. Names come from outside, so the agent parses them before it
+//! touches anything.
 
 mod again;
 mod c_library;
@@ -137,8 +137,7 @@ fn provide_one(
 enum Found {
     Same,
     /// A link to the right path, where this node has no file, another content, or a file that another user could have
-    /// put there.
-    /// On a shared file system another node may have made it. The sent file replaces it.
+    /// put there. On a shared file system another node may have made it. The sent file replaces it.
     Stale,
     Other(OsString),
 }

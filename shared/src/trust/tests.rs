@@ -113,6 +113,12 @@ fn appointed_users_are_trusted_and_those_who_plant_files_are_not() {
         "/tmp/p f 1000 1000 755",
         "/open d 0 0 777",
         "/open/p f 1001 1001 755",
+        "/local d 0 50 1775",
+        "/local/p f 1000 50 755",
+        "/local/theirs d 1001 50 755",
+        "/local/theirs/p f 1001 50 755",
+        "/local/mine d 1000 50 755",
+        "/local/mine/p f 1000 50 755",
     ]);
     let trust = me().and_appointed();
     check(&me(), &fake, Wanted::Program, "/sw/bin/p", Err(("/sw", Why::Owner(OTHER))));
@@ -124,6 +130,9 @@ fn appointed_users_are_trusted_and_those_who_plant_files_are_not() {
     check(&trust, &fake, Wanted::Program, "/tmp/mine/p", Err(("/tmp/mine", Why::GroupWrites(50))));
     check(&trust, &fake, Wanted::Program, "/tmp/p", Err(("/tmp", Why::Planted)));
     check(&trust, &fake, Wanted::Program, "/open/p", Err(("/open", Why::OthersWrite(0o777))));
+    check(&trust, &fake, Wanted::Program, "/local/p", Err(("/local", Why::Planted)));
+    check(&trust, &fake, Wanted::Program, "/local/theirs/p", Err(("/local/theirs", Why::Owner(OTHER))));
+    check(&trust, &fake, Wanted::Program, "/local/mine/p", Ok(()));
 }
 
 #[test]

@@ -118,9 +118,12 @@ fn a_file_that_other_users_could_change_is_missing() {
     check(&dir, 0o757, 0);
     check(&dir, 0o1777, 0);
     if nix::unistd::geteuid().is_root() {
-        // Where all users may write, anybody could have made the directory.
-        fs::set_permissions(&scratch, PermissionsExt::from_mode(0o1777)).unwrap();
-        check(&dir, 0o755, 65533);
+        // Where all users or all members of a group may write, any of them could have made the directory.
+        std::os::unix::fs::chown(&scratch, None, Some(65533)).unwrap();
+        for mode in [0o1777, 0o1775] {
+            fs::set_permissions(&scratch, PermissionsExt::from_mode(mode)).unwrap();
+            check(&dir, 0o755, 65533);
+        }
         fs::set_permissions(&scratch, PermissionsExt::from_mode(0o755)).unwrap();
     }
     assert_eq!(node.provide(&wanted).unwrap(), [0; 0], "nobody can have planted it");
