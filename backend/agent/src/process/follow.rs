@@ -15,6 +15,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use gantry_shared::wire::message::AdoptRanks;
+use nix::unistd::gettid;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -316,7 +317,7 @@ impl Chase {
             Stop::Child => {
                 if let Ok(child) = sys::trace_event(tid)
                     && ((self.strangers.remove(&child) && sys::trace_continue(child, 0).is_ok())
-                        || is_traced(child))
+                        || is_ours(&procfs::read_status(child)))
                 {
                     self.traced.insert(child, index);
                     self.batch.add(child);
@@ -421,9 +422,13 @@ impl Chase {
     }
 }
 
-/// Whether a thread has a tracer. One whose end was reported has none, even if its parent has not collected it.
-fn is_traced(tid: i32) -> bool {
-    procfs::read_status(tid).is_ok_and(|status| status.tracer != 0)
+/// Whether this thread traces the one with that status. One whose end was reported has no tracer, even if its parent has
+/// not collected it. Its number may be another's by now. If its status cannot be read, it must not stay stopped.
+fn is_ours(status: &io::Result<procfs::Status>) -> bool {
+    match status {
+        Ok(status) => status.tracer == gettid().as_raw(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// The program that a process runs, and its command line.
@@ -467,6 +472,16 @@ mod tests {
             chase.take(7, 0).unwrap();
             assert_eq!(chase.strangers, BTreeSet::new());
         }
+    }
+
+    #[test]
+    fn a_process_is_followed_unless_it_is_gone_or_another_traces_it() {
+        let own = std::process::id().cast_signed();
+        let traced_by = |tracer: i32| Ok(procfs::Status { tracer, ..procfs::read_status(own).unwrap() });
+        assert!(is_ours(&traced_by(gettid().as_raw())));
+        assert!(!is_ours(&traced_by(0)) && !is_ours(&traced_by(1)));
+        assert!(!is_ours(&procfs::read_status(i32::MAX)));
+        assert!(is_ours(&Err(io::Error::from_raw_os_error(libc::EMFILE))));
     }
 
     #[test]
