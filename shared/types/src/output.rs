@@ -20,7 +20,7 @@ pub enum DaemonOutput {
     /// To the tool, as an event or a stream.
     Forward,
     /// To two files in this directory of the node: `gantry-APP-dDAEMON-HOST.out` and `.err`. Where another user has taken
-    /// that name, there is a number before the ending.
+    /// that name, there are random characters before the ending.
     Log(OsString),
     /// Nowhere.
     Drop,

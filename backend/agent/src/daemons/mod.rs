@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use gantry_shared::wire::message::StartDaemon;
 use gantry_types::error::{Failure, Kind};
-use gantry_types::id::{DaemonId, SessionId};
+use gantry_types::id::{DaemonId, SessionId, random_text};
 use gantry_types::output::DaemonOutput;
 use gantry_types::signal::Signal;
 
@@ -80,24 +80,15 @@ pub(crate) fn prepare(
     Ok((ends, spec))
 }
 
-/// How many further names of a log are tried.
-const MORE_LOG_NAMES: u32 = 9;
-
 /// Creates a log file. An existing file, above all a link, is not ours to write to. The directory may be shared: where
-/// others have taken the name, the log has a number in its name. Where they have taken all names, nothing is logged.
+/// another user has taken the name, the log has one that nobody can guess.
 fn open_log(directory: &OsStr, name: &str, kind: &str) -> Result<OwnedFd, Failure> {
     let path = Path::new(directory).join(format!("{name}.{kind}"));
     let create = |path: &Path| OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
     let mut opened = create(&path);
-    for number in 1..=MORE_LOG_NAMES {
-        if opened.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::AlreadyExists) {
-            break;
-        }
-        opened = create(&path.with_extension(format!("{number}.{kind}")));
-    }
     if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists) {
-        tracing::warn!(log = %path.display(), "all names of this log are taken: nothing is logged");
-        opened = OpenOptions::new().write(true).open("/dev/null");
+        let other = random_text::<16>().map_err(|error| Failure::new(Kind::System, error.to_string()))?;
+        opened = create(&path.with_extension(format!("{other}.{kind}")));
     }
     opened
         .map(OwnedFd::from)
@@ -224,24 +215,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_whose_name_another_has_taken_gets_a_number() {
+    fn a_log_whose_name_another_has_taken_gets_one_that_nobody_can_take() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("precious"), "mine").unwrap();
-        std::os::unix::fs::symlink(at("precious"), at("d1-n1.example.out")).unwrap();
+        let guessed = (1..100).map(|number| format!("d1-n1.example.{number}.out"));
+        for name in guessed.chain(["d1-n1.example.out".to_owned()]) {
+            std::os::unix::fs::symlink(at("precious"), at(&name)).unwrap();
+        }
         let log = |text: &str| {
             let log = open_log(folder.path().as_os_str(), "d1-n1.example", "out").unwrap();
             std::fs::File::from(log).write_all(text.as_bytes()).unwrap();
         };
-        for number in 1..=MORE_LOG_NAMES {
-            log(&number.to_string());
-            let path = at(&format!("d1-n1.example.{number}.out"));
-            assert_eq!(std::fs::read_to_string(path).unwrap(), number.to_string());
-        }
-        // Nobody stops a daemon by taking all names.
-        log("lost");
+        log("one");
+        log("two");
+        let entries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let logs =
+            entries.filter(|path| !path.is_symlink() && path.extension().is_some_and(|it| it == "out"));
+        let mut texts: Vec<String> = logs.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        texts.sort();
+        assert_eq!(texts, ["one", "two"]);
         assert_eq!(std::fs::read_to_string(at("precious")).unwrap(), "mine");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2 + MORE_LOG_NAMES as usize);
         let missing = open_log(at("missing").as_os_str(), "d1", "out").unwrap_err();
         assert_eq!(missing.kind(), Kind::NotFound, "{missing}");
     }
