@@ -5,10 +5,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gantry_shared::environ;
+use nix::sys::ptrace;
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 use crate::outside::{self, read, read_text};
 pub use crate::sys::Pidfd;
@@ -45,6 +49,27 @@ impl Found {
             Self::There(pid) => outside::signal(*pid, signal),
         }
     }
+}
+
+/// Traces these processes until the sender is dropped. Even SIGKILL does not end them meanwhile: they stop at their exit,
+/// like processes that wait for a dead file server.
+///
+/// # Panics
+/// One cannot be traced.
+#[must_use]
+pub fn keep_from_ending(pids: Vec<i32>) -> (Sender<()>, JoinHandle<()>) {
+    let (traced, are_traced) = channel();
+    let (done, is_done) = channel();
+    let tracer = std::thread::spawn(move || {
+        for pid in pids {
+            ptrace::seize(Pid::from_raw(pid), ptrace::Options::PTRACE_O_TRACEEXIT).expect("seized");
+        }
+        traced.send(()).expect("the test goes on");
+        // The end of this thread lets go of them.
+        is_done.recv().ok();
+    });
+    are_traced.recv().expect("traced");
+    (done, tracer)
 }
 
 /// The fields of `/proc/PID/stat` that tests use.

@@ -5,7 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use gantry_frontend::{Input, LaunchRequest};
-use gantry_tests::fault::Tool;
+use gantry_tests::fault::{Tool, numbers};
+use gantry_tests::proc::keep_from_ending;
 use gantry_tests::{SOON, World, binaries, on_this_machine, programs, require, skip, tool, within};
 use gantry_types::error::Kind;
 use serde_json::Value;
@@ -328,6 +329,30 @@ fn a_file_system_that_hangs_holds_up_its_session_and_nothing_else() {
         tool.ask("release");
         assert_eq!(tool.event("exited")["code"], 0);
         tool.refused("close");
+        tool.assert_alone(&world);
+    });
+}
+
+#[test]
+fn a_rank_that_does_not_end_and_files_that_cannot_be_removed_are_both_named_in_time() {
+    require!(mounting());
+    if !Path::new("/dev/fuse").exists() {
+        skip!("there is no /dev/fuse");
+    }
+    within(LIMIT, || {
+        let world = World::new();
+        let mut command = tool_on_hung_mount(&world);
+        command.env("FAULT_TOOL_SECONDS", "4");
+        let mut tool = Tool::spawn(&world, command);
+        let pids = numbers(&tool.ask("hold -n 1 /bin/true")["pids"]);
+        tool.refused("session");
+        let (done, tracer) = keep_from_ending(pids.clone());
+        tool.refused("close");
+        let error = tool.event("error");
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(&format!("{pids:?}")) && message.contains("remove session"), "{error}");
+        drop(done);
+        tracer.join().expect("the tracer has let go");
         tool.assert_alone(&world);
     });
 }

@@ -4,15 +4,12 @@
 //! continue.
 
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gantry_tests::fault::{Tool, agents, guards, numbers, running};
+use gantry_tests::proc::keep_from_ending;
 use gantry_tests::{SOON, World, eventually, proc, programs, within};
-use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -307,23 +304,6 @@ fn agent_that_is_asked_to_go_ends_the_app_and_cleans_up() {
     });
 }
 
-/// Traces these processes until the sender is dropped. Even SIGKILL does not end them meanwhile: they stop at their exit,
-/// like processes that wait for a dead file server.
-fn keep_from_ending(pids: Vec<i32>) -> (Sender<()>, JoinHandle<()>) {
-    let (traced, are_traced) = channel();
-    let (done, is_done) = channel();
-    let tracer = std::thread::spawn(move || {
-        for pid in pids {
-            ptrace::seize(Pid::from_raw(pid), ptrace::Options::PTRACE_O_TRACEEXIT).expect("seized");
-        }
-        traced.send(()).expect("the test goes on");
-        // The end of this thread lets go of them.
-        is_done.recv().ok();
-    });
-    are_traced.recv().expect("traced");
-    (done, tracer)
-}
-
 #[test]
 fn processes_that_cannot_be_killed_delay_the_end_of_their_app_shortly() {
     within(LIMIT, || {
@@ -351,11 +331,16 @@ fn a_rank_and_a_daemon_that_cannot_be_killed_are_named_and_nothing_waits_for_the
         let (rank, daemon) = (scene.ranks[0], scene.daemons[0]);
         let (done, tracer) = keep_from_ending(vec![rank, daemon]);
         let refused = scene.tool.refused("destroy");
-        assert_eq!((&refused["kind"], names(&refused, daemon)), (&"timed-out".into(), true), "{refused}");
+        assert_eq!(
+            (&refused["kind"], names(&refused["message"], daemon)),
+            (&"timed-out".into(), true),
+            "{refused}"
+        );
         assert!(!scene.root.as_ref().is_some_and(|root| Path::new(root).exists()), "the session stayed");
         scene.tool.ask("close");
         let error = scene.tool.event("error");
-        assert!(names(&error, rank) && names(&error, daemon), "{error}");
+        let message = &error["message"];
+        assert!(names(message, rank) && names(message, daemon), "{error}");
         eventually(SOON, "the agent has left", || agents(&scene.world).is_empty());
         assert!(proc::is_alive(rank) && proc::is_alive(daemon));
         drop(done);
@@ -364,9 +349,24 @@ fn a_rank_and_a_daemon_that_cannot_be_killed_are_named_and_nothing_waits_for_the
     });
 }
 
+#[test]
+fn an_agent_that_is_asked_to_go_names_what_it_cannot_end() {
+    within(LIMIT, || {
+        let mut scene = Scene::new(State::Held);
+        let rank = scene.ranks[0];
+        let (done, tracer) = keep_from_ending(vec![rank]);
+        proc::send(scene.agent(), Signal::SIGTERM);
+        let lost = scene.tool.event("nodes_lost");
+        assert!(names(&lost["reason"], rank), "{lost}");
+        drop(done);
+        tracer.join().expect("the tracer has let go");
+        scene.tool.assert_alone(&scene.world);
+    });
+}
+
 /// Whether a message names this process.
-fn names(said: &Value, pid: i32) -> bool {
-    let message = said["message"].as_str().unwrap_or_default();
+fn names(message: &Value, pid: i32) -> bool {
+    let message = message.as_str().unwrap_or_default();
     message.split(|c: char| !c.is_ascii_digit()).any(|number| number == pid.to_string())
 }
 

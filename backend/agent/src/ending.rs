@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
+use gantry_shared::wire::message::LEAVE_SLACK;
 use gantry_types::id::{RequestId, SessionId};
 use gantry_types::signal::Signal;
 use tokio::time::Instant;
 
 /// How long processes may take to end after SIGKILL. One that waits for a dead file server in a system call takes longer
-/// than anything can wait. The agent then ends what it can, waits a few seconds for that, and leaves: a tool waits 20 s.
+/// than anything can wait. The agent then ends what it can, and leaves.
 const AFTER_KILL: Duration = Duration::from_secs(2);
+
+/// How long the answer of an agent may take to its tool.
+const ON_THE_WAY: Duration = Duration::from_secs(1);
+
+/// How long everything else may take before the agent leaves without it: last output, orphans, files.
+pub(crate) const CLEAR_UP: Duration = LEAVE_SLACK.saturating_sub(AFTER_KILL).saturating_sub(ON_THE_WAY);
 
 /// The scope of an ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +69,12 @@ impl Ending {
         patience: Duration,
         grace: Duration,
     ) -> Self {
-        Self { scope, requests: request.into_iter().collect(), stage: Stage::Patience(now + patience), grace }
+        Self {
+            scope,
+            requests: request.into_iter().collect(),
+            stage: Stage::Patience(now + bounded(patience)),
+            grace,
+        }
     }
 
     /// Merges a second request for the same end. The shorter times win.
@@ -79,7 +92,7 @@ impl Ending {
     pub(crate) fn step(&mut self, now: Instant, timer: bool) -> Step {
         match self.stage {
             Stage::Patience(until) if now >= until => {
-                self.stage = Stage::Asked(now + self.grace);
+                self.stage = Stage::Asked(now + bounded(self.grace));
                 Step::Signal(Signal::TERM)
             }
             Stage::Asked(until) if now >= until => {

@@ -29,9 +29,6 @@ use crate::session::{AppDirName, SessionDir, StageBase};
 /// How long files that are still arriving may delay a removal.
 const LAST_FILES: Duration = Duration::from_secs(5);
 
-/// How long the removal of everything may take before the agent leaves without it. A frontend waits longer than this.
-const LAST_REMOVAL: Duration = Duration::from_secs(8);
-
 /// The app's storage on this node.
 #[derive(Debug)]
 pub(crate) struct Storage {
@@ -309,18 +306,17 @@ impl Storage {
         Removal { root, result }
     }
 
-    /// Removes everything. Waits until it is gone, or for [`LAST_REMOVAL`] at most.
+    /// Removes everything. Waits until it is gone, at most until `until`.
     ///
     /// # Errors
     /// Something could not be removed, or not in that time.
-    pub(crate) async fn remove(mut self) -> Result<(), Failure> {
+    pub(crate) async fn remove(mut self, until: tokio::time::Instant) -> Result<(), Failure> {
         let leaving = Failure::new(Kind::Gone, "receive files: the app is ending on this node");
         self.receives.cut_off(None, &leaving);
         self.removals.retain(|_, removal| removal.is_running());
         for session in self.sessions.keys().copied().collect::<Vec<_>>() {
             drop(self.close_session(session));
         }
-        let until = tokio::time::Instant::now() + LAST_REMOVAL;
         let (mut stuck, mut failure) = (Vec::new(), None);
         for (session, removal) in self.removals {
             let root = removal.root.clone();
@@ -335,11 +331,7 @@ impl Storage {
         if !stuck.is_empty() {
             return Err(Failure::new(
                 Kind::TimedOut,
-                format!(
-                    "remove {}: its file system has not done it within {} s, so it stays there",
-                    stuck.join(", "),
-                    LAST_REMOVAL.as_secs()
-                ),
+                format!("remove {}: its file system has not done it in time, so it stays there", stuck.join(", ")),
             )
             .with_hint("see to that file system; your next session on that node removes what is left, as `gantry-agent sweep` does"));
         }

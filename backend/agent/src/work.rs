@@ -286,8 +286,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     }
     // Later requests fail at once: the agent is leaving.
     drop(happened);
-    agent.leave(inputs).await;
-    Ok(())
+    agent.leave(inputs).await
 }
 
 /// The view of daemons on an app without ranks and sessions.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::wire::message::{Notice, Order, To};
+use gantry_shared::wire::message::{LEAVE_SLACK, Notice, Order, To};
 use gantry_types::error::Kind;
 use gantry_types::rank_set::NodeSet;
 use gantry_types::status::ExitStatus;
@@ -23,9 +23,6 @@ use crate::overlay::OverlayEvent;
 
 /// How long daemons have to end by themselves after the app's end.
 pub(crate) const DAEMON_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How much longer than its daemons an agent may take to clean up.
-const LEAVE_SLACK: Duration = Duration::from_secs(10);
 
 /// After the last rank's end, data of a rendezvous may still be on its way to processes that are no ranks. It is dropped
 /// when none of it has moved for this time.
@@ -177,7 +174,7 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
             tracing::warn!("data of a rendezvous is still on its way: it is dropped");
         }
         let order = Order::Leave { patience, grace: DAEMON_GRACE };
-        let deadline = Instant::now() + patience + DAEMON_GRACE + LEAVE_SLACK;
+        let deadline = Instant::now() + DAEMON_GRACE + LEAVE_SLACK + patience;
         core.overlay.request(To::All, order, "cleaning up", deadline).await
     };
     tokio::pin!(leaving);

@@ -162,6 +162,9 @@ impl Up {
     }
 }
 
+/// How much longer than [`Order::Leave`] gives its daemons an agent may take to answer it.
+pub const LEAVE_SLACK: Duration = Duration::from_secs(10);
+
 /// An order for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {

@@ -19,8 +19,8 @@ use crate::session::AppDir;
 /// Bytes per read.
 const CHUNK_BYTES: usize = 4096;
 
-/// How long the library may take to end. Its process ends itself soon after that.
-const END_WITHIN: Duration = Duration::from_secs(8);
+/// How long the library may take to end. Then its process is killed.
+const END_WITHIN: Duration = Duration::from_secs(4);
 
 /// The line to a library's process.
 #[derive(Debug)]

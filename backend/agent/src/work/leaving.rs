@@ -7,18 +7,15 @@ use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{RequestId, SessionId};
 use gantry_types::rank_set::RankSet;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Agent, Claim, Event, GRACE};
-use crate::ending::{Ending, Scope, Step};
-use crate::overlay::Input as Incoming;
+use crate::ending::{CLEAR_UP, Ending, Scope, Step};
+use crate::overlay::{Input as Incoming, Uplink};
 use crate::pmi::Failed;
 use crate::process;
 use crate::process::strays::{self, Doomed};
-use crate::stdio::OpenStreams;
-
-/// Timeout for the last output to be taken before the agent leaves.
-const LAST_CREDIT: Duration = Duration::from_secs(5);
+use crate::stdio::{OpenStreams, Outputs};
 
 /// How long a process may take no more of its answer after everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -129,12 +126,12 @@ impl Agent {
         };
         let finished: Vec<Ending> = self.endings.extract_if(.., done).collect();
         for ending in finished {
-            let left = left_behind(&self.daemons.pids_in(&ending.scope));
+            let left = self.daemons.pids_in(&ending.scope);
             let Scope::Session(session) = ending.scope else { continue };
             self.up.channel(|hub| hub.forget_session(session));
             let (events, closed) = (self.events.clone(), self.storage.close_session(session));
             tokio::task::spawn_local(async move {
-                let answer = left.and(closed.await);
+                let answer = and_left(&left, closed.await);
                 for request in ending.requests {
                     // After the agent has left, the event has no receiver.
                     drop(events.send(Event::Answered(Some(request), answer.clone())));
@@ -172,24 +169,38 @@ impl Agent {
     }
 
     /// Clears up, answers and says goodbye after all processes have ended that can.
-    pub(super) async fn leave(mut self, inputs: mpsc::UnboundedReceiver<Incoming>) {
+    ///
+    /// # Errors
+    /// Something stays behind, and no request was there to be answered with it.
+    pub(super) async fn leave(mut self, inputs: mpsc::UnboundedReceiver<Incoming>) -> Result<(), Failure> {
+        let until = Instant::now() + CLEAR_UP;
         if let Some(mpi) = self.mpi.take() {
             // A library removes what it has made, and is then no orphan.
             mpi.close().await;
         }
         let mut left = self.find_left();
-        tokio::join!(process::end_orphans(), self.pass_last_output(inputs));
+        let streams = self.streams.into_values().chain(self.last_output).collect();
+        let clear_up = async {
+            process::end_orphans().await;
+            if let Ok(thread) = std::rc::Rc::try_unwrap(self.thread) {
+                thread.close().await;
+            }
+            self.storage.remove(until).await
+        };
+        let last_output = pass_last_output(&mut self.outputs, &self.up, (streams, until), inputs);
+        let (removed, ()) = tokio::join!(clear_up, last_output);
         left.retain(|pid| process::procfs::read_stat(*pid).is_ok());
-        if let Ok(thread) = std::rc::Rc::try_unwrap(self.thread) {
-            thread.close().await;
-        }
-        let removed = left_behind(&left).and(self.storage.remove().await.map(|()| Answer::Done));
-        if self.endings.iter().all(|ending| ending.requests.is_empty()) {
+        let done = and_left(&left, removed.map(|()| Answer::Done));
+        let requests: Vec<RequestId> = self.endings.into_iter().flat_map(|ending| ending.requests).collect();
+        let mut untold = Ok(());
+        if requests.is_empty() {
+            untold = done.clone().map(drop);
+            let also = untold.as_ref().err().map(|it| format!(", and failed to {it}")).unwrap_or_default();
             // A peer that is still connected takes a goodbye as the answer to its requests.
-            self.up.leaving_unasked("its agent was told to end");
+            self.up.leaving_unasked(&format!("its agent was told to end{also}"));
         }
-        for request in self.endings.into_iter().flat_map(|ending| ending.requests) {
-            self.up.answer(request, removed.clone());
+        for request in requests {
+            self.up.answer(request, done.clone());
         }
         self.up.close().await;
         // Processes that are no ranks may have asked. Ranks may end before the answer to them is written.
@@ -197,54 +208,58 @@ impl Agent {
         if !self.owed.nothing(LAST_ANSWERS).await {
             tracing::warn!("a process has not taken its data of a rendezvous");
         }
+        untold
     }
+}
 
-    /// Waits until the output of the ended processes has been taken, 5 s at most. Handles nothing but credit.
-    pub(super) async fn pass_last_output(&mut self, mut inputs: mpsc::UnboundedReceiver<Incoming>) {
-        let streams =
-            std::mem::take(&mut self.streams).into_values().chain(std::mem::take(&mut self.last_output));
-        let streams: Vec<OpenStreams> = streams.collect();
-        let through = async {
-            for mut streams in streams {
-                drop(streams.wait_for(|open| *open == 0).await);
-            }
+/// Waits until the output of the ended processes has been taken, at most until `until`. Handles nothing but credit.
+async fn pass_last_output(
+    outputs: &mut Outputs,
+    up: &Uplink,
+    (streams, until): (Vec<OpenStreams>, Instant),
+    mut inputs: mpsc::UnboundedReceiver<Incoming>,
+) {
+    let through = async {
+        for mut streams in streams {
+            drop(streams.wait_for(|open| *open == 0).await);
+        }
+    };
+    let through = timeout_at(until, through);
+    tokio::pin!(through);
+    loop {
+        let input = tokio::select! {
+            biased;
+            _ = &mut through => return,
+            input = inputs.recv() => input,
         };
-        let through = tokio::time::timeout(LAST_CREDIT, through);
-        tokio::pin!(through);
-        loop {
-            let input = tokio::select! {
-                biased;
-                _ = &mut through => return,
-                input = inputs.recv() => input,
-            };
-            match input {
-                Some(Incoming::Order {
-                    order: Order::Flow { flow: FlowId::Output(group), word }, ..
-                }) => {
-                    self.outputs.hear(group, &word);
-                }
-                Some(Incoming::Order { request, .. }) => self.answer(request, Err(ending())),
-                Some(Incoming::Bulk(_)) => {}
-                Some(Incoming::Gone { .. }) => self.outputs.drop_everything(),
-                None => {
-                    self.outputs.drop_everything();
-                    drop(through.await);
-                    return;
-                }
+        match input {
+            Some(Incoming::Order { order: Order::Flow { flow: FlowId::Output(group), word }, .. }) => {
+                outputs.hear(group, &word);
+            }
+            Some(Incoming::Order { request: Some(request), .. }) => up.answer(request, Err(ending())),
+            Some(Incoming::Order { request: None, .. } | Incoming::Bulk(_)) => {}
+            Some(Incoming::Gone { .. }) => outputs.drop_everything(),
+            None => {
+                outputs.drop_everything();
+                drop(through.await);
+                return;
             }
         }
     }
 }
 
-/// # Errors
-/// There are processes that SIGKILL has not ended.
-fn left_behind(pids: &[i32]) -> Result<(), Failure> {
+/// The outcome of an end with the processes that not even SIGKILL has ended. One failure has the words of both.
+fn and_left(pids: &[i32], done: Result<Answer, Failure>) -> Result<Answer, Failure> {
     if pids.is_empty() {
-        return Ok(());
+        return done;
     }
-    let failure = Failure::new(Kind::TimedOut, format!("end processes {pids:?}: SIGKILL does not end them"));
-    tracing::warn!(%failure, "processes are left behind");
-    Err(failure.with_hint("they wait in system calls: look at the node's file systems and devices"))
+    let mut message = format!("end processes {pids:?}: SIGKILL does not end them");
+    let mut hint = "they wait in system calls: look at the node's file systems and devices".to_owned();
+    if let Err(also) = done {
+        message.extend(["; ", also.message()]);
+        hint.extend(also.hint().into_iter().flat_map(|more| ["; ", more]));
+    }
+    Err(Failure::new(Kind::TimedOut, message).with_hint(hint))
 }
 
 pub(super) fn ending() -> Failure {
