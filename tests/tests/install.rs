@@ -104,10 +104,13 @@ fn is_program(path: &Path) -> bool {
 #[test]
 fn completions_and_a_page_for_each_command_are_installed() {
     in_a_world(LIMIT, |world| {
-        // A later installation replaces an earlier one.
-        installed(world, "022", &[]);
+        // A later installation replaces an earlier one, and takes nothing of one that was cut off.
         installed(world, "022", &[]);
         let share = stage(world).join("usr/share");
+        fs::create_dir(share.join("man/man1/.new")).unwrap();
+        fs::write(share.join("man/man1/.new/gantry-old.1"), "").unwrap();
+        installed(world, "022", &[]);
+        assert!(!share.join("man/man1/gantry-old.1").exists());
         let read = |name: &str| fs::read_to_string(share.join(name)).unwrap();
         assert!(read("bash-completion/completions/gantry").contains("complete -F _gantry_live"));
         assert!(read("zsh/site-functions/_gantry").starts_with("#compdef gantry"));

@@ -141,7 +141,11 @@ fn put_on_request(asked: bool, built: &Path, to: &Path) -> Result<()> {
 /// Writes a page for each command.
 fn put_manual(gantry: &Path, folder: &Path) -> Result<()> {
     let fresh = folder.join(".new");
-    make_folder(&fresh)?;
+    // An installation that was cut off may have left it.
+    match fs::remove_dir_all(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => make_folder(&fresh)?,
+    }
     run(gantry.as_os_str(), &[OsStr::new("man"), fresh.as_os_str()])?;
     for page in fs::read_dir(&fresh)? {
         let page = page?;
