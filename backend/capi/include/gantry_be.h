@@ -19,7 +19,7 @@ extern "C" {
 /* ---- errors ---- */
 
 /* Why the last call of this thread that failed did so: "FUNCTION: CAUSE". Never NULL. It stays valid after the thread's
- * next error and after its end, until this function has given a thousand other texts. */
+ * next error and after its end, until the library has given a thousand other texts. */
 const char *gantry_be_error_str(void);
 
 /* The kind of the error, by its remedy. */

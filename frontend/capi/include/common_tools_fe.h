@@ -84,7 +84,7 @@ typedef enum {
 const char *cti_version(void);
 
 /* The cause of this thread's last failed call: "FUNCTION: CAUSE (REMEDY)". Never NULL. It stays valid after the
- * thread's next error and after its end, until this function has given a thousand other texts. */
+ * thread's next error and after its end, until the library has given a thousand other texts. */
 const char *cti_error_str(void);
 
 /* Copies that into a buffer, cut where it does not fit. 0; ERANGE if there is no room for anything. */

@@ -4,13 +4,12 @@ use std::cell::Cell;
 use std::thread::LocalKey;
 use std::time::Duration;
 
+use gantry_shared::deadline::{LONGEST, bounded};
+
 use crate::Fault;
 
 /// The default: files may be large, links slow, and other processes busy.
 const CALL: Duration = Duration::from_secs(10 * 60);
-
-/// Practically no timeout.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 thread_local! {
     static SET: Cell<Option<Duration>> = const { Cell::new(None) };
@@ -59,7 +58,7 @@ pub fn set_for_queues(milliseconds: i64) -> Result<(), Fault> {
 
 fn set_in(place: &'static LocalKey<Cell<Option<Duration>>>, milliseconds: i64) -> Result<(), Fault> {
     let deadline = match u64::try_from(milliseconds) {
-        Ok(milliseconds) => Some(Duration::from_millis(milliseconds).min(LONGEST)),
+        Ok(milliseconds) => Some(bounded(Duration::from_millis(milliseconds))),
         Err(_) if milliseconds == -1 => None,
         Err(_) => return Err(Fault::invalid(format!("{milliseconds} is not a number of milliseconds"))),
     };

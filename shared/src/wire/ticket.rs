@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use super::build::{self, OtherBuild};
 use super::frame::{self, FrameError};
@@ -57,7 +58,7 @@ impl Ticket {
     /// # Errors
     /// It is too large.
     pub fn to_frame(&self) -> Result<Vec<u8>, FrameError> {
-        let body = build::stamp(&frame::encode_body(self)?);
+        let body = build::stamp(&Zeroizing::new(frame::encode_body(self)?));
         Ok([&frame::build_prefix(body.len())?[..], body.as_slice()].concat())
     }
 

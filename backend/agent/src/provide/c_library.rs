@@ -41,8 +41,8 @@ pub(super) fn loader_name(needs: &LibcNeeds) -> Result<OsString, Failure> {
     }
 }
 
-/// Whether the loader exists, and each C library that it might load has the version. Other users may be able to change
-/// none of them.
+/// Whether the loader exists, and each C library that it might load has the version. No other user may be able to change
+/// one of them.
 pub(super) fn is_enough(needs: &LibcNeeds, cache: &mut ContentCache) -> bool {
     let places = places(Path::new(&needs.library), std::env::consts::ARCH);
     is_enough_in(needs, &places, cache)
