@@ -71,7 +71,7 @@ impl Patience {
 
     /// At least `time`, even if less is left.
     pub(crate) fn at_least(self, time: Duration) -> Self {
-        Self { until: self.until.max(Instant::now() + time), ..self }
+        Self { until: self.until.max(Instant::now() + bounded(time)), ..self }
     }
 
     fn is_over(self) -> Error {

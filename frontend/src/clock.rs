@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use gantry_shared::deadline::bounded;
+use gantry_shared::deadline::{LONGEST, bounded};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
-
-/// Longer than any launch: stands for no limit.
-const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
 /// How long the launch may wait in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +67,7 @@ impl Clock {
     pub(crate) fn latest(&self) -> Instant {
         match self.queue {
             QueueTime::Counts => self.deadline(),
-            QueueTime::Apart(limit) => self.deadline() + limit.unwrap_or(FAR),
+            QueueTime::Apart(limit) => self.deadline() + limit.unwrap_or(LONGEST),
         }
     }
 
@@ -110,7 +107,7 @@ impl Clock {
             let (until, late) = match (queued, self.queue) {
                 (None, _) | (_, QueueTime::Counts) => (deadline, Late::Launch),
                 (Some(since), QueueTime::Apart(limit)) => {
-                    (since + limit.unwrap_or(FAR).saturating_sub(waited), Late::Queue)
+                    (since + bounded(limit.unwrap_or(LONGEST)).saturating_sub(waited), Late::Queue)
                 }
             };
             // The clock itself owns the sender.

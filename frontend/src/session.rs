@@ -41,8 +41,8 @@ impl Session {
 
     /// As [`Session::open`], without nodes that give no sign of life within a quarter of the timeout.
     pub(crate) async fn open_where_answered(core: &Arc<Core>, timeout: Duration) -> Result<Self> {
-        let (started, timeout) = (Instant::now(), bounded(timeout));
-        let silent = core.find_silent(started + timeout / SILENT).await?;
+        let started = Instant::now();
+        let silent = core.find_silent(started + bounded(timeout / SILENT)).await?;
         let (nodes, left_out) = {
             let state = core.state();
             let left_out: Vec<String> = silent.iter().map(|node| state.host(node)).collect();
@@ -52,7 +52,7 @@ impl Session {
             let phase = "asking for signs of life";
             return Err(Error::TimedOut { phase, after: started.elapsed(), missing: left_out });
         }
-        Self::open_on(core, nodes, left_out, started + timeout).await
+        Self::open_on(core, nodes, left_out, started + bounded(timeout)).await
     }
 
     async fn open_on(

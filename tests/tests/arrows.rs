@@ -289,20 +289,16 @@ fn the_agent_does_not_carry_the_workload_managers() {
     assert!(found.is_empty(), "agents would have every WLM's code:\n{}", found.join("\n"));
 }
 
-/// `Instant::now() + Duration::MAX` panics, and a caller may give any timeout. `gantry_shared::deadline::bounded` cuts it.
+/// `Instant::now() + Duration::MAX` panics, and a caller may give any timeout. `gantry_shared::deadline::bounded` cuts it,
+/// and `saturating_add` adds to it.
 #[test]
-fn no_callers_timeout_is_added_to_the_present_as_it_is() {
+fn no_timeout_is_added_as_it_is() {
     let mut found = Vec::new();
-    for file in
-        ["frontend/src", "backend/src", "wlm/src"].iter().flat_map(|folder| sources(&root().join(folder)))
-    {
-        let text = fs::read_to_string(&file).expect("a source");
-        let is_raw = |line: &&str| {
-            let added = line.split("Instant::now() + ").skip(1);
-            added.into_iter().any(|it| it.starts_with("timeout") || it.starts_with("self.timeout"))
-        };
-        let lines = text.lines().filter(is_raw);
-        found.extend(lines.map(|line| format!("{}: {}", file.display(), line.trim())));
+    for file in CODE.iter().flat_map(|folder| sources(&root().join(folder))) {
+        if file.components().all(|part| part.as_os_str() != "tests") && !file.ends_with("tests.rs") {
+            let sums = raw_sums(&fs::read_to_string(&file).expect("a source"));
+            found.extend(sums.iter().map(|sum| format!("{}: {sum}", file.display())));
+        }
     }
     assert!(found.is_empty(), "these panic for Duration::MAX:\n{}", found.join("\n"));
 }
@@ -442,6 +438,40 @@ fn own_versions(manifest: &str) -> Vec<String> {
     found
 }
 
+/// Names of times to which only constants and what is cut may be added.
+const TIMES: [&str; 5] = ["now()", "now", "started", "arrived", "since"];
+
+/// The sums before a source's tests that are too large for `Duration::MAX`: of a timeout, or of a time and anything but a
+/// constant.
+fn raw_sums(source: &str) -> Vec<String> {
+    let code = source.split("\nmod tests {").next().unwrap_or_default();
+    let code = code.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let words: Vec<&str> = code.flat_map(str::split_whitespace).collect();
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let is_time = |word: &str| {
+        let before = TIMES.iter().filter_map(|name| word.strip_suffix(name));
+        before.into_iter().any(|before| !before.ends_with(is_part))
+    };
+    let is_constant = |word: &str| {
+        let name = word.split(|c: char| !is_part(c) && c != ':').next().unwrap_or_default();
+        let name = name.rsplit("::").next().unwrap_or_default();
+        !name.is_empty() && name.chars().all(|c| !c.is_lowercase())
+    };
+    let is_cut =
+        |word: &str| is_constant(word) || word.starts_with("bounded(") || word.starts_with("Duration::");
+    let ends_in_timeout = |word: &str| word.rsplit(|c| !is_part(c)).next() == Some("timeout");
+    let is_timeout = |word: &str| {
+        let path = word.trim_start_matches(['(', '*', '&']).split(|c| !is_part(c) && c != '.').next();
+        path.is_some_and(ends_in_timeout)
+    };
+    let raw = words.windows(3).filter(|it| {
+        let (left, sign, right) = (it[0], it[1], it[2]);
+        let is_sum = sign == "+" || sign == "+=";
+        is_sum && (is_time(left) && !is_cut(right) || ends_in_timeout(left) || is_timeout(right))
+    });
+    raw.map(|it| it.join(" ")).collect()
+}
+
 /// Proves that each check can fail: each gets bad input once.
 mod seen_to_fail {
     use super::*;
@@ -496,5 +526,25 @@ mod seen_to_fail {
         assert_eq!(own_versions("[dev-dependencies]\nserde = \"1\"\n"), ["serde = \"1\""]);
         assert_eq!(own_versions("[target.'cfg(unix)'.dependencies]\na = { version = \"1\" }\n").len(), 1);
         assert_eq!(own_versions("[dependencies.serde]\nversion = \"1\"\n"), ["[dependencies.serde]"]);
+    }
+
+    #[test]
+    fn a_sum_that_is_too_large_for_some_timeout_is_found() {
+        let check = |source: &str, expected: &[&str]| assert_eq!(raw_sums(source), expected, "{source}");
+        for sum in [
+            "Instant::now() + timeout",
+            "Instant::now() + *within",
+            "now + self.grace",
+            "(self.arrived + self.limits.stall",
+            "started + orders.every",
+            "SLACK + self.timeout",
+            "self.timeout + SLACK",
+            "deadline += timeout",
+        ] {
+            check(sum, &[sum]);
+        }
+        check("Instant::now()\n    + patience", &["Instant::now() + patience"]);
+        check("// now + x\nInstant::now() + bounded(timeout); now + policy::PATIENCE / 2; known + x", &[]);
+        check("now + Duration::from_secs(x); now += 1; mod tests {}\nmod tests {\n now + x", &[]);
     }
 }

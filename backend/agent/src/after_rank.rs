@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gantry_backend::connect_abstract;
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{AfterRank, HoldTicket, ToDesk, build_desk_name};
 use gantry_types::error::{Failure, Kind};
@@ -26,7 +27,7 @@ pub(crate) fn run_after_rank(ticket: &str) -> Result<(), Failure> {
         return Err(Failure::new(Kind::Invalid, "nothing is to be done after a rank")
             .with_hint("gantry-agent needs a command"));
     };
-    let deadline = Instant::now() + *within;
+    let deadline = Instant::now() + bounded(*within);
     let users = program.as_ref().map_or(Ok(()), |program| run_users(Path::new(program), *within));
     // Without an agent there is nothing to wait for. An agent that outlives the step ends this wait at once. This
     // process cannot tell which it is, since it is not in the step's cgroup itself.

@@ -109,7 +109,7 @@ fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &st
             clippy::disallowed_methods,
             reason = "samples are to be some time apart: what is waited for is the time"
         )]
-        std::thread::sleep((started + orders.every * sample).saturating_duration_since(Instant::now()));
+        std::thread::sleep(orders.every.saturating_mul(sample).saturating_sub(started.elapsed()));
         let ranks = backend.ranks()?;
         let wanted =
             ranks.iter().filter(|rank| orders.ranks.as_ref().is_none_or(|it| it.contains(rank.rank)));

@@ -235,7 +235,7 @@ async fn start_ranks(
         let to = To::Nodes(nodes.clone());
         let answers = core.overlay.request(to, order.clone(), phase, deadline).await?;
         let pause = if Instant::now() < soon { LOOK_AGAIN } else { LOOK_LATER };
-        let has_time = seeks && Instant::now() + pause < until;
+        let has_time = seeks && until.saturating_duration_since(Instant::now()) > pause;
         let not_yet =
             |(_, reply): &(_, Reply)| has_time && reply.as_ref().is_err_and(|it| it.kind() == Kind::NotFound);
         let (later, answers): (Vec<_>, Vec<_>) = answers.into_iter().partition(not_yet);

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
 use gantry_shared::environ;
 use gantry_types::status::ExitStatus;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -105,7 +106,7 @@ fn watch(below: libc::pid_t, signals: &SigSet, grace: Duration) -> ExitStatus {
 /// With a `grace`, children of the process below get another SIGTERM, and SIGKILL after that time. The children of a
 /// killed process then have a short time of their own: one of them may be telling a WLM that a job is over.
 fn end_orphans(news: &SignalFd, grace: Duration) {
-    let until = Instant::now() + grace;
+    let until = Instant::now() + bounded(grace);
     let first = read_children();
     let mut ask_at = (!grace.is_zero()).then(|| Instant::now() + ASK_AGAIN);
     let mut kill_at: HashMap<libc::pid_t, Instant> = HashMap::new();

@@ -160,7 +160,7 @@ async fn start_one(
         drop(turn);
         tries += 1;
         let pause_now = jitter(pause, host);
-        let in_time = Instant::now() + pause_now < connected_until;
+        let in_time = connected_until.saturating_duration_since(Instant::now()) > pause_now;
         match again {
             Again::Often if in_time => {}
             Again::Twice if in_time && tries < 3 => {}

@@ -107,7 +107,7 @@ async fn keep_trying(
             Err(Missed::Link(error)) => return Err(error.to_string()),
         };
         let pause_now = jitter(pause.min(longest), address);
-        if Instant::now() + pause_now >= deadline {
+        if deadline.saturating_duration_since(Instant::now()) <= pause_now {
             return Err(error);
         }
         before = Some(error);

@@ -13,6 +13,7 @@ use gantry_link::limits::HANDSHAKE_DEADLINE;
 use gantry_link::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_link::queue::{LAST_WORDS_TIME, LinkQueue};
 use gantry_link::tcp::listen;
+use gantry_shared::deadline::bounded;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, Notice, Seat, Ticket};
@@ -66,7 +67,7 @@ pub(super) async fn join_with(
     stall: Duration,
 ) -> Result<Joined, JoinError> {
     let caller = Caller { app: ticket.app, secret: &ticket.secret };
-    let dialled = dial(&ticket.frontend, caller, Instant::now() + ticket.patience).await?;
+    let dialled = dial(&ticket.frontend, caller, Instant::now() + bounded(ticket.patience)).await?;
     report(ticket, Reached::dialled(dialled)?, brought, stall).await
 }
 
@@ -84,7 +85,7 @@ pub(crate) async fn join_over(
         return report(ticket, Reached { link, listener: None }, None, STALL_TIME).await;
     }
     let caller = Caller { app: ticket.app, secret: &ticket.secret };
-    let (answered, until) = (Arc::default(), Instant::now() + ticket.patience.min(DIAL_TIME));
+    let (answered, until) = (Arc::default(), Instant::now() + bounded(ticket.patience.min(DIAL_TIME)));
     let mut dialling = std::pin::pin!(dial_telling(&ticket.frontend, caller, until, &answered));
     let dialled = tokio::select! {
         dialled = &mut dialling => Some(dialled),
@@ -126,7 +127,7 @@ async fn link_over(ticket: &Ticket, mut connection: Connection) -> Result<Link, 
     let word = format!("\n{} link\n", build_mark(ticket.app));
     connection.write_all(word.as_bytes()).await.map_err(|_| JoinError::Gone)?;
     // The other side listens only when all agents are there.
-    let until = Instant::now() + ticket.patience.max(HANDSHAKE_DEADLINE);
+    let until = Instant::now() + bounded(ticket.patience.max(HANDSHAKE_DEADLINE));
     Ok(connect(connection, &ticket.secret, ticket.app.as_str().as_bytes(), until).await?)
 }
 
@@ -178,7 +179,7 @@ async fn dial_parent(
     caller: Caller<'_>,
     patience: Duration,
 ) -> Result<(LinkReader, LinkWriter), JoinError> {
-    let (link, _) = dial(addresses, caller, Instant::now() + patience).await?;
+    let (link, _) = dial(addresses, caller, Instant::now() + bounded(patience)).await?;
     say(link, &Dial::Child { node }).await
 }
 

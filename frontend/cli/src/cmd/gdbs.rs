@@ -88,7 +88,7 @@ impl Gdbs {
             _ => Vec::new(),
         };
         self.tell(what, patience).await?;
-        let timeout = self.timeout + patience;
+        let timeout = self.timeout.saturating_add(patience);
         let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, decode::<Answer>, timeout).await?;
         Ok((answers, missing, notes))
     }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use gantry_shared::deadline::bounded;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -228,7 +229,7 @@ impl Writer {
                 done.send(written).unwrap_or_default();
             }
             Message::Watch(watch) => {
-                let earliest = Instant::now() + watch.delay;
+                let earliest = Instant::now() + bounded(watch.delay);
                 self.table = Some(Table { watch: *watch, due: Some(earliest), earliest, written: false });
             }
             Message::Changed => {

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use tokio::time::Instant;
 
 use super::strangers::{Reason, Source, Strangers};
@@ -221,7 +222,7 @@ impl Admission {
     /// From when on a peer with a valid opening can be evicted.
     fn stalls(&self, peer: &Peer) -> Option<Instant> {
         let may = peer.stage == Stage::Opened && peer.source != Source::Brought;
-        may.then(|| peer.since + self.limits.stall)
+        may.then(|| peer.since + bounded(self.limits.stall))
     }
 
     fn is_other_user(&self, source: Source) -> bool {

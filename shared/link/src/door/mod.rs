@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gantry_shared::deadline::bounded;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -304,13 +305,13 @@ impl Seat {
 
     /// The deadline of its first byte.
     fn first_byte_by(&self) -> Instant {
-        self.arrived + self.limits.silence
+        self.arrived + bounded(self.limits.silence)
     }
 
     /// The deadline of its proof.
     #[must_use]
     pub fn proof_by(&self) -> Instant {
-        self.arrived + self.limits.handshake
+        self.arrived + bounded(self.limits.handshake)
     }
 
     /// Waits for the peer's first byte and leaves it unread. False: it did not come in time, and the peer is counted;

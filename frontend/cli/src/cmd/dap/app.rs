@@ -180,7 +180,9 @@ impl Debugged {
         if !terminate && !is_over {
             self.order(What::Leave, LEAVING).await;
             // The end of the session ends gdbs that do not answer in time.
-            tokio::time::timeout(LEAVING + self.timeout, self.left.recv()).await.unwrap_or_default();
+            tokio::time::timeout(LEAVING.saturating_add(self.timeout), self.left.recv())
+                .await
+                .unwrap_or_default();
         }
         let info = self.hand.info().await;
         let is_attached = info.as_ref().is_ok_and(|info| info.attached);

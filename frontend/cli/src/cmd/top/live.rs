@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gantry_frontend::info::{AppInfo, AppState};
+use gantry_shared::deadline::{LONGEST, bounded};
 use gantry_stack::orders::Orders;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::rank_set::RankSet;
@@ -30,9 +31,6 @@ use crate::top::model::{Action, Model};
 
 /// The timeout for pending work when the user leaves.
 const LEAVING: Duration = Duration::from_secs(2);
-
-/// The time to the next look, where the call paths are read for a key only.
-const NEVER: Duration = Duration::from_secs(1 << 30);
 
 /// A request to the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,8 +214,9 @@ impl Live {
     ) -> Outcome {
         let mut ticks = interval(args.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let pause = if args.stacks.is_zero() { NEVER } else { args.stacks.min(NEVER) };
-        let mut looks = interval_at(Instant::now() + pause, pause);
+        // Without a pause, the call paths are read for a key only.
+        let pause = if args.stacks.is_zero() { LONGEST } else { bounded(args.stacks) };
+        let mut looks = interval_at(Instant::now() + bounded(pause), pause);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = Box::pin(self.hand.clone().end());
         let mut has_ended = false;
