@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use gantry_shared::wire::build::describe;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::message::Blob;
 use gantry_types::error::{Failure, Kind};
@@ -146,9 +147,9 @@ impl Guard {
         let mut incoming = FrameBuffer::new();
         let hello = tokio::time::timeout(DEADLINE, read_message(&mut from_guard, &mut incoming));
         let pid = match hello.await {
-            Ok(Some(FromGuard::Hello { release, pid })) if release == env!("CARGO_PKG_VERSION") => pid,
+            Ok(Some(FromGuard::Hello { release, pid })) if release == describe() => pid,
             Ok(Some(FromGuard::Hello { release, .. })) => {
-                let reason = format!("is version {release}, this library is {}", env!("CARGO_PKG_VERSION"));
+                let reason = format!("is version {release}, this library is {}", describe());
                 return Err(Error::HelperUnfit { program: program.to_owned(), reason });
             }
             Ok(_) => {

@@ -5,10 +5,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use gantry_frontend::{Input, LaunchRequest};
+use gantry_shared::wire::build::{PROTOCOL_VERSION, describe};
+use gantry_shared::wire::frame;
 use gantry_tests::fault::{Tool, numbers};
 use gantry_tests::proc::keep_from_ending;
 use gantry_tests::{SOON, World, binaries, on_this_machine, programs, require, skip, tool, within};
 use gantry_types::error::Kind;
+use gantry_types::id::Pid;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -447,7 +450,29 @@ fn a_guard_of_another_version_is_refused() {
         let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
         patch_version(&folder.join("gantry-guard"), &world);
         let mut tool = installed_tool(&world, &folder);
-        let text = format!("is version 0.1.9, this library is {}", env!("CARGO_PKG_VERSION"));
+        let text = format!("is version 0.1.9 (protocol {PROTOCOL_VERSION}), this library is {}", describe());
+        check(&mut tool, &world, "hold /bin/true", "unsupported", &text, "from one version");
+    });
+}
+
+/// The guard's first message, of a build that told its release only.
+#[derive(serde::Serialize)]
+enum FromGuard {
+    Hello { release: &'static str, pid: Pid },
+}
+
+#[test]
+fn a_guard_of_another_build_of_this_version_is_refused() {
+    within(LIMIT, || {
+        let world = World::new();
+        let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
+        let hello = FromGuard::Hello { release: env!("CARGO_PKG_VERSION"), pid: Pid::new(1).expect("a pid") };
+        let said = world.executable("hello", &frame::encode(&hello).expect("a frame"));
+        let script = format!("#!/bin/sh\ncat {} >&0\ncat >/dev/null\n", said.display());
+        let guard = world.executable("other", script.as_bytes());
+        std::fs::rename(guard, folder.join("gantry-guard")).expect("a rename");
+        let mut tool = installed_tool(&world, &folder);
+        let text = format!("is version {}, this library is {}", env!("CARGO_PKG_VERSION"), describe());
         check(&mut tool, &world, "hold /bin/true", "unsupported", &text, "from one version");
     });
 }

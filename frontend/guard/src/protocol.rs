@@ -157,7 +157,7 @@ impl fmt::Debug for StartLauncher {
 pub enum FromGuard {
     /// The guard runs.
     Hello {
-        /// Its version, which must be the library's.
+        /// Its build, which must be the library's.
         release: String,
         /// Its pid.
         pid: Pid,

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gantry_shared::wire::build::describe;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_types::error::Failure;
 use gantry_types::id::Pid;
@@ -70,7 +71,7 @@ pub(crate) fn serve(socket: UnixStream) -> io::Result<()> {
         drains: false,
     };
     let pid = Pid::new(nix::unistd::getpid().as_raw()).ok_or(io::ErrorKind::InvalidData)?;
-    guard.tell(&FromGuard::Hello { release: env!("CARGO_PKG_VERSION").to_owned(), pid });
+    guard.tell(&FromGuard::Hello { release: describe(), pid });
     while guard.turn()? {}
     Ok(())
 }
