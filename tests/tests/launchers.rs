@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use gantry_tests::fault::guards;
+use gantry_tests::fault::{guards, running};
 use gantry_tests::fds::may_open;
 use gantry_tests::programs::Link;
 use gantry_tests::slurm::lines_of;
@@ -203,6 +203,24 @@ fn a_launcher_that_loses_the_signal_to_go_ends_soon_after_its_tool() {
         let run = world.gantry(["launch", "--launcher", &launcher, "--", "-n", "2", "/bin/true"]);
         eventually(SOON, "the launcher waits", || waits.exists());
         run.kill();
+    });
+}
+
+/// A shell that waits for a child dies by a signal at once. Its launcher must not be killed then: it gives back its nodes.
+#[test]
+fn a_launcher_that_a_script_has_started_gets_the_signal_to_go_itself() {
+    in_a_world(LIMIT, |world| {
+        let program = programs::get("mpir_launcher").display().to_string();
+        let text = format!("#!/bin/sh\n{program} \"$@\"\necho $? >\"$0.ended\"\n");
+        let script = world.executable("site-run", text.as_bytes());
+        let ended = script.with_extension("ended");
+        let script = script.display().to_string();
+        let launch = ["launch", "--hold-method", "mpir", "--launcher", &script, "--", "pause"];
+        let run = world.gantry(launch);
+        let is_there = |pid: &i32| proc::state(*pid) == Some('S');
+        eventually(SOON, "the launcher waits", || running(world, "mpir_launcher").iter().any(is_there));
+        run.kill();
+        eventually(SOON, "the script goes on", || std::fs::read(&ended).is_ok_and(|code| code == b"143\n"));
     });
 }
 

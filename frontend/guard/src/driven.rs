@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
+use gantry_types::signal::Signal;
 use gantry_wlm::mpir::{self, Breakpoints, Driver, LauncherCommand, MpirError, Order};
 
 use crate::policy::Event;
@@ -91,6 +92,11 @@ impl Driven {
         if std::mem::take(&mut self.stands) {
             self.driver.order(Order::Kill);
         }
+    }
+
+    /// Sends SIGTERM to the launcher, also if a script has started it as a child.
+    pub(crate) fn ask_to_go(&self) {
+        self.driver.order(Order::Signal(Signal::TERM));
     }
 
     /// The next news, if there is some.

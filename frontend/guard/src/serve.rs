@@ -261,7 +261,7 @@ impl Guard {
                     if let Some(driven) = &mut self.driven {
                         driven.end_standing();
                     }
-                    pids.into_iter().for_each(|pid| self.signal(pid, Signal::SIGTERM));
+                    pids.into_iter().for_each(|pid| self.ask_to_go(pid));
                 }
                 Response::Kill(pids) => pids.into_iter().for_each(|pid| self.kill_group(pid)),
                 Response::KillLaunchers(pids) => {
@@ -299,6 +299,13 @@ impl Guard {
         if sent.is_err() {
             // The tool is gone or does not read. The shutdown makes the next read report its end.
             drop(tool.shutdown(std::net::Shutdown::Both));
+        }
+    }
+
+    fn ask_to_go(&self, pid: Pid) {
+        match self.driven.as_ref().filter(|driven| driven.process(pid).is_some()) {
+            Some(driven) => driven.ask_to_go(),
+            None => self.signal(pid, Signal::SIGTERM),
         }
     }
 

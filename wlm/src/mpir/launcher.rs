@@ -5,6 +5,10 @@
 //! executable gets the breakpoint before its first instruction. Its libraries are not loaded at that time. So other
 //! programs run until the loader hands over, and then all loaded files are examined.
 //!
+//! A script may also start the launcher as a child. So an interpreter's descendants are traced, until one becomes a
+//! program with the symbols in its executable. That one is run to its breakpoint, while the others go on. If it ends
+//! without ranks, the next one is taken.
+//!
 //! A program without symbols that is not an interpreter, and forks, will not become the launcher: it starts ranks. It
 //! is killed at that point, before its child has run, because a held app must not run.
 
@@ -183,10 +187,8 @@ impl<'a> Launcher<'a> {
                 _ => self.run_to_breakpoint(&symbols, image.elf.width),
             };
         }
-        if !is_interpreter(&image.path) {
-            self.tracee.watch_forks(true)?;
-        }
-        self.run_to_exec()
+        self.tracee.watch_forks(true)?;
+        self.run_to_exec(is_interpreter(&image.path), then)
     }
 
     /// Runs to the program's entry. False: it has become another program before.
@@ -210,6 +212,7 @@ impl<'a> Launcher<'a> {
                 Stop::Trap if breakpoint.is_hit(&self.tracee)? => return Ok(true),
                 Stop::Trap => self.tracee.go_on(libc::SIGTRAP)?,
                 Stop::Word => self.tracee.go_on(0)?,
+                Stop::Below(pid) => self.tracee.pass(pid)?,
                 Stop::Fork { child, borrows } => {
                     let_child_go(child, (!borrows).then_some(breakpoint))?;
                     self.tracee.go_on(0)?;
@@ -244,6 +247,10 @@ impl<'a> Launcher<'a> {
                 },
                 Stop::Trap => {
                     self.tracee.go_on(libc::SIGTRAP)?;
+                    continue;
+                }
+                Stop::Below(pid) => {
+                    self.tracee.pass(pid)?;
                     continue;
                 }
                 Stop::Fork { child, .. } => let_child_go(child, None)?,
@@ -291,14 +298,23 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Runs a program without symbols until it becomes another one.
-    fn run_to_exec(&mut self) -> Result<Option<Table>, Trouble> {
+    /// Runs a program without symbols until it becomes another one. If it is a script, it may also start a launcher.
+    fn run_to_exec(&mut self, is_script: bool, then: AtBreakpoint) -> Result<Option<Table>, Trouble> {
         self.tracee.go_on(0)?;
         loop {
             match self.tracee.next_stop(self.until)? {
                 Stop::Exec => return Ok(None),
                 Stop::Trap => self.tracee.go_on(libc::SIGTRAP)?,
                 Stop::Word => self.tracee.go_on(0)?,
+                Stop::Below(pid) => {
+                    if let Some(table) = self.hold_below(pid, then)? {
+                        return Ok(Some(table));
+                    }
+                }
+                Stop::Fork { child, .. } if is_script => {
+                    self.tracee.follow(child)?;
+                    self.tracee.go_on(0)?;
+                }
                 Stop::Fork { child, .. } => {
                     // Neither of the two processes continues from here.
                     self.tracee.kill();
@@ -307,6 +323,27 @@ impl<'a> Launcher<'a> {
                 }
             }
         }
+    }
+
+    /// Runs a descendant to its breakpoint if it has become a launcher. `None`: it is none, or has ended without ranks,
+    /// as for `--version`.
+    fn hold_below(&mut self, pid: i32, then: AtBreakpoint) -> Result<Option<Table>, Trouble> {
+        self.tracee.control(pid)?;
+        loop {
+            // A program that may not be read is none of the user's launchers.
+            if !Image::read(self.tracee.pid(), self.host).is_ok_and(|image| image.symbols().can_hold()) {
+                self.tracee.pass(pid)?;
+                break;
+            }
+            match self.run_program(then) {
+                Ok(None) => {}
+                Err(Trouble::Halted(Halt::Ended(_))) if self.tracee.leader_runs() => break,
+                other => return other,
+            }
+        }
+        self.breakpoint = None;
+        self.tracee.control_leader();
+        Ok(None)
     }
 }
 

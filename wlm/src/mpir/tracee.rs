@@ -4,11 +4,15 @@
 //! The *tracer* does everything else: ptrace requests must come from one thread. Orders and the watcher's news arrive
 //! in the tracer's one inbox, so it can wait for both with one deadline.
 //!
+//! The started program, the *leader*, may be a script that starts the launcher as a child. Then its descendants are
+//! traced as well, each with a watcher of its own, and one of them may come under control in the leader's place.
+//!
 //! Only the launcher's first thread is traced. A launcher that is stopped completely cannot answer its daemons, and a
 //! workload manager takes that for a broken node.
 
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
@@ -18,12 +22,13 @@ use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 
 use super::sys;
+use crate::host::{open_pidfd, signal_process};
 
 /// A message to the tracer.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The launcher has stopped or ended; its status must be collected.
-    News,
+    /// This process has stopped or ended; its status must be collected.
+    News(i32),
     /// The launcher cannot be executed.
     NotStarted(io::Error),
     /// An order from the owner.
@@ -78,6 +83,8 @@ pub(super) enum Stop {
         /// It uses its parent's memory until it becomes another program.
         borrows: bool,
     },
+    /// This descendant of the leader has become another program, and is stopped.
+    Below(i32),
 }
 
 /// A task for a launcher whose ranks are held.
@@ -97,6 +104,7 @@ enum Event {
     Ended(ExitStatus),
     Exec,
     Fork { borrows: bool },
+    Below(i32),
     Signal(i32),
     GroupStop,
     Other,
@@ -105,10 +113,16 @@ enum Event {
 /// A launcher that this thread traces.
 #[derive(Debug)]
 pub(super) struct Tracee {
+    /// The process under control: the leader, or a descendant.
     pid: Pid,
+    /// The started process. The launcher has ended when it has.
+    leader: Pid,
+    /// The pidfd of the process under control if it is not the leader.
+    below: Option<OwnedFd>,
     inbox: Receiver<Message>,
-    collected: Sender<()>,
-    options: i32,
+    news: Sender<Message>,
+    /// The processes whose stops are reported, and how their watchers learn that a status is collected.
+    watched: HashMap<i32, Sender<()>>,
     /// The signal by which its other threads notify the first one. 0: they do not.
     word: i32,
     /// It runs untraced.
@@ -132,21 +146,25 @@ impl Tracee {
         let (gate, mut opener) = io::pipe().map_err(&step)?;
         sys::wait_at_gate(&mut command, say.as_fd(), gate.as_fd());
         let (collected, acknowledged) = mpsc::channel();
-        std::thread::Builder::new()
-            .name("launcher-watch".to_owned())
-            .spawn(move || {
-                let started = command.spawn();
-                drop((command, say, gate));
-                watch(started, &news, &acknowledged);
-            })
-            .map_err(call("start a thread"))?;
+        let tell = news.clone();
+        start_watcher(move || {
+            let started = command.spawn();
+            drop((command, say, gate));
+            match started.map(|child| i32::try_from(child.id())) {
+                Ok(Ok(pid)) => watch(pid, &tell, &acknowledged),
+                Ok(Err(_)) => {}
+                // The tracer may have ended.
+                Err(error) => drop(tell.send(Message::NotStarted(error))),
+            }
+        })?;
         let mut number = [0; 4];
         let pid = match heard.read_exact(&mut number) {
             Ok(()) => i32::try_from(u32::from_ne_bytes(number)).ok().and_then(Pid::new),
             Err(_) => None,
         };
         let Some(pid) = pid else { return Err(never_born(&inbox)) };
-        let mut tracee = Self { pid, inbox, collected, options: OPTIONS, word: 0, free: false };
+        let watched = HashMap::from([(pid.get(), collected)]);
+        let mut tracee = Self { pid, leader: pid, below: None, inbox, news, watched, word: 0, free: false };
         if let Err(source) = sys::seize(pid.get(), OPTIONS) {
             // The child waits at its gate, and ends there.
             tracee.kill();
@@ -160,24 +178,53 @@ impl Tracee {
         }
     }
 
+    /// The pid of the process under control.
     pub(super) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Its pid as a number, for the system calls of this module.
+    /// That pid as a number, for the system calls of this module.
     pub(super) fn raw(&self) -> i32 {
         self.pid.get()
     }
 
     /// Whether its children are traced from their start.
-    pub(super) fn watch_forks(&mut self, watch: bool) -> Result<(), Halt> {
+    pub(super) fn watch_forks(&self, watch: bool) -> Result<(), Halt> {
         let forks = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK;
         let options = if watch { OPTIONS | forks } else { OPTIONS };
-        if options != self.options {
-            sys::set_options(self.raw(), options).map_err(call("set what to trace"))?;
-            self.options = options;
-        }
+        sys::set_options(self.raw(), options).map_err(call("set what to trace"))
+    }
+
+    /// Has the stops of a descendant reported. It is traced since its birth.
+    pub(super) fn follow(&mut self, child: i32) -> Result<(), Halt> {
+        let (collected, acknowledged) = mpsc::channel();
+        let news = self.news.clone();
+        start_watcher(move || watch(child, &news, &acknowledged))?;
+        self.watched.insert(child, collected);
         Ok(())
+    }
+
+    /// Lets a descendant continue that is stopped at [`Stop::Below`].
+    pub(super) fn pass(&self, descendant: i32) -> Result<(), Halt> {
+        unless_gone(sys::go_on(descendant, 0)).map_err(call("let its child go on"))
+    }
+
+    /// Takes control of a descendant that is stopped at [`Stop::Below`].
+    pub(super) fn control(&mut self, descendant: i32) -> Result<(), Halt> {
+        let step = call("control its child");
+        self.pid = Pid::new(descendant).ok_or(io::ErrorKind::InvalidData.into()).map_err(&step)?;
+        self.below = Some(open_pidfd(self.pid).map_err(&step)?);
+        Ok(())
+    }
+
+    /// Takes control of the leader again.
+    pub(super) fn control_leader(&mut self) {
+        (self.pid, self.below, self.word) = (self.leader, None, 0);
+    }
+
+    /// Whether the leader has not ended.
+    pub(super) fn leader_runs(&self) -> bool {
+        self.watched.contains_key(&self.leader.get())
     }
 
     /// From now on, a `signal` that it sends to itself is a notification for the tracer and is not delivered. 0: no
@@ -200,6 +247,10 @@ impl Tracee {
                 Event::Signal(libc::SIGTRAP) if self.made_by_kernel() => break,
                 Event::Signal(signal) => late.push(signal),
                 Event::Ended(status) => return Err(Halt::Ended(status)),
+                Event::Below(pid) => {
+                    self.pass(pid)?;
+                    continue;
+                }
                 _ => {}
             }
             unless_gone(sys::step(self.raw())).map_err(call("make a step"))?;
@@ -218,6 +269,7 @@ impl Tracee {
             match self.next_event(until)? {
                 Event::Ended(status) => return Err(Halt::Ended(status)),
                 Event::Exec => return Ok(Stop::Exec),
+                Event::Below(pid) => return Ok(Stop::Below(pid)),
                 Event::Fork { borrows } => {
                     let child = sys::event_message(self.raw()).map_err(call("ask for its child"))?;
                     return Ok(Stop::Fork { child, borrows });
@@ -239,9 +291,11 @@ impl Tracee {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.inbox.recv_timeout(left) {
-                Ok(Message::News) => {
-                    if let Some(status) = self.collect().map_err(call("wait for it"))? {
-                        return Ok(classify(status));
+                Ok(Message::News(pid)) => {
+                    if let Some(event) = self.collect(pid).map_err(call("wait for it"))?
+                        && let Some(event) = self.sort(pid, event)?
+                    {
+                        return Ok(event);
                     }
                 }
                 Ok(Message::NotStarted(error)) => return Err(Halt::NotStarted(error)),
@@ -257,18 +311,65 @@ impl Tracee {
         }
     }
 
-    /// Collects the status change that the watcher has reported, and lets it wait for the next one.
-    fn collect(&self) -> io::Result<Option<i32>> {
-        let status = sys::collect(self.raw(), false);
+    /// Collects the status change that a watcher has reported, and lets it wait for the next one.
+    fn collect(&mut self, pid: i32) -> io::Result<Option<Event>> {
+        // A descendant that is not traced any more may be reported once.
+        let Some(collected) = self.watched.get(&pid) else { return Ok(None) };
+        let event = sys::collect(pid, false)?.map(classify);
         // A watcher that has ended has nothing more to report.
-        self.collected.send(()).ok();
-        status
+        collected.send(()).ok();
+        if matches!(event, Some(Event::Ended(_))) {
+            self.watched.remove(&pid);
+        }
+        Ok(event)
+    }
+
+    /// Returns the events that need a decision. All others of processes that are not under control are handled here.
+    fn sort(&mut self, pid: i32, event: Event) -> Result<Option<Event>, Halt> {
+        if pid == self.raw() {
+            return Ok(Some(event));
+        }
+        let continued = match event {
+            Event::Ended(status) if pid == self.leader.get() => return Err(Halt::Ended(status)),
+            Event::Ended(_) => Ok(()),
+            Event::Exec => return Ok(Some(Event::Below(pid))),
+            Event::Signal(signal) => sys::go_on(pid, signal),
+            Event::GroupStop => sys::listen(pid),
+            Event::Fork { .. } => {
+                self.follow_child(pid)?;
+                sys::go_on(pid, 0)
+            }
+            Event::Below(_) | Event::Other => sys::go_on(pid, 0),
+        };
+        unless_gone(continued).map_err(call("let its child go on"))?;
+        Ok(None)
+    }
+
+    /// Follows the new child of a descendant, unless the descendant was killed meanwhile.
+    fn follow_child(&mut self, parent: i32) -> Result<(), Halt> {
+        sys::event_message(parent).map_or(Ok(()), |child| self.follow(child))
+    }
+
+    /// Ends tracing of a process that has stopped and is not under control.
+    fn let_alone(&mut self, pid: i32, event: &Event) {
+        if matches!(event, Event::Fork { .. }) {
+            // Its child would stay stopped: it ends with this thread.
+            self.follow_child(pid).ok();
+        }
+        // It may have been killed.
+        sys::detach(pid, if let Event::Signal(signal) = event { *signal } else { 0 }).ok();
+        if pid != self.leader.get() {
+            self.watched.remove(&pid);
+        }
     }
 
     /// From a stop: ends tracing. The launcher continues.
     pub(super) fn set_free(&mut self) -> Result<(), Halt> {
         unless_gone(sys::detach(self.raw(), 0)).map_err(call("stop tracing it"))?;
         self.free = true;
+        if self.below.is_some() {
+            self.watched.remove(&self.raw());
+        }
         Ok(())
     }
 
@@ -278,10 +379,13 @@ impl Tracee {
             // The watcher holds the sending end as long as there is a process to wait for.
             let Ok(message) = self.inbox.recv() else { return Errand::Ended(ExitStatus::Unknown) };
             match message {
-                Message::News => match self.collect().map(|status| status.map(classify)) {
-                    Ok(Some(Event::Ended(status))) => return Errand::Ended(status),
-                    Ok(_) => {}
-                    Err(_) => return Errand::Ended(ExitStatus::Unknown),
+                Message::News(pid) => match self.collect(pid) {
+                    Ok(Some(Event::Ended(status))) if pid == self.leader.get() => {
+                        return Errand::Ended(status);
+                    }
+                    Ok(Some(event)) if pid != self.raw() => self.let_alone(pid, &event),
+                    Err(_) if pid == self.leader.get() => return Errand::Ended(ExitStatus::Unknown),
+                    Ok(_) | Err(_) => {}
                 },
                 Message::Order(Order::Release) if !self.free => return Errand::Release,
                 Message::Order(Order::Leave) if !self.free => return Errand::Leave,
@@ -293,6 +397,7 @@ impl Tracee {
 
     /// Waits for the end of a killed launcher, at most until `until`.
     pub(super) fn wait_end(&mut self, until: Instant) -> ExitStatus {
+        self.control_leader();
         loop {
             match self.next_event(until) {
                 Ok(Event::Ended(status)) | Err(Halt::Ended(status)) => return status,
@@ -303,17 +408,28 @@ impl Tracee {
     }
 
     fn obey(&self, order: Order) {
-        // Only this thread collects its end, so until then the pid is its own. Sending fails only if it has ended.
+        // Only this thread collects the leader's end, so until then the pid is its own. Sending fails only if it has
+        // ended.
         match order {
-            Order::Signal(signal) => drop(sys::kill(self.raw(), signal.number())),
+            Order::Signal(signal) => {
+                if let Some(below) = &self.below {
+                    signal_process(below, signal.number()).ok();
+                }
+                // A script ends at once by a signal that its launcher uses to give back its nodes. The launcher must
+                // not die with it by the end of the tracing.
+                if self.below.is_none() || self.free {
+                    sys::kill(self.leader.get(), signal.number()).ok();
+                }
+            }
             Order::Kill => self.kill(),
-            Order::KillGroup => drop(sys::kill_group(self.raw(), libc::SIGKILL)),
+            Order::KillGroup => drop(sys::kill_group(self.leader.get(), libc::SIGKILL)),
             Order::Release | Order::Leave => {}
         }
     }
 
+    /// SIGKILL to the leader. Descendants that are traced end with this thread.
     pub(super) fn kill(&self) {
-        drop(sys::kill(self.raw(), libc::SIGKILL));
+        drop(sys::kill(self.leader.get(), libc::SIGKILL));
     }
 
     /// Whether the current SIGTRAP comes from a breakpoint or step, not from a `kill`.
@@ -327,19 +443,17 @@ impl Tracee {
     }
 }
 
-/// The watcher: reports status changes until there can be no more.
-fn watch(started: io::Result<std::process::Child>, news: &Sender<Message>, acknowledged: &Receiver<()>) {
-    let child = match started {
-        Ok(child) => child,
-        Err(error) => {
-            // The tracer may have ended.
-            news.send(Message::NotStarted(error)).ok();
-            return;
-        }
-    };
-    let Ok(pid) = i32::try_from(child.id()) else { return };
-    while sys::wait_for_news(pid).is_ok() && news.send(Message::News).is_ok() && acknowledged.recv().is_ok() {
-    }
+fn start_watcher(watcher: impl FnOnce() + Send + 'static) -> Result<(), Halt> {
+    let thread = std::thread::Builder::new().name("launcher-watch".to_owned()).spawn(watcher);
+    thread.map(drop).map_err(call("start a thread"))
+}
+
+/// A watcher: reports status changes until there can be no more.
+fn watch(pid: i32, news: &Sender<Message>, acknowledged: &Receiver<()>) {
+    while sys::wait_for_news(pid).is_ok()
+        && news.send(Message::News(pid)).is_ok()
+        && acknowledged.recv().is_ok()
+    {}
 }
 
 /// Receives the watcher's reason why there is no process.
@@ -348,7 +462,7 @@ fn never_born(inbox: &Receiver<Message>) -> Halt {
         match inbox.recv() {
             Ok(Message::NotStarted(error)) => return Halt::NotStarted(error),
             Ok(Message::Order(_)) => {}
-            Ok(Message::News) | Err(_) => return Halt::NotStarted(io::ErrorKind::Interrupted.into()),
+            Ok(Message::News(_)) | Err(_) => return Halt::NotStarted(io::ErrorKind::Interrupted.into()),
         }
     }
 }

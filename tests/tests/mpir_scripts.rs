@@ -1,0 +1,82 @@
+//! Scripts that start a launcher as a child, driven to its breakpoint.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::time::Duration;
+
+use gantry_tests::driven::{Driven, How, LEAVE, STAY};
+use gantry_tests::{World, programs, require, tool};
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
+use gantry_wlm::mpir::{Breakpoints, MpirError, Order};
+
+const CHANGE_CODE: How = How { breakpoints: Breakpoints::ChangeCode, ..LEAVE };
+
+/// A script with these lines, in which LAUNCHER is the fake launcher.
+fn script(world: &World, shell: &str, lines: &str) -> Vec<OsString> {
+    let program = programs::get("mpir_launcher").display().to_string();
+    let text = format!("#!{shell}\n{}", lines.replace("LAUNCHER", &program));
+    let script = world.executable("script", text.as_bytes()).into_os_string();
+    [script, "ranks=4/2".into(), "call".into()].into()
+}
+
+#[test]
+fn the_first_child_of_a_script_that_starts_ranks_is_held_and_the_script_goes_on() {
+    let lines = "one=$(LAUNCHER say=version | tail -n 1); echo $one; (true | env true)\n\
+        timeout 60 LAUNCHER \"$@\" | cat; echo between; LAUNCHER \"$@\"; exit 5\n";
+    let says = ["version", "debugged 1", "called", "between", "debugged 0", "body", "called"];
+    for how in [LEAVE, CHANGE_CODE] {
+        let world = World::new();
+        let mut run = Driven::start(&world, &script(&world, "/bin/sh", lines), how);
+        assert_eq!(run.held().placement.rank_count(), 4);
+        assert_eq!(run.ended(), ExitStatus::Code(5));
+        assert_eq!(run.rest(), says);
+    }
+}
+
+#[test]
+fn a_python_script_may_start_the_launcher() {
+    let python = require!(tool("python3")).display().to_string();
+    let lines = "import subprocess, sys\nsys.exit(subprocess.call(['LAUNCHER'] + sys.argv[1:]) + 5)\n";
+    let world = World::new();
+    let mut run = Driven::start(&world, &script(&world, &python, lines), LEAVE);
+    assert_eq!(run.held().placement.rank_count(), 4);
+    assert_eq!(run.ended(), ExitStatus::Code(5));
+    assert_eq!(run.rest(), ["debugged 1", "called"]);
+}
+
+#[test]
+fn a_launcher_below_a_script_stays_and_gets_the_signals() {
+    let world = World::new();
+    let lines = "LAUNCHER handle say=ready wait \"$@\"; echo $?\n";
+    let mut run = Driven::start(&world, &script(&world, "/bin/sh", lines), STAY);
+    assert_eq!([run.line(), run.line()], ["debugged 1", "ready"]);
+    run.driver.order(Order::Signal(Signal::new(libc::SIGUSR1).unwrap()));
+    assert_eq!(run.line(), "got 10");
+    drop(run.stdin.take());
+    assert_eq!(run.held().placement.rank_count(), 4);
+    assert!(run.stands);
+    run.driver.order(Order::Release);
+    assert_eq!(run.ended(), ExitStatus::Code(0));
+    assert_eq!(run.rest(), ["body", "called", "0"]);
+}
+
+#[test]
+fn what_a_script_has_started_ends_with_a_launch_that_failed() {
+    let world = World::new();
+    let how = How { deadline: Duration::from_millis(500), ..LEAVE };
+    for lines in ["sleep 1000; true\n", "LAUNCHER wait; true\n"] {
+        let mut run = Driven::start(&world, &script(&world, "/bin/sh", lines), how);
+        let (error, status) = run.failed();
+        assert!(matches!(error, MpirError::TimedOut { .. }), "{error:?}");
+        assert_eq!(status, ExitStatus::Signal(Signal::KILL));
+        // The end of the output is the end of its last writer.
+        run.rest();
+    }
+    let mut run = Driven::start(&world, &script(&world, "/bin/sh", "LAUNCHER \"$@\"; true\n"), STAY);
+    run.held();
+    drop(run.driver);
+    let mut said = String::new();
+    run.stdout.read_to_string(&mut said).expect("its output");
+    assert_eq!(said, "debugged 1\n");
+}
