@@ -1,11 +1,11 @@
-//! Scripts that start a launcher as a child, driven to its breakpoint.
+//! Scripts that start a launcher as a child, driven to its breakpoint, and the launcher's stand-in in batch scripts.
 
 use std::ffi::OsString;
 use std::io::Read;
 use std::time::Duration;
 
 use gantry_tests::driven::{Driven, How, LEAVE, STAY};
-use gantry_tests::{World, programs, require, tool};
+use gantry_tests::{SOON, World, binaries, programs, require, tool};
 use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::mpir::{Breakpoints, MpirError, Order};
@@ -79,4 +79,26 @@ fn what_a_script_has_started_ends_with_a_launch_that_failed() {
     let mut said = String::new();
     run.stdout.read_to_string(&mut said).expect("its output");
     assert_eq!(said, "debugged 1\n");
+}
+
+/// srun starts each part in a thread of its own, and would release ranks that the script believes to be held.
+#[test]
+fn the_parts_of_a_launch_in_a_held_batch_script_run_untraced_and_it_says_so() {
+    let world = World::new();
+    let (ours, theirs) = (world.work_dir().join("ours"), world.work_dir().join("theirs"));
+    for folder in [&ours, &theirs] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
+    std::os::unix::fs::symlink(&binaries().guard, ours.join("srun")).expect("a link");
+    let text = b"#!/bin/sh\necho $PATH $*\ngrep TracerPid /proc/$$/status\nexit 3\n";
+    std::fs::rename(world.executable("srun", text), theirs.join("srun")).expect("a rename");
+    let mut command = world.command(ours.join("srun"));
+    command.env("PATH", format!("{}:{}:/usr/bin:/bin", ours.display(), theirs.display()));
+    command.args(["sleep", "1", ":", "sleep", "1"]);
+    let done = world.spawn(command).wait(SOON);
+    assert_eq!(done.code(), 3, "{done:?}");
+    let path = format!("{}:/usr/bin:/bin", theirs.display());
+    assert_eq!(done.stdout, [format!("{path} sleep 1 : sleep 1"), "TracerPid:\t0".to_owned()]);
+    assert_eq!(done.stderr, ["gantry: the parts of 'srun ... : ...' are not held"]);
+    world.finish();
 }

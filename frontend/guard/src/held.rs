@@ -2,16 +2,19 @@
 //!
 //! It stands first in PATH under the launcher's name. It runs the real launcher as a debugger does, leaves the ranks
 //! of the job's first step stopped, and releases those of all others. It passes signals on, and exits with the
-//! launcher's status.
+//! launcher's status. It does not hold a launch of several parts, and says so.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use gantry_shared::search::folders;
 use gantry_types::error::Kind;
+use gantry_types::foreign::ForeignText;
 use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::Host;
@@ -24,6 +27,9 @@ use crate::error::{Error, Result};
 
 /// The number of the held step.
 const FIRST_STEP: &str = "0";
+
+/// Separates the parts of a launch. The launcher may start each in a thread of its own, which nobody traces.
+const PART: &str = ":";
 
 /// The timeout for the ranks: a job may wait that long.
 const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -41,6 +47,9 @@ pub(crate) fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Re
     let program = program.ok_or_else(|| {
         Error::new(Kind::Invalid, format!("there is no '{}' in PATH", name.to_string_lossy()))
     })?;
+    if args.iter().any(|arg| arg == PART) {
+        return Err(run_unheld(name, program, &args, &search));
+    }
     let mut driver = start(program, args, &search).map_err(|e| Error::io("cannot drive a launcher", &e))?;
     let (mut started, mut failed) = (false, None);
     loop {
@@ -70,6 +79,22 @@ pub(crate) fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Re
     }
 }
 
+/// Becomes the real launcher. Returns only on failure.
+fn run_unheld(name: &OsStr, program: PathBuf, args: &[OsString], search: &[PathBuf]) -> Error {
+    let note = format!("gantry: the parts of '{} ... {PART} ...' are not held", name.display());
+    drop(writeln!(io::stderr(), "{}", ForeignText::from(note.as_str())));
+    let env = match build_env(search) {
+        Ok(env) => env,
+        Err(error) => return Error::io("cannot start a launcher", &error),
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is started: this process replaces itself with another program"
+    )]
+    let mut command = Command::new(program);
+    Error::io("cannot start a launcher", &command.args(args).env_clear().envs(env).exec())
+}
+
 /// Waits for news of the launcher, or for a signal.
 fn next_signal(driver: &Driver, signals: &mut (impl AsFd + Read)) -> Result<Option<Signal>> {
     let mut both = [driver.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -86,16 +111,12 @@ fn next_signal(driver: &Driver, signals: &mut (impl AsFd + Read)) -> Result<Opti
 }
 
 fn start(program: PathBuf, args: Vec<OsString>, search: &[PathBuf]) -> io::Result<Driver> {
-    let mut env = Machine.environment();
-    // The launcher and its ranks must not find this stand-in in PATH.
-    env.retain(|(name, _)| name != "PATH");
-    env.push(("PATH".into(), std::env::join_paths(search).map_err(io::Error::other)?));
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
     let (stdin, stdout, stderr): (OwnedFd, OwnedFd, OwnedFd) =
         (own(io::stdin().as_fd())?, own(io::stdout().as_fd())?, own(io::stderr().as_fd())?);
     Driver::start(LauncherCommand {
         argv: std::iter::once(program.into_os_string()).chain(args).collect(),
-        env,
+        env: build_env(search)?,
         cwd: Machine.current_dir()?,
         stdin,
         stdout,
@@ -104,6 +125,14 @@ fn start(program: PathBuf, args: Vec<OsString>, search: &[PathBuf]) -> io::Resul
         breakpoints: Breakpoints::default(),
         deadline: PATIENCE,
     })
+}
+
+/// The launcher's environment. It and its ranks must not find this stand-in in PATH.
+fn build_env(search: &[PathBuf]) -> io::Result<Vec<(OsString, OsString)>> {
+    let mut env = Machine.environment();
+    env.retain(|(name, _)| name != "PATH");
+    env.push(("PATH".into(), std::env::join_paths(search).map_err(io::Error::other)?));
+    Ok(env)
 }
 
 /// The absolute directories of a PATH, without those that `is_ours`.
