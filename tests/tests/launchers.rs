@@ -210,18 +210,33 @@ fn a_launcher_that_loses_the_signal_to_go_ends_soon_after_its_tool() {
 #[test]
 fn a_launcher_that_a_script_has_started_gets_the_signal_to_go_itself() {
     in_a_world(LIMIT, |world| {
-        let program = programs::get("mpir_launcher").display().to_string();
-        let text = format!("#!/bin/sh\n{program} \"$@\"\necho $? >\"$0.ended\"\n");
-        let script = world.executable("site-run", text.as_bytes());
-        let ended = script.with_extension("ended");
-        let script = script.display().to_string();
-        let launch = ["launch", "--hold-method", "mpir", "--launcher", &script, "--", "pause"];
-        let run = world.gantry(launch);
+        let (run, ended) = launched_by_script(world, "LAUNCHER pause\necho $? >MARK\n");
         let is_there = |pid: &i32| proc::state(*pid) == Some('S');
         eventually(SOON, "the launcher waits", || running(world, "mpir_launcher").iter().any(is_there));
         run.kill();
         eventually(SOON, "the script goes on", || std::fs::read(&ended).is_ok_and(|code| code == b"143\n"));
     });
+}
+
+/// The guard inherits such a process, and another thread traces it. A stop that the guard collected would never end.
+#[test]
+fn what_a_script_leaves_in_the_background_goes_on_while_its_launcher_is_awaited() {
+    in_a_world(LIMIT, |world| {
+        let busy = "(sh -c 'for i in $(seq 200); do env true; done; echo >MARK' &)\nsleep 1000\n";
+        let (run, done) = launched_by_script(world, busy);
+        eventually(2 * SOON, "the process in the background ends", || done.exists());
+        run.kill();
+    });
+}
+
+/// Launches by MPIR with a script of these lines, in which MARK is the file that is returned.
+fn launched_by_script(world: &World, lines: &str) -> (Run, std::path::PathBuf) {
+    let mark = world.work_dir().join("mark");
+    let launcher = programs::get("mpir_launcher").display().to_string();
+    let lines = lines.replace("LAUNCHER", &launcher).replace("MARK", &mark.display().to_string());
+    let script = world.executable("site-run", format!("#!/bin/sh\n{lines}").as_bytes());
+    let script = script.display().to_string();
+    (world.gantry(["launch", "--hold-method", "mpir", "--launcher", &script, "--", "x"]), mark)
 }
 
 /// Like [`LOSES_A_SIGNAL`], and records that it got a second signal.

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use gantry_tests::driven::{Driven, How, LEAVE, STAY};
-use gantry_tests::{SOON, World, binaries, programs, require, tool};
+use gantry_tests::{SOON, World, binaries, proc, programs, require, tool};
 use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::mpir::{Breakpoints, MpirError, Order};
@@ -59,6 +59,21 @@ fn a_launcher_below_a_script_stays_and_gets_the_signals() {
     run.driver.order(Order::Release);
     assert_eq!(run.ended(), ExitStatus::Code(0));
     assert_eq!(run.rest(), ["body", "called", "0"]);
+}
+
+#[test]
+fn nothing_of_a_script_is_traced_once_the_ranks_of_its_launcher_are_held() {
+    let world = World::new();
+    let lines = "sleep 1000 & echo $!; LAUNCHER \"$@\" wait; kill $!\n";
+    let mut run = Driven::start(&world, &script(&world, "/bin/sh", lines), LEAVE);
+    let background = run.line().parse().expect("a pid");
+    run.held();
+    for pid in [run.pid, background] {
+        proc::eventually(SOON, "it is not traced", || proc::tracer(pid).is_none());
+        assert_eq!(proc::state(pid), Some('S'));
+    }
+    drop(run.stdin.take());
+    assert_eq!(run.ended(), ExitStatus::Code(0));
 }
 
 #[test]

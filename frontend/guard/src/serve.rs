@@ -22,7 +22,7 @@ use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 
 use crate::child::{Running, agent_failure, is_readable, start_agent, start_step, step_failure};
 use crate::driven::{self, Driven};
@@ -363,9 +363,13 @@ fn raw(pid: Pid) -> nix::unistd::Pid {
     nix::unistd::Pid::from_raw(pid.get())
 }
 
+/// Reaps a child that has ended. A stop of one that another thread traces must stay there for that thread.
 fn reap(pid: Pid) {
-    // An error means that it is still alive, or was reaped.
-    waitpid(raw(pid), Some(WaitPidFlag::WNOHANG)).ok();
+    let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    if let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) = waitid(Id::Pid(raw(pid)), peek) {
+        // An error means that it was reaped.
+        waitpid(raw(pid), Some(WaitPidFlag::WNOHANG)).ok();
+    }
 }
 
 /// Waits for a killed child, a second at most. Returns true if it still lives. The poll is on the child's pidfd, so

@@ -142,6 +142,7 @@ impl<'a> Launcher<'a> {
 
     /// Waits for its end without a timeout, and obeys orders.
     pub(super) fn serve_until_end(&mut self) -> ExitStatus {
+        self.tracee.leave_others();
         loop {
             match self.tracee.next_errand() {
                 Errand::Release => self.release_or_end(|_| Ok(true)),

@@ -10,7 +10,8 @@ use std::ptr;
 
 use gantry_shared::ptrace;
 pub(super) use gantry_shared::ptrace::{
-    RegisterSet, detach, event_message, go_on, kill, kill_group, listen, registers, seize, wait_for_news,
+    RegisterSet, detach, event_message, go_on, interrupt, kill, kill_group, listen, registers, seize,
+    wait_for_news,
 };
 use libc::{c_int, c_long, c_uint, c_void, pid_t};
 

@@ -315,7 +315,13 @@ impl Tracee {
     fn collect(&mut self, pid: i32) -> io::Result<Option<Event>> {
         // A descendant that is not traced any more may be reported once.
         let Some(collected) = self.watched.get(&pid) else { return Ok(None) };
-        let event = sys::collect(pid, false)?.map(classify);
+        let event = match sys::collect(pid, false) {
+            // The guard's own thread may collect an orphan first.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                Some(Event::Ended(ExitStatus::Unknown))
+            }
+            status => status?.map(classify),
+        };
         // A watcher that has ended has nothing more to report.
         collected.send(()).ok();
         if matches!(event, Some(Event::Ended(_))) {
@@ -348,6 +354,14 @@ impl Tracee {
     /// Follows the new child of a descendant, unless the descendant was killed meanwhile.
     fn follow_child(&mut self, parent: i32) -> Result<(), Halt> {
         sys::event_message(parent).map_or(Ok(()), |child| self.follow(child))
+    }
+
+    /// Stops all processes that are not under control, to end their tracing. They would be killed at its end.
+    pub(super) fn leave_others(&self) {
+        for pid in self.watched.keys().filter(|pid| **pid != self.raw()) {
+            // It may have been killed.
+            sys::interrupt(*pid).ok();
+        }
     }
 
     /// Ends tracing of a process that has stopped and is not under control.
