@@ -1,5 +1,6 @@
 //! Errors between gantry and a workload manager, sorted by what the caller can do about them.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::PathBuf;
 
@@ -102,6 +103,25 @@ impl Error {
         Self::Invalid { message: message.into(), hint: Some(hint.into()) }
     }
 
+    /// The error of a command that printed no answer. A failure of the way to the WLM says nothing about what was asked
+    /// for. An unknown one may be of that sort.
+    pub(crate) fn of_answer(failure: Failure) -> Self {
+        match failure.kind() {
+            Kind::TimedOut | Kind::Lost | Kind::LauncherFailed => Self::Unanswered(failure),
+            _ => Self::Refused(failure),
+        }
+    }
+
+    /// The error of a command that did not run to its end.
+    pub(crate) fn not_run(command: &[OsString], error: &io::Error) -> Self {
+        let line = command.join(OsStr::new(" "));
+        let failure = Failure::new(error.into(), format!("cannot run {}: {error}", line.display()));
+        match failure.kind() {
+            Kind::NotFound | Kind::NoAccess => Self::NotStarted(failure),
+            _ => Self::Unanswered(failure),
+        }
+    }
+
     /// Whether the same question may get another answer later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::NotYet { .. } | Self::Unanswered(_))
@@ -162,5 +182,15 @@ mod tests {
         let error = Error::Hosts { of: 9, missing };
         assert_eq!(error.to_string(), "3 of 9 hosts have no agent\n  n[1-2]: down\n  n3: slow");
         assert_eq!((error.kind(), error.hint().as_deref()), (Kind::Lost, Some("mend down")));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_is_no_reason_to_ask_again() {
+        let run = |error: io::ErrorKind| Error::not_run(&["/bin/ask".into(), "7".into()], &error.into());
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied] {
+            assert!(matches!(run(kind), Error::NotStarted(_)) && !run(kind).is_temporary(), "{kind}");
+        }
+        let late = run(io::ErrorKind::TimedOut);
+        assert!(late.is_temporary() && late.to_string().starts_with("cannot run /bin/ask 7: "), "{late}");
     }
 }

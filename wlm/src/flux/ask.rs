@@ -12,7 +12,7 @@ use super::command::{build_events, build_hosts, build_info};
 use super::detect::URI;
 use super::job::{Entry, Job, parse_events, parse_jobs};
 use super::reference::{JobId, Target};
-use super::words::{is_verdict, parse_failure};
+use super::words::parse_failure;
 use crate::host::{Asked, Host};
 use crate::{Error, Result};
 
@@ -52,13 +52,11 @@ impl Instance {
     /// Runs `flux` with these words and returns its output.
     ///
     /// # Errors
-    /// `flux` is not installed. [`Error::Unanswered`]: it did not run to its end.
+    /// `flux` is not installed, or cannot be run. [`Error::Unanswered`]: it did not run to its end.
     pub(super) fn ask(&self, words: &[OsString], host: &dyn Host) -> Result<Asked> {
         let command = flux(words, host)?;
-        host.ask_in_with(Path::new("/"), &command, &self.variables(), PATIENCE).map_err(|error| {
-            let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
-            Error::Unanswered(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
-        })
+        let said = host.ask_in_with(Path::new("/"), &command, &self.variables(), PATIENCE);
+        said.map_err(|error| Error::not_run(&command, &error))
     }
 
     /// The instance's record of a job.
@@ -127,8 +125,7 @@ fn with_program(words: &[OsString]) -> Vec<OsString> {
 
 /// The error for a command's output that does not have what was asked for.
 pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
-    let failure = explain(command, said);
-    if is_verdict(&failure) { Error::Refused(failure) } else { Error::Unanswered(failure) }
+    Error::of_answer(explain(command, said))
 }
 
 /// A command's own message.

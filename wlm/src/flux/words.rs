@@ -37,14 +37,14 @@ const CAUSES: &[Cause] = &[
     ),
     (&["node failure on"], Kind::Lost, None),
     (&["lost contact with"], Kind::Lost, None),
-    (&["flux_open", "No such file or directory"], Kind::NotFound, Some(NO_INSTANCE)),
+    (&["flux_open", "No such file or directory"], Kind::Lost, Some(NO_INSTANCE)),
     (
         &["ssh: "],
         Kind::Lost,
         Some("the instance is on another machine: 'ssh' must reach it without a question"),
     ),
-    (&["Unable to connect to Flux"], Kind::NotFound, Some(NO_INSTANCE)),
-    (&["broker", "not running"], Kind::NotFound, Some(NO_INSTANCE)),
+    (&["Unable to connect to Flux"], Kind::Lost, Some(NO_INSTANCE)),
+    (&["broker", "not running"], Kind::Lost, Some(NO_INSTANCE)),
     (&["unknown job id"], Kind::NotFound, Some(SEE_JOBS)),
     (&["job-list", "No such file or directory"], Kind::NotFound, Some(SEE_JOBS)),
     (&["No such job"], Kind::NotFound, Some(SEE_JOBS)),
@@ -79,12 +79,6 @@ const NO_INSTANCE: &str = "no broker answers: set FLUX_URI to an instance, start
 pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
     let are_agents = command.iter().any(|word| word == "exec");
     MESSAGES.explain(command, status, stderr, are_agents)
-}
-
-/// Whether a failure is about what was asked for. Others are about the way to a broker, or unknown.
-pub(super) fn is_verdict(failure: &Failure) -> bool {
-    let is_of_the_way = matches!(failure.kind(), Kind::TimedOut | Kind::Lost | Kind::LauncherFailed);
-    !is_of_the_way && failure.hint() != Some(NO_INSTANCE)
 }
 
 /// Whether a line comes from Flux and not from a rank.

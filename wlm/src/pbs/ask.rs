@@ -1,7 +1,6 @@
 //! Runs PBS's commands, and reports their error messages.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,13 +18,12 @@ const CONFIGURATION: &str = "/etc/pbs.conf";
 /// Runs the command `words`, after looking up its first word. Returns the command as it was run, and its output.
 ///
 /// # Errors
-/// It does not exist. [`Error::Unanswered`]: it did not run to its end.
+/// It does not exist, or cannot be run. [`Error::Unanswered`]: it did not run to its end.
 pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<(Vec<OsString>, Asked)> {
     let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
     let command: Vec<OsString> =
         std::iter::once(find_command(program, host)?).chain(args.iter().cloned()).collect();
-    let said = host.ask(&command, PATIENCE);
-    let said = said.map_err(|error| Error::Unanswered(not_run(&command, &error)))?;
+    let said = host.ask(&command, PATIENCE).map_err(|error| Error::not_run(&command, &error))?;
     Ok((command, said))
 }
 
@@ -47,18 +45,8 @@ pub(super) fn find_command(name: &OsStr, host: &dyn Host) -> Result<OsString> {
     })
 }
 
-/// A command that did not run, or not to its end.
-pub(super) fn not_run(command: &[OsString], error: &io::Error) -> Failure {
-    Failure::new(error.into(), format!("cannot run {}: {error}", show(command)))
-}
-
-/// The error for a command's refusal.
+/// The error for a command's refusal, or for its message that it could not ask.
 pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
-    Error::Refused(explain(command, said))
-}
-
-/// A command's refusal, or its message that it could not ask.
-pub(super) fn explain(command: &[OsString], said: &Asked) -> Failure {
     let words = said.stderr.trim();
     let words = if words.is_empty() { "it printed nothing" } else { words };
     // Sources: the messages of OpenPBS's PBSE_ numbers.
@@ -68,9 +56,6 @@ pub(super) fn explain(command: &[OsString], said: &Asked) -> Failure {
         it if it.contains("cannot connect to server") => Kind::Lost,
         _ => Kind::LauncherFailed,
     };
-    Failure::new(kind, format!("{words} (command: {})", show(command)))
-}
-
-fn show(command: &[OsString]) -> String {
-    command.join(OsStr::new(" ")).to_string_lossy().into_owned()
+    let line = command.join(OsStr::new(" "));
+    Error::of_answer(Failure::new(kind, format!("{words} (command: {})", line.display())))
 }

@@ -10,7 +10,7 @@ use gantry_types::error::{Failure, Kind};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::ask::{ask, explain};
+use super::ask::{ask, refused};
 use crate::host::{Asked, Host};
 use crate::slots::HostSlots;
 use crate::{Error, JobPhase, JobRef, Result};
@@ -217,8 +217,7 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
             hint: Some("'qstat -u USER' lists the jobs of a user".to_owned()),
         });
     }
-    let failure = explain(&command, &said);
-    Err(if failure.kind() == Kind::NoAccess { Error::Refused(failure) } else { Error::Unanswered(failure) })
+    Err(refused(&command, &said))
 }
 
 /// The same record in the form that has no syntax to be broken.

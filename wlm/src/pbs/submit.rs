@@ -10,7 +10,7 @@ use std::path::Path;
 use gantry_types::error::{Failure, Kind};
 use zeroize::Zeroizing;
 
-use super::ask::{PATIENCE, find_command, not_run, refused};
+use super::ask::{PATIENCE, find_command, refused};
 use super::command::Options;
 use super::qstat::Job;
 use crate::caps::queue::UNREACHABLE;
@@ -63,7 +63,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     // A script may ask for a qsub that stays until the job's end: #PBS -W block=true.
     let is_answer = |line: &str| parse_submitted(line).is_some();
     let said = host.ask_for_line(&submission.cwd, &command, &submission.env, is_answer, PATIENCE);
-    let said = said.map_err(|error| Error::Refused(not_run(&command, &error)))?;
+    let said = said.map_err(|error| Error::not_run(&command, &error))?;
     match parse_submitted(&said.stdout) {
         Some(job) => Ok(JobRef(job.to_owned())),
         None => Err(refused(&command, &said)),
@@ -110,7 +110,7 @@ pub(super) async fn submit_starter(
     let (prepare, gifts) = build_starter_script(program, agent, *send, addresses, host).await?;
     let script = build_script(&prepare, &starter.input);
     let said = host.ask_with(&starter.cwd, &command, script.as_bytes(), PATIENCE);
-    let said = said.map_err(|error| Error::Refused(not_run(&command, &error)))?;
+    let said = said.map_err(|error| Error::not_run(&command, &error))?;
     match parse_submitted(&said.stdout) {
         Some(job) => Ok((JobRef(job.to_owned()), gifts)),
         None => Err(refused(&command, &said)),

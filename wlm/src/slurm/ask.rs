@@ -3,9 +3,6 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use gantry_types::error::{Failure, Kind};
-
-use super::words::NO_CONFIGURATION;
 use super::{
     Job, JobName, StepInfo, Target, build_job, build_step, parse_failure, parse_shown_jobs, parse_steps,
 };
@@ -18,28 +15,16 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the command `words`, after looking up its first word in PATH. Returns its output.
 ///
 /// # Errors
-/// It does not exist. [`Error::Unanswered`]: it did not run to its end, or the controller did not answer it.
+/// It does not exist, or cannot be run. [`Error::Unanswered`]: it did not run to its end, or the controller did not answer it.
 pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
     let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
     let path = find_command(&program.to_string_lossy(), host)?;
     let command: Vec<OsString> = std::iter::once(path).chain(args.iter().cloned()).collect();
-    let said = host.ask(&command, PATIENCE).map_err(|error| {
-        let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
-        Error::Unanswered(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
-    })?;
+    let said = host.ask(&command, PATIENCE).map_err(|error| Error::not_run(&command, &error))?;
     match refused(words, &said) {
-        Some(Error::Refused(failure)) if said.stdout.trim().is_empty() && !is_verdict(&failure) => {
-            Err(Error::Unanswered(failure))
-        }
+        Some(error @ Error::Unanswered(_)) if said.stdout.trim().is_empty() => Err(error),
         _ => Ok(said),
     }
-}
-
-/// Whether a message is about what was asked for. An unknown one may be about anything, as the way to the controller. A
-/// controller that is restarted gives no configuration either.
-fn is_verdict(failure: &Failure) -> bool {
-    let is_of_the_way = matches!(failure.kind(), Kind::TimedOut | Kind::LauncherFailed);
-    !is_of_the_way && failure.hint() != Some(NO_CONFIGURATION)
 }
 
 /// The path of the command with that name.
@@ -57,7 +42,8 @@ pub(super) fn find_command(name: &str, host: &dyn Host) -> Result<OsString> {
 /// The error of a command that printed no answer, if any.
 pub(super) fn refused(words: &[OsString], said: &Asked) -> Option<Error> {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    (!said.stderr.trim().is_empty()).then(|| Error::Refused(parse_failure(&words, "an error", &said.stderr)))
+    (!said.stderr.trim().is_empty())
+        .then(|| Error::of_answer(parse_failure(&words, "an error", &said.stderr)))
 }
 
 /// The jobs of a name: all tasks of an array, and all components of a heterogeneous job if its first one is named.

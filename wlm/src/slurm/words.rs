@@ -11,17 +11,19 @@ const MESSAGES: Messages = Messages { causes: CAUSES, is_own: is_slurms, is_nois
 const SEE_CONTROLLER: &str =
     "see with 'scontrol ping' whether the controller answers, and whether SLURM_CONF names the right cluster";
 
-/// The hint for a command that has found no configuration. Where a machine has none of its own, the controller gives it
-/// to each command.
-pub(super) const NO_CONFIGURATION: &str =
-    "see whether the controller answers; set SLURM_CONF, or see whether this machine is part of a cluster";
-
 const SEE_DEVICES: &str = "see with 'sinfo --format=%G' which devices there are";
 
 const CAUSES: &[Cause] = &[
     (&["Unable to contact slurm controller"], Kind::TimedOut, Some(SEE_CONTROLLER)),
     (&["Socket timed out"], Kind::TimedOut, Some(SEE_CONTROLLER)),
-    (&["Could not establish a configuration source"], Kind::NotFound, Some(NO_CONFIGURATION)),
+    // Where a machine has no configuration of its own, the controller gives it to each command.
+    (
+        &["Could not establish a configuration source"],
+        Kind::Lost,
+        Some(
+            "see whether the controller answers; set SLURM_CONF, or see whether this machine is part of a cluster",
+        ),
+    ),
     (&["cannot stat file"], Kind::NotFound, Some("SLURM_CONF names a file that is not there")),
     (
         &["Job not heterogeneous job leader"],

@@ -58,17 +58,16 @@ pub(crate) fn ask(
     host: &dyn Host,
 ) -> Result<(String, String)> {
     let command = build_command(there, words, agent, host)?;
-    let said = host.ask_as(&command, build_environment(host), timeout).map_err(|error| {
-        Error::Unanswered(Failure::new((&error).into(), format!("ask {there} by ssh: {error}")))
-    })?;
+    let said = host
+        .ask_as(&command, build_environment(host), timeout)
+        .map_err(|error| Error::not_run(&command, &error))?;
     let words = read_words(&said.stderr);
     if !words.authenticated && said.stdout.is_empty() {
         let failure = explain(there, &words).failure;
-        return Err(if matches!(failure.kind(), Kind::TimedOut | Kind::Lost) {
-            let named = Failure::new(failure.kind(), format!("{there}: {failure}"));
-            Error::Unanswered(failure.hint().into_iter().fold(named, Failure::with_hint))
-        } else {
-            Error::Hosts { of: 1, missing: vec![(there.to_owned(), failure)] }
+        let named = Failure::new(failure.kind(), format!("{there}: {failure}"));
+        return Err(match Error::of_answer(failure.hint().into_iter().fold(named, Failure::with_hint)) {
+            Error::Refused(_) => Error::Hosts { of: 1, missing: vec![(there.to_owned(), failure)] },
+            unanswered => unanswered,
         });
     }
     Ok((said.stdout, words.last_lines()))
