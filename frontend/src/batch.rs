@@ -10,7 +10,7 @@ use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm, find_batch};
 use tokio::sync::mpsc;
 use tokio::time;
 
-use crate::app::{App, NotAttached, adopt};
+use crate::app::{App, NotThere, adopt};
 use crate::clock::{Clock, QueueTime};
 use crate::config::Frontend;
 use crate::error::{Error, Result};
@@ -117,58 +117,45 @@ impl Batch {
     /// the queue does not count towards `timeout`: see [`Batch::queue_timeout`].
     ///
     /// # Errors
-    /// The timeout expired, with the reason why there are no ranks yet: the job is cancelled. The job has ended without
-    /// any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an agent: the job is
+    /// A timeout expired, and there were no ranks yet by the workload manager's last word: the job is cancelled. The job
+    /// has ended without any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an agent: the job is
     /// detached from, because it may be in good order.
     pub async fn attach(mut self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
         let (clock, owner) = (self.clock(timeout), Some(&mut self.guard_events));
         let attached = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), owner, &clock).await;
-        let job = self.job.0.clone();
-        match attached {
-            Ok(app) => {
-                self.let_go().await;
-                Ok(app)
-            }
-            Err(NotAttached::Failed(error)) => {
-                self.let_go().await;
-                Err(if error.kind() == Kind::Gone {
-                    error
-                } else {
-                    Error::JobLeft { error: Box::new(error), job }
-                })
-            }
-            Err(why) => Err(self.give_up(why).await),
-        }
+        self.settle(attached).await
     }
 
     /// Waits until the job has ranks, then detaches from it. Returns the name to attach to.
     ///
     /// # Errors
-    /// The timeout expired, with the reason why there are no ranks yet; the job has ended without any; or its ranks
-    /// cannot be named. The job is cancelled in each case.
+    /// As [`Batch::attach`].
     pub async fn wait_for_ranks(mut self, timeout: Duration) -> Result<String> {
         let (clock, owner) = (self.clock(timeout), Some(&mut self.guard_events));
-        match adopt(self.wlm, &self.job, &[], &mut Some(&mut |_| {}), owner, &clock).await {
+        let found = adopt(self.wlm, &self.job, &[], &mut Some(&mut |_| {}), owner, &clock).await;
+        self.settle(found).await.map(|found| found.job.0)
+    }
+
+    /// Cancels a job without ranks, and detaches from every other one.
+    async fn settle<T>(self, found: std::result::Result<T, NotThere>) -> Result<T> {
+        let error = match found {
             Ok(found) => {
                 self.let_go().await;
-                Ok(found.job.0)
+                return Ok(found);
             }
-            Err(why) => Err(self.give_up(why).await),
-        }
+            Err(NotThere::Unowned) => return Err(cancel_unowned(self.job, self.cancel).await),
+            // Dropping it cancels the job.
+            Err(NotThere::NotYet(error)) => return Err(error),
+            Err(NotThere::Failed(error)) => error,
+        };
+        let job = self.job.0.clone();
+        self.let_go().await;
+        Err(if error.kind() == Kind::Gone { error } else { Error::JobLeft { error: Box::new(error), job } })
     }
 
     /// Detaches from the job. A guard that has ended meanwhile does not cancel it either.
     async fn let_go(self) {
         self.detach().await.ok();
-    }
-
-    /// Cancels the job, and returns why it was not attached to.
-    async fn give_up(self, why: NotAttached) -> Error {
-        match why {
-            NotAttached::Unowned => cancel_unowned(self.job, self.cancel).await,
-            // Dropping it cancels the job.
-            NotAttached::Late(error) | NotAttached::Failed(error) => error,
-        }
     }
 
     /// Detaches from the job, which continues without an owner.

@@ -7,7 +7,7 @@ use gantry_types::launch::{HoldChoice, HoldMethod};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Reach, reach, registry};
 
-use crate::app::{App, News, NotAttached, QueueNews, find_launcher};
+use crate::app::{App, News, NotThere, QueueNews, find_launcher};
 use crate::clock::{Clock, QueueTime};
 pub use crate::config::{Config, DEFAULT_BULK_RADIX, DEFAULT_RADIX, Frontend};
 use crate::error::Result;
@@ -186,6 +186,6 @@ impl Frontend {
         };
         let clock = Clock::new(timeout, QueueTime::Counts);
         let attached = self.attach_until(wlm, &JobRef(job.to_owned()), wait, None, &clock).await;
-        attached.map_err(NotAttached::into_error)
+        attached.map_err(NotThere::into_error)
     }
 }

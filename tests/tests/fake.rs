@@ -104,7 +104,7 @@ impl Cluster {
     /// Checks that a submission has ended with this error, and has left its job, a script of [`UNTIL_GO`].
     #[track_caller]
     fn assert_left(&self, done: &Finished, error: &str) {
-        let said = done.stderr.concat();
+        let said = [&done.stderr[..], &done.stdout[..]].concat().concat();
         assert!(said.contains(error) && said.contains("job 1 was left as it is"), "{done:?}");
         // The guard would cancel it.
         assert!(becomes_true(SOON, || guards(&self.world).is_empty()), "a guard stays");
@@ -305,6 +305,21 @@ fn a_cluster_that_never_answers_is_not_waited_for_like_a_queue() {
     });
     run(&json!({ "silent": true }), |cluster| {
         cluster.assert_late_and_left("the cluster gives no answer");
+    });
+}
+
+#[test]
+fn a_job_that_may_have_left_the_queue_unseen_is_left() {
+    run(&json!({ "queue_ms": FOREVER_MS }), |cluster| {
+        let words = ["--json", "submit", "--wlm", "fake", "--queue-timeout", "5", "--"];
+        let mut run = cluster.gantry(&[&words[..], &["/bin/sh", "-c", UNTIL_GO]].concat());
+        run.next_event("waiting", SOON);
+        cluster.becomes(&json!({ "silent": true }));
+        while !run.next_event("waiting", SOON)["message"].to_string().contains("gives no answer") {}
+        cluster.gives_nodes();
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 67, "{done:?}");
+        cluster.assert_left(&done, "after waiting in the queue");
     });
 }
 

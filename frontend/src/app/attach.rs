@@ -17,8 +17,8 @@ use super::App;
 use super::agent_hosts::AgentHosts;
 use super::context::LaunchContext;
 use super::launch::build_adoption;
-use super::waiting::{QueueWatch, SHORT_WAIT, explain_late, pause_after};
-use crate::clock::{Clock, Late};
+use super::waiting::{NotThere, Wait, ask};
+use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
 use crate::event::MissingHost;
@@ -37,32 +37,6 @@ pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
 /// What comes from the guard that owns a submitted job: nothing before its end. None: the caller does not own the job.
 pub(crate) type Owner<'a> = Option<&'a mut mpsc::UnboundedReceiver<GuardEvent>>;
 
-/// Why there is no attachment.
-#[derive(Debug)]
-pub(crate) enum NotAttached {
-    /// The WLM answered that there were no ranks, until a timeout expired.
-    Late(Error),
-    /// The job's guard ended before there were ranks.
-    Unowned,
-    /// Something else. It says nothing about whether ranks run, or will.
-    Failed(Error),
-}
-
-impl From<Error> for NotAttached {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl NotAttached {
-    pub(crate) fn into_error(self) -> Error {
-        match self {
-            Self::Late(error) | Self::Failed(error) => error,
-            Self::Unowned => Error::Gone { what: "the guard".to_owned() },
-        }
-    }
-}
-
 impl Frontend {
     /// Attaches to the ranks of `job`. If they end meanwhile and the caller waits, to those that come next: the first
     /// step of a script may be a short one.
@@ -73,7 +47,7 @@ impl Frontend {
         mut wait: News<'_>,
         mut owner: Owner<'_>,
         clock: &Clock,
-    ) -> std::result::Result<App, NotAttached> {
+    ) -> std::result::Result<App, NotThere> {
         self.check_policy(wlm, true)?;
         let wlm_data = read_reach_args(wlm, &self.config.reach_args).map_err(Error::from)?;
         let agent = helpers::find(helpers::AGENT)?;
@@ -138,52 +112,20 @@ pub(crate) async fn adopt(
     wait: &mut News<'_>,
     owner: Owner<'_>,
     clock: &Clock,
-) -> std::result::Result<Adoption, NotAttached> {
+) -> std::result::Result<Adoption, NotThere> {
     let agent = helpers::find(helpers::AGENT)?;
     let question = Question { wlm, job, wlm_data, agent: &agent };
-    let mut watch = QueueWatch::new(clock);
-    let started = Instant::now();
-    // The WLM's last answer. After a timeout it explains more than the question that was interrupted.
-    let mut said = None;
-    let asking = async {
-        loop {
-            let not_yet = match question.ask().await {
-                Err(Error::Wlm(WlmError(error))) if error.is_temporary() => error,
-                found => return found,
-            };
-            let Some(tell) = wait else { return Err(not_yet.into()) };
-            watch.take(&not_yet);
-            let waited = match not_yet {
-                gantry_wlm::Error::NotYet { queued: false, .. } => started.elapsed().min(SHORT_WAIT),
-                _ => started.elapsed(),
-            };
-            tell(&not_yet.to_string());
-            said = Some(not_yet);
-            tokio::time::sleep(pause_after(waited)).await;
+    let wanted = |not_yet: &str| match wait {
+        Some(tell) => {
+            tell(not_yet);
+            true
         }
+        None => false,
     };
-    let ended = tokio::select! {
-        found = asking => Ended::Asked(Box::new(found)),
-        late = clock.run_out() => Ended::Late(late),
-        () = gone(owner) => Ended::Unowned,
-    };
-    clock.go_on();
-    match ended {
-        Ended::Asked(found) => (*found).map_err(NotAttached::Failed),
-        Ended::Unowned => Err(NotAttached::Unowned),
-        Ended::Late(late) => {
-            let error = explain_late(clock, late, "looking for what to attach to", said.as_ref());
-            let is_known = late == Late::Queue || matches!(said, Some(gantry_wlm::Error::NotYet { .. }));
-            Err(if is_known { NotAttached::Late(error) } else { NotAttached::Failed(error) })
-        }
+    tokio::select! {
+        found = Wait::new(clock).until("looking for what to attach to", || question.ask(), wanted) => found,
+        () = gone(owner) => Err(NotThere::Unowned),
     }
-}
-
-/// How the wait for ranks has ended.
-enum Ended {
-    Asked(Box<Result<Adoption>>),
-    Late(Late),
-    Unowned,
 }
 
 async fn gone(owner: Owner<'_>) {
@@ -207,10 +149,7 @@ impl Question<'_> {
         let (wlm, job) = (self.wlm, self.job.clone());
         let (wlm_data, agent) = (self.wlm_data.to_vec(), self.agent.to_owned());
         let runtime = tokio::runtime::Handle::current();
-        let asking = tokio::task::spawn_blocking(move || {
-            runtime.block_on(wlm.adopt(&job, &wlm_data, &agent, &Machine))
-        });
-        Ok(asking.await??)
+        ask(move || runtime.block_on(wlm.adopt(&job, &wlm_data, &agent, &Machine))).await
     }
 
     /// Whether the ranks that were found are no longer there, according to the WLM. In doubt they are: the question may

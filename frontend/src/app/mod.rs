@@ -26,11 +26,12 @@ pub(crate) mod state;
 pub(crate) mod stdio;
 
 pub(crate) use self::core::DAEMON_GRACE;
-pub(crate) use attach::{News, NotAttached, adopt};
+pub(crate) use attach::{News, adopt};
 pub use events::Events;
 pub use handle::AppHandle;
 pub(crate) use own_launcher::refuse_foreign;
 pub use owner::App;
 pub(crate) use prepare::find_launcher;
 pub use stdio::OutputStream;
+pub(crate) use waiting::NotThere;
 pub use waiting::QueueNews;

@@ -18,7 +18,7 @@ use super::connected::Connected;
 use super::context::LaunchContext;
 use super::launch::{begin_direct, prepare_direct};
 use super::prepare::{build_ticket, patience_until};
-use super::waiting::{ASK_EVERY, JobNews, QueueNews, QueueWatch, explain_late, pause_after};
+use super::waiting::{ASK_EVERY, JobNews, NotThere, QueueNews, Wait, ask};
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
@@ -119,32 +119,14 @@ async fn wait_for_nodes(
     mut news: JobNews<'_>,
     clock: &Clock,
 ) -> Result<Direct> {
-    let mut watch = QueueWatch::new(clock);
-    let started = Instant::now();
-    // The WLM's last answer. After a timeout it explains more than the question that was interrupted.
-    let mut said = None;
-    let asking = async {
-        loop {
-            let not_yet = match find_nodes(queue, plan, job).await {
-                Err(Error::Wlm(WlmError(error))) if error.is_temporary() => error,
-                found => return found,
-            };
-            watch.take(&not_yet);
-            if let Some(tell) = &mut news {
-                tell(&QueueNews { job: job.0.clone(), submitted: true, message: not_yet.to_string() });
-            }
-            said = Some(not_yet);
-            tokio::time::sleep(pause_after(started.elapsed())).await;
+    let tell = |not_yet: &str| {
+        if let Some(tell) = &mut news {
+            tell(&QueueNews { job: job.0.clone(), submitted: true, message: not_yet.to_owned() });
         }
+        true
     };
-    let found = tokio::select! {
-        found = asking => Ok(found),
-        late = clock.run_out() => Err(late),
-    };
-    let found = found
-        .unwrap_or_else(|late| Err(explain_late(clock, late, "waiting for a job's nodes", said.as_ref())));
-    clock.go_on();
-    found
+    let found = Wait::new(clock).until("waiting for a job's nodes", || find_nodes(queue, plan, job), tell);
+    found.await.map_err(NotThere::into_error)
 }
 
 /// Waits until the WLM says that the job has ended, or that there is none.
@@ -161,8 +143,7 @@ async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) ->
 
 async fn find_nodes(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Result<Direct> {
     let (plan, job) = (plan.clone(), job.clone());
-    let asking = tokio::task::spawn_blocking(move || queue.find_nodes(&plan, &job, &Machine));
-    Ok(asking.await??)
+    ask(move || queue.find_nodes(&plan, &job, &Machine)).await
 }
 
 fn late(phase: &'static str, started: Instant) -> Error {
