@@ -208,7 +208,7 @@ mod tests {
     fn login(job: &str) -> FakeHost {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
         let text = format!("{{\"Jobs\": {{\"7.head\": {{{job}}}}}}}");
-        host.with_file("/bin/ssh", "").with_answer("/bin/qstat -x -f -F json 7", &text, "")
+        host.with_file("/bin/ssh", "").with_answer("/bin/qstat -f -F json 7", &text, "")
     }
 
     const RUNNING: &str =

@@ -145,7 +145,7 @@ mod tests {
         check(run, Some(-20), Some(CauseKind::NodeFailed));
     }
 
-    const QSTAT: &str = "/bin/qstat -x -f -F json 7";
+    const QSTAT: &str = "/bin/qstat -f -F json 7";
 
     /// Checks the explanation for a job in this state; `torn`: a host was lost, if PBS has a state for it.
     #[track_caller]

@@ -84,8 +84,9 @@ mod tests {
         let found = |name| crate::extras::<PbsExtras>(crate::registry::find(name).unwrap()).is_some();
         assert!(found("pbs") && !found("slurm"));
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
-        let line = "/bin/qstat -x -f -F json 9";
-        let unknown = host.with_answer(line, "{\"timestamp\": 1}", "qstat: Unknown Job Id 9.head");
+        let (said, words) = ("{\"timestamp\": 1}", "qstat: Unknown Job Id 9.head");
+        let unknown = host.with_answer("/bin/qstat -f -F json 9", said, words);
+        let unknown = unknown.with_answer("/bin/qstat -x -f -F json 9", said, words);
         let error = PbsExtras.job(&JobRef("9".to_owned()), &unknown).unwrap_err();
         assert_eq!(error.to_string(), "PBS knows no job 9: qstat: Unknown Job Id 9.head");
     }

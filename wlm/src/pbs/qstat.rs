@@ -166,30 +166,30 @@ fn parse_select(text: &str) -> Vec<(u32, bool)> {
     chunks
 }
 
+/// What the server says of an ended job, unless the question includes such jobs. Source: OpenPBS, `PBSE_UNKJOBID` and
+/// `PBSE_HISTJOBID`.
+const ENDED: [&str; 2] = ["Unknown Job", "has finished"];
+
 /// The answer to every question that includes ended jobs, from a server that does not keep them. That is the default
 /// (`job_history_enable`). Source: OpenPBS, `PBSE_JOBHISTNOTSET`.
 const NO_HISTORY: &str = "not configured to maintain job history";
 
-/// What qstat said about a job.
-struct Answer {
-    command: Vec<OsString>,
-    said: Asked,
-    /// The server keeps ended jobs.
-    keeps_ended: bool,
-}
+/// A command that printed no record, and what it printed instead.
+type Unlisted = (Vec<OsString>, Asked);
 
-/// Runs qstat for a job, which may have ended if the server keeps ended jobs.
-fn qstat(options: &[&str], job: &JobRef, host: &dyn Host) -> Result<Answer> {
-    let ask_for = |ended: &[&str]| {
-        let words = [&["qstat"], ended, options, &[&job.0]].concat();
+/// Runs qstat for a job, and for an ended one only with the option `-x` in `ended`.
+fn qstat(ended: &[&str], job: &JobRef, host: &dyn Host) -> Result<std::result::Result<Job, Unlisted>> {
+    let ask_for = |form: &[&str]| {
+        let words = [&["qstat"], ended, form, &[&job.0]].concat();
         ask(&words.into_iter().map(OsString::from).collect::<Vec<_>>(), host)
     };
-    let (command, said) = ask_for(&["-x"])?;
-    if !said.stderr.contains(NO_HISTORY) {
-        return Ok(Answer { command, said, keeps_ended: true });
-    }
-    let (command, said) = ask_for(&[])?;
-    Ok(Answer { command, said, keeps_ended: false })
+    let (command, said) = ask_for(&["-f", "-F", "json"])?;
+    let found = match parse_jobs(&said.stdout) {
+        Ok(mut jobs) => jobs.pop(),
+        // The same record in the form that has no syntax to be broken.
+        Err(error) => Some(parse_lines(&ask_for(&["-f"])?.1.stdout).ok_or(error)?),
+    };
+    Ok(found.ok_or((command, said)))
 }
 
 /// The server's record of a job, even of an ended one if the server keeps it.
@@ -197,32 +197,29 @@ fn qstat(options: &[&str], job: &JobRef, host: &dyn Host) -> Result<Answer> {
 /// # Errors
 /// The server does not know the job, or does not let this user see it. [`Error::Unanswered`]: qstat gave no answer.
 pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
-    let Answer { command, said, keeps_ended } = qstat(&["-f", "-F", "json"], job, host)?;
-    let found = match parse_jobs(&said.stdout) {
-        Ok(mut jobs) => jobs.pop(),
-        Err(error) => Some(ask_in_lines(job, host)?.ok_or(error)?),
+    let mut answer = qstat(&[], job, host)?;
+    let is_about = |said: &Asked, words: &[&str]| words.iter().any(|it| said.stderr.contains(it));
+    if let Err((_, said)) = &answer
+        && is_about(said, &ENDED)
+    {
+        let message = format!("job {} has ended, or there never was one: {}", job.0, said.stderr.trim());
+        answer = qstat(&["-x"], job, host)?;
+        if matches!(&answer, Err((_, said)) if is_about(said, &[NO_HISTORY])) {
+            let hint = "the server forgets a job at its end; 'qstat -u USER' lists the jobs of a user";
+            return Err(Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint)));
+        }
+    }
+    let (command, said) = match answer {
+        Ok(found) => return Ok(found),
+        Err(unlisted) => unlisted,
     };
-    if let Some(found) = found {
-        return Ok(found);
-    }
-    let words = said.stderr.trim();
-    if words.contains("Unknown Job") && !keeps_ended {
-        let message = format!("job {} has ended, or there never was one: {words}", job.0);
-        let hint = "the server forgets a job at its end; 'qstat -u USER' lists the jobs of a user";
-        return Err(Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint)));
-    }
-    if words.contains("Unknown Job") || words.contains("illegally formed") {
+    if is_about(&said, &["Unknown Job", "illegally formed"]) {
         return Err(Error::NotFound {
-            message: format!("PBS knows no job {}: {words}", job.0),
+            message: format!("PBS knows no job {}: {}", job.0, said.stderr.trim()),
             hint: Some("'qstat -u USER' lists the jobs of a user".to_owned()),
         });
     }
     Err(refused(&command, &said))
-}
-
-/// The same record in the form that has no syntax to be broken.
-fn ask_in_lines(job: &JobRef, host: &dyn Host) -> Result<Option<Job>> {
-    Ok(parse_lines(&qstat(&["-f"], job, host)?.said.stdout))
 }
 
 /// The job that `qstat -f` prints: its name, and a line for each attribute, `    name = value`. A long value continues
@@ -266,10 +263,14 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
+    fn host() -> FakeHost {
+        FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "")
+    }
+
     #[test]
     fn only_the_servers_own_words_are_about_the_job() {
         let ask = |words: &str| {
-            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
+            let host = host().with_answer("/bin/qstat -f -F json 7", "", words);
             let host = host.with_answer("/bin/qstat -x -f -F json 7", "", words);
             ask_job(&JobRef("7".to_owned()), &host).unwrap_err()
         };
@@ -282,23 +283,31 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_keeps_no_ended_jobs_is_asked_for_the_others() {
-        let words = "qstat: PBS is not configured to maintain job history 7.head";
-        let ask = |form: &str, stdout: &str, stderr: &str| {
-            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
-            let host = host.with_answer("/bin/qstat -x -f -F json 7", "", words);
-            let host = host.with_answer("/bin/qstat -x -f 7", "", words);
-            let host = host.with_answer("/bin/qstat -f -F json 7", "{", "");
-            ask_job(&JobRef("7".to_owned()), &host.with_answer(form, stdout, stderr))
-        };
+    fn only_a_job_that_is_not_there_is_looked_for_among_ended_ones() {
         let json = r#"{"Jobs": {"7.head": {"job_state": "R"}}}"#;
-        assert_eq!(ask("/bin/qstat -f -F json 7", json, "").unwrap().phase(), JobPhase::Running);
+        let ask = |host: FakeHost| ask_job(&JobRef("7".to_owned()), &host);
+        // The fake machine answers no other question.
+        let there = ask(host().with_answer("/bin/qstat -f -F json 7", json, ""));
+        assert_eq!(there.unwrap().phase(), JobPhase::Running);
         let lines = "Job Id: 7.head\n    job_state = Q\n";
-        assert_eq!(ask("/bin/qstat -f 7", lines, "").unwrap().phase(), JobPhase::Waiting);
-        let gone = ask("/bin/qstat -f -F json 7", "", "qstat: Unknown Job Id 7.head").unwrap_err();
-        assert_eq!(gone.kind(), Kind::Gone, "{gone}");
-        let lost = ask("/bin/qstat -f -F json 7", "", "qstat: cannot connect to server head (errno=111)");
-        assert!(matches!(lost, Err(Error::Unanswered(_))), "{lost:?}");
+        let broken = host().with_answer("/bin/qstat -f -F json 7", "{", "");
+        let there = ask(broken.with_answer("/bin/qstat -f 7", lines, ""));
+        assert_eq!(there.unwrap().phase(), JobPhase::Waiting);
+        let ended = json.replace('R', "F");
+        for words in [
+            "qstat: Unknown Job Id 7.head",
+            "qstat: 7.head Job has finished, use -x or -H to obtain historical job information",
+        ] {
+            let over = || host().with_answer("/bin/qstat -f -F json 7", "", words);
+            let with = |stdout: &str, stderr: &str| {
+                ask(over().with_answer("/bin/qstat -x -f -F json 7", stdout, stderr))
+            };
+            assert_eq!(with(&ended, "").unwrap().phase(), JobPhase::Ended);
+            let gone = with("", "qstat: PBS is not configured to maintain job history 7.head").unwrap_err();
+            assert!(gone.kind() == Kind::Gone && gone.to_string().contains(words), "{gone}");
+            let lost = with("", "qstat: cannot connect to server head (errno=111)");
+            assert!(matches!(lost, Err(Error::Unanswered(_))), "{lost:?}");
+        }
     }
 
     #[track_caller]
@@ -344,9 +353,8 @@ mod tests {
             comment = Job run at Sun Nov 22 at 00:47 on (n001:ncpus=2)+(n002:ncpus=2)\n\t+(n003:ncpus=2)\n\n";
         let broken = recorded("running").replace("\"C.UTF-8\"", "007");
         let ask = |lines: &str| {
-            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
-            let host = host.with_answer("/bin/qstat -x -f -F json 2", &broken, "");
-            ask_job(&JobRef("2".to_owned()), &host.with_answer("/bin/qstat -x -f 2", lines, ""))
+            let host = host().with_answer("/bin/qstat -f -F json 2", &broken, "");
+            ask_job(&JobRef("2".to_owned()), &host.with_answer("/bin/qstat -f 2", lines, ""))
         };
         assert_eq!(ask(lines).unwrap(), parse_jobs(&recorded("running")).unwrap().pop().unwrap());
         let error = ask("").unwrap_err().to_string();

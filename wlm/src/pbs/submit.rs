@@ -30,6 +30,9 @@ const NAMELESS: &str = "gantry";
 /// The remedy for missing programs.
 const SHARED: &str = "install gantry at a path that all hosts of the job see; with '-o FILE' the script's output goes to a file";
 
+/// The remedy where only the script's output tells more.
+const SEE_OUTPUT: &str = "give the job an output file, as by '-o FILE'";
+
 /// qsub's options that do not submit a single script that starts by itself, with the reason.
 const REFUSED: [(&str, &str); 7] = [
     ("-I", "an interactive job has no script"),
@@ -221,10 +224,17 @@ pub(super) fn ended_early(job: &Job) -> Error {
             "they could not connect to this machine",
             "see whether nodes may open connections to this machine, or launch in a job",
         ),
-        _ => ("see the output of its script", "give the job an output file, as by '-o FILE'"),
+        _ => ("see the output of its script", SEE_OUTPUT),
     };
     let message = format!("{}, and its agents were not there: {why}", job.describe());
     Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint))
+}
+
+/// As [`ended_early`], for a job of which the server keeps no record.
+pub(super) fn ended_unseen(job: &JobRef) -> Error {
+    let message =
+        format!("job {} has ended before its agents were there, and the server keeps no record of it", job.0);
+    Error::Refused(Failure::new(Kind::Gone, message).with_hint(SEE_OUTPUT))
 }
 
 #[cfg(test)]

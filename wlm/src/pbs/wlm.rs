@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use async_trait::async_trait;
-use gantry_types::error::Failure;
+use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
 use gantry_types::launch::{SendAgent, Wanted};
 use gantry_types::rank_set::RankSet;
@@ -179,7 +179,10 @@ impl Queue for Pbs {
     }
 
     fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
-        let found = ask_job(job, host)?;
+        let found = match ask_job(job, host) {
+            Err(error) if error.kind() == Kind::Gone => return Err(submit::ended_unseen(job)),
+            found => found?,
+        };
         match found.phase() {
             JobPhase::Running if !found.slots().is_empty() => {
                 plan_ranks(parse_args(&queued.args)?.common, found.slots(), Some(job.clone()))
@@ -313,20 +316,24 @@ mod tests {
 
     #[test]
     fn a_job_that_is_being_ended_is_waited_for_until_its_exit_status_is_known() {
-        let ask = |state: &str| {
-            let command = "/bin/qstat -x -f -F json 7.head";
+        let find = |stdout: &str, stderr: &str| {
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
-            let said = format!(r#"{{"Jobs": {{"7.head": {{"job_state": {state}}}}}}}"#);
-            let host = host.with_answer(command, &said, "");
+            let host = host.with_answer("/bin/qstat -f -F json 7.head", stdout, stderr);
+            let words = "qstat: PBS is not configured to maintain job history 7.head";
+            let host = host.with_answer("/bin/qstat -x -f -F json 7.head", "", words);
             let queued = Queued { args: vec!["./app".into()] };
             Pbs.find_nodes(&queued, &JobRef("7.head".to_owned()), &host).unwrap_err()
         };
+        let ask = |state: &str| find(&format!(r#"{{"Jobs": {{"7.head": {{"job_state": {state}}}}}}}"#), "");
         let ending = ask(r#""E""#);
         assert!(matches!(ending, Error::NotYet { .. }), "{ending}");
         let known = ask(r#""E", "Exit_status": 127"#).to_string();
         assert!(known.contains("being ended with 127, and its agents were not there"), "{known}");
         let ended = ask(r#""F", "Exit_status": 127"#).to_string();
         assert!(ended.contains("is ended with 127"), "{ended}");
+        let unseen = find("", "qstat: Unknown Job Id 7.head");
+        assert!(unseen.to_string().contains("ended before its agents were there"), "{unseen}");
+        assert!(unseen.hint().is_some_and(|hint| hint.contains("-o FILE")), "{unseen}");
     }
 
     #[test]
