@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{Asked, Host, IsAnswer};
@@ -15,6 +16,7 @@ pub(crate) struct FakeHost {
     files: BTreeMap<PathBuf, Vec<u8>>,
     links: BTreeMap<PathBuf, PathBuf>,
     answers: BTreeMap<String, Asked>,
+    reads: AtomicUsize,
 }
 
 impl FakeHost {
@@ -33,6 +35,11 @@ impl FakeHost {
         let answer = Asked { stdout: stdout.to_owned(), stderr: stderr.to_owned() };
         self.answers.insert(command.to_owned(), answer);
         self
+    }
+
+    /// How many files were read.
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::Relaxed)
     }
 
     pub(crate) fn with_link(mut self, path: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
@@ -59,6 +66,7 @@ impl Host for FakeHost {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 

@@ -1,6 +1,6 @@
 //! The cluster of a job, where a site has several.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::conf::own_cluster;
 use crate::host::Host;
@@ -16,10 +16,8 @@ const CLUSTERS: &str = "SLURM_CLUSTERS";
 /// # Errors
 /// It names another one.
 pub(super) fn check_variable(host: &dyn Host) -> Result<()> {
-    let (Some(named), Some(own)) = (host.env(CLUSTERS), own_cluster(host)) else { return Ok(()) };
-    if named.eq_ignore_ascii_case(&own) {
-        return Ok(());
-    }
+    let Some(named) = host.env(CLUSTERS) else { return Ok(()) };
+    let Some(own) = own_cluster(host).filter(|own| !named.eq_ignore_ascii_case(own)) else { return Ok(()) };
     let named = named.to_string_lossy();
     Err(Error::invalid_with(
         format!(
@@ -37,14 +35,19 @@ pub(super) fn check_variable(host: &dyn Host) -> Result<()> {
 pub(super) fn check_option(parts: &[Part], host: &dyn Host) -> Result<()> {
     let value = |part: &'_ Part| part.value("clusters").or_else(|| part.value("cluster")).map(OsString::from);
     let Some(named) = parts.iter().find_map(value) else { return Ok(()) };
-    let asked = host.env(CLUSTERS).or_else(|| own_cluster(host).map(OsString::from));
-    if asked.is_some_and(|asked| asked.eq_ignore_ascii_case(&named)) {
+    if is_asked(&named, host) {
         return Ok(());
     }
     Err(Error::invalid_with(
         "srun's --clusters sends the job to a cluster that gantry's own commands do not ask",
         format!("set {CLUSTERS}={} instead", named.to_string_lossy()),
     ))
+}
+
+/// Whether gantry's commands ask this cluster.
+pub(super) fn is_asked(cluster: &OsStr, host: &dyn Host) -> bool {
+    let asked = host.env(CLUSTERS).or_else(|| own_cluster(host).map(OsString::from));
+    asked.is_some_and(|asked| asked.eq_ignore_ascii_case(cluster))
 }
 
 #[cfg(test)]
@@ -62,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_variable_that_names_another_cluster_is_refused() {
-        assert!(check_variable(&host("", "cpu")).is_ok());
+        let unset = host("", "cpu");
+        assert!(check_variable(&unset).is_ok() && unset.reads() == 0);
         assert!(check_variable(&host("CPU", "cpu")).is_ok());
         assert!(check_variable(&FakeHost::default().with_env(CLUSTERS, "gpu")).is_ok());
         for other in ["gpu", "cpu,gpu"] {

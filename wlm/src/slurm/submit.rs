@@ -8,7 +8,6 @@ use gantry_types::error::{Failure, Kind};
 use super::ask::{PATIENCE, find_command, refused};
 use super::cluster;
 use super::command::words;
-use super::conf::own_cluster;
 use super::exported::Exported;
 use crate::host::{Asked, Host};
 use crate::{Error, JobRef, Result, Submission};
@@ -37,11 +36,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     match parse_submitted(&said.stdout) {
         Some((job, None)) => Ok(JobRef(job.to_owned())),
         // sbatch names its own cluster too, if it was told that name.
-        Some((job, Some(cluster)))
-            if own_cluster(host).is_some_and(|own| own.eq_ignore_ascii_case(cluster)) =>
-        {
-            Ok(JobRef(job.to_owned()))
-        }
+        Some((job, Some(cluster))) if cluster::is_asked(cluster.as_ref(), host) => Ok(JobRef(job.to_owned())),
         Some((job, Some(cluster))) => Err(refuse_elsewhere(job, cluster, host)),
         None => Err(refused(&command, &said).unwrap_or_else(|| {
             Error::invalid_with(
@@ -97,7 +92,9 @@ fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
         format!(
             "job {job} is in the cluster {cluster}, and gantry follows jobs of its own cluster only; {end}"
         ),
-        format!("leave out --clusters, or submit on a login node of {cluster}"),
+        format!(
+            "leave out --clusters, in the script and as SBATCH_CLUSTERS too, or submit on a login node of {cluster}"
+        ),
     )
 }
 
@@ -152,8 +149,9 @@ mod tests {
 
     #[test]
     fn a_job_of_another_cluster_is_cancelled_there() {
-        let submitted = |cancelled: &str, own: Option<&str>| {
+        let submitted_with = |variable: &str, cancelled: &str, own: Option<&str>| {
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
+            let host = host.with_env("SLURM_CLUSTERS", variable);
             let host = host.with_answer("/bin/sbatch --parsable -Mgpu job.sh", "7;gpu\n", "");
             let host = host.with_file("/bin/scancel", "");
             let host = host.with_answer("/bin/scancel --clusters=gpu --quiet 7", "", cancelled);
@@ -163,6 +161,7 @@ mod tests {
             let args = ["-Mgpu", "job.sh"].map(OsString::from).to_vec();
             submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
         };
+        let submitted = |cancelled: &str, own| submitted_with("", cancelled, own);
         for own in [None, Some("cpu")] {
             let error = submitted("", own).unwrap_err().to_string();
             assert!(
@@ -174,6 +173,8 @@ mod tests {
         let error = submitted(words, None).unwrap_err().to_string();
         assert!(error.contains("it was not cancelled: ") && error.contains(words), "{error}");
         assert_eq!(submitted("", Some("GPU")).unwrap().0, "7");
+        // Of a cluster without a known name the variable tells which one all commands ask.
+        assert_eq!(submitted_with("gpu", "", None).unwrap().0, "7");
     }
 
     #[test]
