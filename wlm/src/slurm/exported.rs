@@ -29,7 +29,8 @@ impl Exported {
     }
 
     /// The option with which PATH and the variables in `env`, the environment of sbatch, reach the job too. Every user of
-    /// this machine can read it. So it contains no value that is not in the arguments anyway; such values go into `env`.
+    /// this machine can read it. So values that are not in the arguments anyway go into `env`, and so does a PATH. The
+    /// exception are values that would change sbatch itself there.
     ///
     /// # Errors
     /// A name is not UTF-8.
@@ -37,34 +38,26 @@ impl Exported {
         let names = env.iter().map(|(name, _)| into_text(name.clone()));
         let names: Vec<String> = names.chain([Ok("PATH".to_owned())]).collect::<Result<_>>()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut given = self.list.clone().unwrap_or_else(|| "ALL".to_owned());
-        if !self.is_argument {
-            let (list, mut values) = take_values(&given);
-            given = list;
-            // The submission's own values take precedence, as at the end of the list.
-            values.append(env);
-            *env = values;
-        }
+        let given = self.list.as_deref().unwrap_or("ALL");
+        let (given, mut values) = take_values(given, |name| !self.is_argument || name == "PATH");
+        // The submission's own values take precedence, as at the end of the list.
+        values.append(env);
+        *env = values;
         // What comes later in the list takes precedence, even over a value in it.
         let list =
             build_export(Some(&given), &names).unwrap_or_else(|| format!("{given},{}", names.join(",")));
         Ok(format!("--export={list}").into())
     }
-
-    /// The value of PATH in the list.
-    pub(super) fn path(&self) -> Option<&str> {
-        split_export(self.list.as_deref()?).into_iter().rev().find_map(|item| item.strip_prefix("PATH="))
-    }
 }
 
-/// Splits a list into one of names and their values. sbatch exports those from its environment. Values that would change
-/// sbatch itself there stay in the list.
-fn take_values(list: &str) -> (String, Vec<(OsString, OsString)>) {
+/// Splits a list into one of names and the values of those that are wanted. sbatch exports these from its environment.
+/// Values that would change sbatch itself there stay in the list.
+fn take_values(list: &str, wanted: impl Fn(&str) -> bool) -> (String, Vec<(OsString, OsString)>) {
     let mut values = Vec::new();
     let mut names = Vec::new();
     for item in split_export(list) {
         match unquote(item).split_once('=') {
-            Some((name, value)) if !name.is_empty() && !is_for_sbatch(name) => {
+            Some((name, value)) if !name.is_empty() && !is_for_sbatch(name) && wanted(name) => {
                 values.push((name.into(), value.into()));
                 names.push(name);
             }
@@ -136,17 +129,15 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    /// The option for a script with these options, variable and lines, and PATH in the list; then what goes into the
-    /// environment instead.
+    /// The option for a script with these options, variable and lines, then what goes into the environment instead.
     #[track_caller]
-    fn check(args: &[&str], variable: &str, script: &str, expected: &str, path: Option<&str>, values: &str) {
+    fn check(args: &[&str], variable: &str, script: &str, expected: &str, values: &str) {
         let host = FakeHost::default().with_env("SBATCH_EXPORT", variable).with_file("/w/job.sh", script);
         let args = args.iter().map(OsString::from).collect();
         let submission = Submission { args, held: None, env: Vec::new(), cwd: "/w".into() };
         let found = Exported::find(&submission, OsStr::new("job.sh"), &host).unwrap();
         let mut env = Vec::new();
         assert_eq!(found.with(&mut env).unwrap(), OsString::from(format!("--export={expected}")));
-        assert_eq!(found.path(), path);
         let moved: Vec<_> =
             env.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
         assert_eq!(moved.join(" + "), values);
@@ -154,22 +145,20 @@ mod tests {
 
     #[test]
     fn what_the_user_exports_reaches_the_script() {
-        let check = |args: &[&str], variable: &str, script: &str, expected: &str, path: Option<&str>| {
-            check(args, variable, script, expected, path, "");
-        };
-        check(&[], "", "", "ALL,PATH", None);
-        check(&["--export=NONE"], "", "", "PATH", None);
-        check(&["--export=NIL"], "", "", "PATH", None);
-        check(&["--export=ALL,A=1"], "", "", "ALL,A=1,PATH", None);
-        check(&["--export", "A=1,PATH=/x:/y"], "", "", "A=1,PATH=/x:/y,PATH", Some("/x:/y"));
-        check(&["--export=A", "-N2", "--export=B"], "C", "", "B,PATH", None);
-        check(&["-N2"], "C", "#SBATCH --export=D\n", "C,PATH", None);
+        check(&[], "", "", "ALL,PATH", "");
+        check(&["--export=NONE"], "", "", "PATH", "");
+        check(&["--export=NIL"], "", "", "PATH", "");
+        check(&["--export=ALL,A=1"], "", "", "ALL,A=1,PATH", "");
+        check(&["--export", "A=1,PATH=/x:/y"], "", "", "A=1,PATH,PATH", "PATH=/x:/y");
+        check(&["--export=ALL,'PATH=/x:/y',\"B=2,3\""], "", "", "ALL,PATH,\"B=2,3\",PATH", "PATH=/x:/y");
+        check(&["--export=A", "-N2", "--export=B"], "C", "", "B,PATH", "");
+        check(&["-N2"], "C", "#SBATCH --export=D\n", "C,PATH", "");
     }
 
     #[test]
     fn a_script_may_say_what_it_gets() {
         let check = |script: &str, expected: &str, values: &str| {
-            check(&["-N2"], "", script, expected, None, values);
+            check(&["-N2"], "", script, expected, values);
         };
         check("#!/bin/sh\n\n# x\n#SBATCH -N 2 --export=ALL,D=1 # why\nsrun a\n", "ALL,D,PATH", "D=1");
         check("#!/bin/sh\n#SBATCH --export \"A=1,B=2 3\"\n#SBATCH -n 4\n", "A,B,PATH", "A=1 + B=2 3");
@@ -179,18 +168,17 @@ mod tests {
 
     #[test]
     fn a_value_is_in_no_argument_that_the_user_has_not_written() {
-        let check = |list: &str, expected: &str, path: Option<&str>, values: &str| {
-            check(&[], list, "", expected, path, values);
-            check(&[], "", &format!("#SBATCH \"--export={list}\"\n"), expected, path, values);
+        let check = |list: &str, expected: &str, values: &str| {
+            check(&[], list, "", expected, values);
+            check(&[], "", &format!("#SBATCH \"--export={list}\"\n"), expected, values);
         };
-        check("ALL,KEY=secret", "ALL,KEY,PATH", None, "KEY=secret");
-        check("'KEY=a,b=c',A='x,y',B", "KEY,A,B,PATH", None, "KEY=a,b=c + A='x,y'");
-        check("PATH=/x", "PATH,PATH", Some("/x"), "PATH=/x");
+        check("ALL,KEY=secret", "ALL,KEY,PATH", "KEY=secret");
+        check("'KEY=a,b=c',A='x,y',B", "KEY,A,B,PATH", "KEY=a,b=c + A='x,y'");
+        check("PATH=/x", "PATH,PATH", "PATH=/x");
         // In its own environment these would mean something to sbatch.
         check(
             "SBATCH_QOS=q,SLURM_CONF=/c,LD_PRELOAD=/l",
             "SBATCH_QOS=q,SLURM_CONF=/c,LD_PRELOAD=/l,PATH",
-            None,
             "",
         );
     }

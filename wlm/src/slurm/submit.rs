@@ -25,7 +25,7 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
         let exported = Exported::find(submission, &held.script, host)?;
         // The last `--export` counts. With another PATH the script would find the real srun.
         command.extend([exported.with(&mut env)?, held.script.clone()]);
-        env.push(("PATH".into(), put_in_front(&held.launchers, exported.path(), &env, host)));
+        env.push(("PATH".into(), put_in_front(&held.launchers, &env, host)));
     }
     // With --wait, also from the script or by SBATCH_WAIT, sbatch stays until the job's end.
     let is_answer = |line: &str| parse_submitted(line).is_some();
@@ -47,16 +47,11 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     }
 }
 
-/// The job's PATH, with one more directory at the front. `exported` is the user's, if `--export` has one.
-fn put_in_front(
-    dir: &Path,
-    exported: Option<&str>,
-    env: &[(OsString, OsString)],
-    host: &dyn Host,
-) -> OsString {
-    let given = || env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+/// The job's PATH, with one more directory at the front.
+fn put_in_front(dir: &Path, env: &[(OsString, OsString)], host: &dyn Host) -> OsString {
+    let given = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
     let mut path = dir.as_os_str().to_owned();
-    if let Some(rest) = exported.map(OsString::from).or_else(given).or_else(|| host.env("PATH")) {
+    if let Some(rest) = given.or_else(|| host.env("PATH")) {
         path.push(":");
         path.push(rest);
     }
@@ -202,11 +197,10 @@ mod tests {
         assert_eq!(submit(&submission, &host).unwrap().0, "7");
         let check = |env: &[(&str, &str)], expected: &str| {
             let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            assert_eq!(put_in_front(Path::new("/p/held"), None, &env, &host), expected);
+            assert_eq!(put_in_front(Path::new("/p/held"), &env, &host), expected);
         };
         check(&[], "/p/held:/bin");
         check(&[("PATH", "/a"), ("PATH", "/b")], "/p/held:/b");
-        assert_eq!(put_in_front(Path::new("/p/held"), Some("/c"), &[], &host), "/p/held:/c");
     }
 
     #[test]
