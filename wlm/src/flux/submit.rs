@@ -23,7 +23,10 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     let words: Vec<OsString> =
         std::iter::once("batch".into()).chain(submission.args.iter().cloned()).collect();
     let command = flux(&words, host)?;
-    let said = host.ask_in_with(&submission.cwd, &command, &submission.env, PATIENCE).map_err(|error| {
+    // A site's own command may print more, and stay until the job's end.
+    let is_answer = |line: &str| parse_submitted(line).is_some();
+    let said = host.ask_for_line(&submission.cwd, &command, &submission.env, is_answer, PATIENCE);
+    let said = said.map_err(|error| {
         let message = format!("cannot run flux batch in {}: {error}", submission.cwd.display());
         Error::Refused(Failure::new(Kind::LauncherFailed, message))
     })?;
@@ -53,9 +56,9 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
     flux(&words, host)
 }
 
-/// Parses the job's id, which `flux batch` prints alone in the last line.
+/// The job's id. `flux batch` prints nothing else, but a site's own may.
 fn parse_submitted(stdout: &str) -> Option<JobId> {
-    stdout.lines().last()?.trim().parse().ok()
+    stdout.lines().find_map(|line| line.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -83,6 +86,7 @@ mod tests {
     #[test]
     fn a_job_or_fluxs_own_words() {
         check("ƒ5k97iNj\n", "", Ok("f5k97iNj"));
+        check("2 jobs wait\nƒ5k97iNj\nyour balance is 3\n", "", Ok("f5k97iNj"));
         let words = "flux-batch: ERROR: 'x' is not a valid queue";
         check("", words, Err(words));
         check("{}\n", "", Err("flux batch printed no job"));
