@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use gantry_types::error::{Failure, Kind};
 use gantry_types::launch::{HoldChoice, HoldMethod};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Reach, reach, registry};
 
-use crate::app::{App, News, NotThere, QueueNews, find_launcher};
+use crate::app::{App, News, QueueNews, find_launcher};
 use crate::clock::{Clock, QueueTime};
 pub use crate::config::{Config, DEFAULT_BULK_RADIX, DEFAULT_RADIX, Frontend};
 use crate::error::Result;
@@ -176,16 +177,26 @@ impl Frontend {
         // With named hosts a target may contain colons, so a tool that has chosen the WLM need not name it again.
         let chosen = self.config.wlm.as_ref().map(|_| self.choose()).transpose()?;
         let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| reach(*wlm) != Reach::ThisMachine);
-        let (wlm, job) = match (target.split_once(':'), chosen) {
+        let (wlm, job, doubt) = match (target.split_once(':'), chosen) {
             (Some((name, rest)), chosen) => match (registry::find(name), chosen) {
-                (Ok(wlm), _) => (wlm, rest),
-                (Err(_), Some(wlm)) => (wlm, target),
+                (Ok(wlm), _) => (wlm, rest, None),
+                (Err(_), Some(wlm)) => (wlm, target, None),
                 (Err(error), None) => return Err(error.into()),
             },
-            (None, _) => (self.choose()?.wlm, target),
+            (None, _) => {
+                let choice = self.choose()?;
+                (choice.wlm, target, choice.doubt)
+            }
         };
         let clock = Clock::new(timeout, QueueTime::Counts);
         let attached = self.attach_until(wlm, &JobRef(job.to_owned()), wait, None, &clock).await;
-        attached.map_err(NotThere::into_error)
+        attached.map_err(|why| match (why.into_error(), doubt) {
+            // It may be the name of a job.
+            (error, Some(doubt)) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => {
+                let failure = Failure::new(error.kind(), error.to_string()).with_hint(doubt);
+                gantry_wlm::Error::Refused(failure).into()
+            }
+            (error, _) => error,
+        })
     }
 }

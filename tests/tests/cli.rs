@@ -266,7 +266,7 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
             return record_skip("this machine belongs to a cluster");
         }
         let expected = format!(
-            "srun is {}/srun, but no configuration of Slurm was found; choose slurm by --wlm slurm or GANTRY_WLM=slurm",
+            "srun is {}/srun, but no configuration of Slurm was found; choose slurm by --wlm slurm or GANTRY_WLM=slurm, or localhost by GANTRY_WLM=localhost",
             folder.display()
         );
         assert_eq!(report["doubt"], expected, "{report}");
@@ -274,6 +274,8 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
         assert!(said(&["launch", "--", "-n", "1", "/bin/true"]));
         assert!(said(&["stack", "--launch", "--", "-n", "1", "/bin/true"]));
         assert!(said(&["submit", "--", "job.sh"]));
+        // No process has such a number.
+        assert!(said(&["attach", "99999999"]));
         assert!(!said(&["launch", "--wlm", "localhost", "--", "-n", "1", "/bin/true"]));
     });
 }

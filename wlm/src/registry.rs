@@ -71,16 +71,19 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
     let none = || Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() };
     let mut choice = inside.or(found.first()).cloned().ok_or_else(none)?;
     if choice.wlm.capabilities().jobs.is_none() {
-        choice.doubt = find_doubt(host);
+        choice.doubt = find_doubt(choice.wlm.name(), host);
     }
     Ok(choice)
 }
 
-/// A WLM that may be meant although it is not detected, with the way to choose it.
-fn find_doubt(host: &dyn Host) -> Option<String> {
+/// A WLM that may be meant although it is not detected, with the way to choose it or the one that is `used`.
+fn find_doubt(used: &str, host: &dyn Host) -> Option<String> {
+    let [variable, _] = WLM_VARIABLES;
     WLMS.iter().find_map(|wlm| {
-        let name = wlm.name();
-        Some(format!("{}; choose {name} by --wlm {name} or {}={name}", wlm.doubt(host)?, WLM_VARIABLES[0]))
+        let (doubt, name) = (wlm.doubt(host)?, wlm.name());
+        Some(format!(
+            "{doubt}; choose {name} by --wlm {name} or {variable}={name}, or {used} by {variable}={used}"
+        ))
     })
 }
 
