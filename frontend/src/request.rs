@@ -317,17 +317,8 @@ pub fn parse_words(text: &OsStr) -> Result<Vec<OsString>> {
     Ok(words.into_iter().map(OsString::from_vec).collect())
 }
 
-/// Applies `changes` to `base`. A change replaces an existing variable; the last one wins.
-pub(crate) fn merge_env(
-    base: Vec<(OsString, OsString)>,
-    changes: &[(OsString, OsString)],
-) -> Vec<(OsString, OsString)> {
-    let mut merged: BTreeMap<OsString, OsString> = base.into_iter().collect();
-    merged.extend(changes.iter().cloned());
-    merged.into_iter().collect()
-}
-
-/// As [`merge_env`], for agents: the changes come last. Also returns their number.
+/// Applies `changes` to `base`. A change replaces an existing variable; the last one wins. The changes come last, and
+/// their number is returned, too.
 pub(crate) fn build_program_env(
     base: Vec<(OsString, OsString)>,
     changes: &[(OsString, OsString)],

@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::overlay::Mustered;
-use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
+use crate::request::{LaunchRequest, OutputTo, build_program_env, show_args};
 
 /// How long to wait for an agent's report after its launcher has ended and the report must be on its way.
 const AGENTS_WORD: Duration = Duration::from_secs(1);
@@ -219,7 +219,7 @@ fn build_env(
     ticket: &HoldTicket,
 ) -> Result<Vec<(OsString, OsString)>> {
     let text = ticket.to_text().map_err(|e| Error::Internal(e.to_string()))?;
-    let mut env = merge_env(Machine.environment(), changes);
+    let (mut env, _) = build_program_env(Machine.environment(), changes);
     let is_changed =
         |name: &OsStr| name == GANTRY_TICKET || plan.env.iter().any(|(changed, _)| changed == name);
     env.retain(|(name, _)| !is_changed(name));

@@ -27,7 +27,7 @@ use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
-use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
+use crate::request::{LaunchRequest, OutputTo, build_program_env, show_args};
 use gantry_guard::protocol::{Drive, HeldRanks};
 
 impl Frontend {
@@ -135,7 +135,7 @@ fn check_behind(hold_at: Option<&str>, wrapper: Option<&str>) -> Result<()> {
 /// The launcher's environment: the user's, and where the ranks find their rendezvous. No agents run on the nodes yet,
 /// but the names of their sockets are known.
 fn build_env(changes: &[(OsString, OsString)], context: &LaunchContext) -> Vec<(OsString, OsString)> {
-    let mut env = merge_env(Machine.environment(), changes);
+    let (mut env, _) = build_program_env(Machine.environment(), changes);
     let service = build_node_service_name(context.app, &context.secret);
     env.retain(|(name, _)| name != GANTRY_TICKET && !VARIABLES.iter().any(|variable| name == variable));
     let variables = build_variables(&service, context.subjob());
