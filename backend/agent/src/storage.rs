@@ -294,7 +294,8 @@ impl Storage {
         let root = self.dirs.remove(&session).map(|dirs| dirs.root);
         let receives = self.receives.end(Some(session), &closed(session));
         let (home, Session { jobs, dir, settling, .. }) = (Arc::clone(&self.home), state);
-        let panicked = Failure::new(Kind::Internal, format!("remove session {session}: its thread ended"));
+        let panicked = Failure::new(Kind::Internal, format!("remove session {session}: its thread ended"))
+            .with_hint("report it as a bug, with the output of the same command with -vv");
         let (sender, result) = watch::channel(Err(panicked));
         jobs.push(move |turn| {
             Ended::wait_for(receives, Instant::now() + LAST_FILES);
