@@ -10,7 +10,7 @@
 //! Only the launcher's first thread is traced. A launcher that is stopped completely cannot answer its daemons, and a
 //! workload manager takes that for a broken node.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
@@ -122,7 +122,7 @@ pub(super) struct Tracee {
     inbox: Receiver<Message>,
     news: Sender<Message>,
     /// The processes whose stops are reported, and how their watchers learn that a status is collected.
-    watched: HashMap<i32, Sender<()>>,
+    watched: BTreeMap<i32, Sender<()>>,
     /// The signal by which its other threads notify the first one. 0: they do not.
     word: i32,
     /// It runs untraced.
@@ -163,7 +163,7 @@ impl Tracee {
             Err(_) => None,
         };
         let Some(pid) = pid else { return Err(never_born(&inbox)) };
-        let watched = HashMap::from([(pid.get(), collected)]);
+        let watched = BTreeMap::from([(pid.get(), collected)]);
         let mut tracee = Self { pid, leader: pid, below: None, inbox, news, watched, word: 0, free: false };
         if let Err(source) = sys::seize(pid.get(), OPTIONS) {
             // The child waits at its gate, and ends there.
