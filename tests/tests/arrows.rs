@@ -18,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("gantry-wlm", &["gantry-link", "gantry-shared", "gantry-types"]),
     ("gantry-wlm-capi", &["gantry-wlm"]),
     ("gantry-backend", &["gantry-shared", "gantry-types"]),
-    ("gantry-stackd", &["gantry-backend", "gantry-stack", "gantry-types"]),
+    ("gantry-stackd", &["gantry-backend", "gantry-shared", "gantry-stack", "gantry-types"]),
     ("gantry-gdbd", &["gantry-backend", "gantry-gdb", "gantry-shared", "gantry-types"]),
     ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi", "gantry-types"]),
     ("gantry-agent", &["gantry-backend", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_tests::hung::assert_result;
 use gantry_tests::programs;
 use gantry_tests::watched::{check_hang_after_progress, says};
 use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, require, tool};
@@ -329,6 +330,28 @@ fn a_rank_whose_daemon_has_ended_raises_no_alarm_and_gets_another_daemon() {
         let done = watch.wait(SOON);
         assert!(done.code() == 0 && !done.stdout.iter().any(|line| line.contains("not seen")), "{done:?}");
         kill(world, &app);
+    });
+}
+
+/// While the command runs, the daemon gets no order.
+#[test]
+fn a_rank_that_was_read_while_it_waited_in_the_kernel_goes_on_when_it_can() {
+    let program = require!(programs::get_source("hung/in_the_kernel.c", "cc", &["-O2"]));
+    in_a_world(LIMIT, move |world| {
+        let mut run = world.gantry(["launch", "--", "-n", "3", program.to_str().expect("a path")]);
+        eventually(SOON, "all ranks are there", || {
+            run.stdout().iter().filter(|line| line.contains("there")).count() == 3
+        });
+        let report = world.work_dir().join("report");
+        let file = report.to_str().expect("a path");
+        let command = format!("cat > {file}; while test -e {file}; do sleep 0.1; done");
+        let target = format!("pid:{}", run.pid());
+        let mut watch = world.gantry(["why", "--watch=1s", "--every", "0.2", "--run", &command, &target]);
+        eventually(SOON, "the hang is told", || report.exists());
+        proc::send_those_left(ranks_of(world, &program), Signal::SIGUSR1);
+        assert_result(&run.wait(SOON), 3);
+        std::fs::remove_file(report).expect("the report");
+        assert_eq!(watch.wait(SOON).code(), 0);
     });
 }
 

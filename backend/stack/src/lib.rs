@@ -36,6 +36,5 @@ mod registers;
 mod script;
 mod steady;
 mod stop;
-mod sys;
 mod unwind;
 mod usage;

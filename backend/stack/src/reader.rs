@@ -62,7 +62,7 @@ struct Copied {
 }
 
 impl Reader {
-    /// Makes a reader without cached files. The calling thread stops threads and receives their SIGCHLD.
+    /// Makes a reader without cached files. It blocks SIGCHLD in the calling thread, which must be the one that reads.
     ///
     /// # Errors
     /// An error of the system.
@@ -290,7 +290,7 @@ impl Reader {
         let mut results: Vec<Result<Copied, Mark>> = threads.iter().map(|_| Err(Mark::Ended)).collect();
         let numbers: Vec<i32> = threads.iter().map(|(_, thread)| *thread).collect();
         let longest = &mut self.longest;
-        self.stopper.each(&numbers, |which, stopped| {
+        let traced = self.stopper.each(&numbers, |which, stopped| {
             let (at, thread) = threads[which];
             results[which] = match stopped {
                 Ok(stopped) => copy_of(pids[at], thread, known[at].as_ref(), stopped, longest),
@@ -300,6 +300,10 @@ impl Reader {
                 Err(NotStopped::Busy) => Err(Mark::Unreadable(busy_in(pids[at], thread))),
             };
         });
+        if let Err(error) = traced {
+            results
+                .fill_with(|| Err(Mark::Unreadable(format!("no thread can be started to read it: {error}"))));
+        }
         results
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::sys;
+use gantry_shared::ptrace;
 
 /// How many numbers there are.
 const COUNT: usize = 17;
@@ -43,12 +43,12 @@ pub(crate) struct ThreadState {
 impl ThreadState {
     /// Of a stopped thread.
     pub(crate) fn of_thread(thread: i32) -> io::Result<Self> {
-        let (set, bytes) = sys::registers(thread)?;
-        match cfg!(target_arch = "x86_64") && bytes == SET_BYTES {
+        let set = ptrace::registers(thread)?;
+        match cfg!(target_arch = "x86_64") && set.length_bytes == SET_BYTES {
             true => Ok(Self {
-                registers: Registers(PLACES.map(|place| set.get(place).copied())),
-                thread_pointer: set[THREAD],
-                system_call: Some(set[SYSTEM_CALL]).filter(|number| number.cast_signed() >= 0),
+                registers: Registers(PLACES.map(|place| set.words.get(place).copied())),
+                thread_pointer: set.words[THREAD],
+                system_call: Some(set.words[SYSTEM_CALL]).filter(|number| number.cast_signed() >= 0),
             }),
             false => Err(io::ErrorKind::Unsupported.into()),
         }

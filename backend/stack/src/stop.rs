@@ -1,18 +1,22 @@
 //! Stops one thread for an instant, and lets it continue unchanged.
 //!
-//! The thread is seized, so it gets no signal, and a group-stop stays as it is. If this process dies, the kernel
-//! detaches the thread. A thread in an uninterruptible system call cannot stop. It is detached as soon as it can, or
-//! when this process ends.
+//! The thread is seized, so it gets no signal, and a group-stop stays as it is. A thread in an uninterruptible system
+//! call cannot stop, and what has not stopped cannot be detached. So a thread of this process is the tracer for one
+//! request only: when it ends, or this process dies, the kernel detaches all that it has seized, and drops their
+//! pending stops.
 
 use std::io;
 use std::os::fd::AsFd;
+use std::thread::{Builder, scope};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::{refusal, sys};
+use gantry_shared::ptrace;
+
+use crate::refusal;
 
 /// How long a thread may take to stop. A running thread takes microseconds, but it must get a processor first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,7 +45,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 pub(crate) struct Stopper {
     /// SIGCHLD of the traced threads.
     signals: SignalFd,
-    /// Threads that did not stop in time. They are detached when they do.
+    /// Threads that did not stop in time. As long as they are in such a system call, they are not waited for again.
     late: Vec<i32>,
 }
 
@@ -97,7 +101,7 @@ pub(crate) struct Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         // Detaching fails only for a thread that was killed meanwhile.
-        drop(sys::detach(self.thread, self.signal));
+        drop(ptrace::detach(self.thread, self.signal));
     }
 }
 
@@ -116,8 +120,20 @@ impl Stopper {
 
     /// Asks threads to stop, and hands each one out as soon as it has stopped. So no thread stays stopped because of
     /// another one. A thread has one tracer at a time: waits for another one to let go.
-    pub(crate) fn each(&mut self, threads: &[i32], mut take: impl FnMut(usize, Result<Stopped, NotStopped>)) {
-        self.let_go_of_late_ones();
+    ///
+    /// # Errors
+    /// This process may have no more threads.
+    pub(crate) fn each(
+        &mut self,
+        threads: &[i32],
+        take: impl FnMut(usize, Result<Stopped, NotStopped>) + Send,
+    ) -> io::Result<()> {
+        let tracer = Builder::new().name("tracer".to_owned());
+        scope(|scope| tracer.spawn_scoped(scope, || self.trace(threads, take)).map(drop))
+    }
+
+    fn trace(&mut self, threads: &[i32], mut take: impl FnMut(usize, Result<Stopped, NotStopped>)) {
+        self.late.retain(|thread| cannot_stop(*thread));
         let mut to_ask: Vec<Traced> = (0..threads.len()).map(|at| Traced { at, by: None }).collect();
         let mut asked: Vec<(usize, Instant)> = Vec::with_capacity(threads.len());
         let started = Instant::now();
@@ -137,7 +153,7 @@ impl Stopper {
                 take(it.at, Err(why));
                 false
             });
-            asked.retain(|(at, _)| match sys::poll_status(threads[*at]) {
+            asked.retain(|(at, _)| match ptrace::wait(threads[*at], libc::__WALL | libc::WNOHANG) {
                 Ok(Some(status)) if libc::WIFSTOPPED(status) => {
                     take(*at, Ok(Stopped::new(threads[*at], status)));
                     false
@@ -172,7 +188,7 @@ impl Stopper {
         }
         let mut attempts = 1..=ATTEMPTS;
         let refused = loop {
-            let Err(error) = sys::seize(thread) else { break None };
+            let Err(error) = ptrace::seize(thread, 0) else { break None };
             match (error.raw_os_error(), refusal::tracer_of(thread)) {
                 (Some(libc::ESRCH), _) => return Err(NotStopped::Ended),
                 (Some(libc::EPERM), Some(tracer)) => return Ok(Asked::TracedBy(tracer)),
@@ -184,7 +200,7 @@ impl Stopper {
             return Err(NotStopped::Refused(error));
         }
         // Interrupting fails for an ending thread; its status shows that later.
-        drop(sys::interrupt(thread));
+        drop(ptrace::interrupt(thread));
         Ok(Asked::Stops)
     }
 
@@ -195,17 +211,6 @@ impl Stopper {
         // A signal may stand for several threads, so all statuses are read afterwards.
         poll(&mut news, left).unwrap_or_default();
         while let Ok(Some(_)) = self.signals.read_signal() {}
-    }
-
-    fn let_go_of_late_ones(&mut self) {
-        self.late.retain(|thread| match sys::poll_status(*thread) {
-            Ok(Some(status)) if libc::WIFSTOPPED(status) => {
-                drop(Stopped::new(*thread, status));
-                false
-            }
-            Ok(None) => true,
-            Ok(Some(_)) | Err(_) => false,
-        });
     }
 }
 

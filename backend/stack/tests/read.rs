@@ -1,8 +1,8 @@
 //! A real process is read, and continues unchanged.
 
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,12 @@ use gantry_stack::symbols::{Symbols, identify_file};
 use gantry_stackd::reader::Reader;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{Pid, gettid};
+use nix::unistd::Pid;
 
 const SOON: Duration = Duration::from_secs(60);
+
+/// One reader at a time: the tests look at its thread.
+static READER: Mutex<()> = Mutex::new(());
 
 fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -29,6 +32,7 @@ fn sleeper() -> (Child, i32) {
 
 #[test]
 fn a_sleeping_process_is_read_again_and_again_and_sleeps_on() {
+    let _alone = READER.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut child, pid) = sleeper();
     let mut reader = Reader::new().expect("a reader");
     let mut names = Vec::new();
@@ -90,20 +94,24 @@ fn is_traced(pid: i32) -> bool {
     !status.contains("TracerPid:\t0\n")
 }
 
-/// Whether a thread of this process is in poll, by which a reader waits for tracers: 7 is poll, 271 ppoll. Source:
+/// Whether a reader's thread for tracing is in poll, by which it waits for tracers: 7 is poll, 271 ppoll. Source:
 /// proc_pid_syscall(5).
-fn polls(thread: Pid) -> bool {
-    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap_or_default();
-    call.starts_with("7 ") || call.starts_with("271 ")
+fn reader_polls() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    threads.map(|thread| thread.path()).any(|thread| {
+        let read = |file| std::fs::read_to_string(thread.join(file)).unwrap_or_default();
+        let call = read("syscall");
+        read("comm") == "tracer\n" && (call.starts_with("7 ") || call.starts_with("271 "))
+    })
 }
 
 #[test]
 fn a_tracer_that_lets_go_is_waited_for_and_one_that_stays_is_named() {
+    let _alone = READER.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut child, pid) = sleeper();
     let mut reader = Reader::new().expect("a reader");
-    let here = gettid();
     comes_true("read after a turn", || {
-        let turn = thread::spawn(move || traces_until(pid, || polls(here)));
+        let turn = thread::spawn(move || traces_until(pid, reader_polls));
         comes_true("traced", || is_traced(pid));
         let stacks = reader.read(&[pid], false);
         // On a busy machine the reader may have left before the tracer saw it wait.
