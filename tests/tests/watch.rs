@@ -45,7 +45,7 @@ fn runs(pid: i32, program: &Path) -> bool {
 
 /// How often the watch has reported that nothing moves.
 fn stalls(watch: &mut Run) -> usize {
-    watch.stdout().iter().filter(|line| line.starts_with("nothing has moved")).count()
+    watch.stdout().iter().filter(|line| line.contains(" moved for ")).count()
 }
 
 fn notes(watch: &mut Run, part: &str) -> bool {
@@ -329,6 +329,31 @@ fn a_rank_whose_daemon_has_ended_raises_no_alarm_and_gets_another_daemon() {
         watch.signal(Signal::SIGINT);
         let done = watch.wait(SOON);
         assert!(done.code() == 0 && !done.stdout.iter().any(|line| line.contains("not seen")), "{done:?}");
+        kill(world, &app);
+    });
+}
+
+/// Its rank may compute: gantry itself does not know.
+#[test]
+fn a_hang_of_the_others_beside_a_rank_whose_daemon_does_not_stay_is_told_and_no_more() {
+    in_a_world(LIMIT, |world| {
+        let app = launched_on(world, "2", "2", &["once"]);
+        let busy = ranks_of(world, &programs::get("steps"))[0];
+        proc::send(busy, Signal::SIGUSR1);
+        let words = ["why", "--watch=2s", "--every", "0.2", "--exit", "--signal", "KILL", &app];
+        let mut watch = world.gantry(words);
+        eventually(SOON, "its daemons are there", || daemons(world).len() == 2);
+        let agent = parent(busy);
+        eventually(SOON, "the hang is told", || {
+            let is_beside = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.parent == agent);
+            proc::send_those_left(daemons(world).into_iter().filter(is_beside), Signal::SIGKILL);
+            stalls(&mut watch) == 1
+        });
+        eventually(SOON, "a note", || notes(&mut watch, "so gantry does nothing more"));
+        eventually(SOON, "a daemon sees that it moves", || says(&mut watch, "ranks move again"));
+        assert!(says(&mut watch, "nothing that gantry sees has moved for "), "{:?}", watch.stdout());
+        watch.signal(Signal::SIGINT);
+        assert_eq!(watch.wait(SOON).code(), 0);
         kill(world, &app);
     });
 }

@@ -147,7 +147,8 @@ pub(crate) struct Top {
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     /// Stay until the job ends. Print the report of 'why' each time that nothing has moved for this long: 90, 90s, 5m or 2h. Without a value: 5m. A rank that
-    /// computes moves. One that waits for others does not, also while its MPI library turns.
+    /// computes moves. One that waits for others does not, also while its MPI library turns. Where gantry's own daemon has ended, --run, --signal and --exit
+    /// wait until another one has read the ranks.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "5m", value_parser = parse_span)]
     pub(crate) watch: Option<Duration>,
     /// From one look to the next. Default: a tenth of that time, 30 s at most.

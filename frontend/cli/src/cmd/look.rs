@@ -213,10 +213,10 @@ impl Looking {
         })
     }
 
-    /// Compares the ranks' counters and call paths with those of the last call.
-    pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<Stillness, Fault> {
+    /// Compares the ranks' counters and call paths with those of the last call. Also returns the nodes without an answer.
+    pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<(Stillness, Missing), Fault> {
         self.daemons.tell(tags::MOTION_ASKED, b"", self.timeout).await?;
-        let (motions, _missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.patience()).await?;
+        let (motions, missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.patience()).await?;
         let mut found = Stillness::of(&self.tree, &self.resolver, orders.samples, &motions);
         let wanted: RankSet = self.wanted(orders).map(|rank| rank.rank).collect();
         let unseen = wanted.difference(&found.seen());
@@ -226,14 +226,17 @@ impl Looking {
             let is_over = |rank: &&RankInfo| matches!(rank.state, StateName::Lost | StateName::Exited);
             let over = info.ranks.iter().filter(is_over).map(|rank| rank.rank).collect();
             found.add_unseen(&unseen, &over);
-            let unseen = info.ranks.iter().filter(|rank| found.unseen.contains(rank.rank));
-            let hosts: BTreeSet<&String> = unseen.map(|rank| &rank.host).collect();
+            let on = |hosts: BTreeSet<&String>| -> RankSet {
+                let there = info.ranks.iter().filter(|rank| hosts.contains(&rank.host)).map(|rank| rank.rank);
+                there.collect::<RankSet>().intersection(&found.unseen)
+            };
             let has_ended = |it: &&DaemonInfo| it.daemon == self.daemons.id() && it.ended;
-            let ended = info.daemons.iter().filter(has_ended).map(|it| &it.host);
-            let mut without = ended.chain(self.daemons.left_out().iter().map(|(host, _)| host));
-            self.lacks_daemon = without.any(|host| hosts.contains(host));
+            let without = on(info.daemons.iter().filter(has_ended).map(|it| &it.host).collect());
+            let left_out = on(self.daemons.left_out().iter().map(|(host, _)| host).collect());
+            self.lacks_daemon = !(without.is_empty() && left_out.is_empty());
+            found.without_daemon = without;
         }
-        Ok(found)
+        Ok((found, missing))
     }
 
     /// Whether ranks had no daemon at the last comparison: it has ended, or their node was left out.

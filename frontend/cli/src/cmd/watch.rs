@@ -14,6 +14,7 @@ use super::notes::Notes;
 use super::{close, say};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
+use crate::stack::daemons::Missing;
 use crate::stack::report::Findings;
 use crate::stack::stillness::Stillness;
 use crate::stack::tree::ranks_text;
@@ -96,10 +97,12 @@ async fn watch(
                 Step::Nothing => Ok(()),
                 Step::Moves => tell(&News::Moves, json),
                 // Finish the actions of the user, even if they end the job.
-                Step::Stalled(time) => match act(looking, args, time, &found, json).await {
-                    Ok(()) if args.watch.exit => return Ok(Over::Stalled),
-                    done => done,
-                },
+                Step::Stalled(time, doubtful) => {
+                    match act(looking, args, time, &doubtful, &found, json).await {
+                        Ok(()) if args.watch.exit && doubtful.is_empty() => return Ok(Over::Stalled),
+                        done => done,
+                    }
+                }
             },
             Err(fault) => Err(fault),
         };
@@ -125,11 +128,11 @@ async fn look(
         is_new = order(looking, orders, starts, notes).await?;
     }
     let found = looking.findings(orders, false).await?;
-    let stillness = looking.stillness(orders).await?;
+    let (stillness, missing) = looking.stillness(orders).await?;
     if stillness.unseen.is_empty() {
         starts.all_seen(Instant::now());
     }
-    note_unseen(notes, &found, &stillness.unseen, looking.lacks_daemon());
+    note_unseen(notes, [&found.missing, &missing], &stillness.unseen, looking.lacks_daemon());
     Ok((found, if is_new { Looked::First(stillness.ended) } else { Looked::Compared(stillness) }))
 }
 
@@ -150,17 +153,24 @@ async fn order(
     looking.again(orders).await.map(|()| false)
 }
 
-/// Reports that nothing moves, and runs the actions that the user asked for.
+/// Reports that nothing moves, and runs the actions that the user asked for. Where gantry's own daemon has ended, the ranks
+/// may work: beside such `doubtful` ranks, it runs none.
 async fn act(
     looking: &Looking,
     args: &Why,
     time: Duration,
+    doubtful: &RankSet,
     found: &Findings,
     json: bool,
 ) -> Result<(), Fault> {
     let explanation = explain(found, &Groups::new(&found.classes), true);
     let report = News::Stalled { seconds: time.as_secs(), explanation: &explanation };
     tell(&report, json)?;
+    if !doubtful.is_empty() {
+        let ranks = ranks_text(doubtful, MOST_RANKS);
+        view::note(&format!("ranks without a daemon may work, so gantry does nothing more: {ranks}"));
+        return Ok(());
+    }
     if let Some(command) = &args.watch.run {
         let odd = explanation.odd_ranks();
         let variables = [
@@ -185,16 +195,16 @@ async fn act(
 }
 
 /// Notes about ranks that no daemon reads, each of them once until all ranks are read again.
-fn note_unseen(notes: &mut Notes, found: &Findings, unseen: &RankSet, lacks_daemon: bool) {
+fn note_unseen(notes: &mut Notes, missing: [&Missing; 2], unseen: &RankSet, lacks_daemon: bool) {
     if unseen.is_empty() {
         notes.clear();
         return;
     }
-    notes.missing(&found.missing);
+    missing.into_iter().for_each(|missing| notes.missing(missing));
     let (ranks, are) = if unseen.len() == 1 { ("rank", "is") } else { ("ranks", "are") };
     let mut text = format!("{ranks} {} {are} not seen", ranks_text(unseen, MOST_RANKS));
     if lacks_daemon {
-        text.push_str(": gantry has no daemon there, and starts its daemons anew");
+        text.push_str(": gantry has no daemon there, and starts its daemons anew, more and more seldom");
     }
     notes.say(text);
 }
@@ -249,17 +259,27 @@ struct Standstill {
     /// When a look first saw the state that has not changed since.
     since: Option<Instant>,
     ended: RankSet,
-    /// The stall was reported.
-    is_told: bool,
+    told: Told,
+}
+
+/// What was reported of a stall.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    #[default]
+    Nothing,
+    /// Ranks had no daemon.
+    Doubtful,
+    Sure,
 }
 
 /// The consequence of a look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Nothing,
     /// Ranks move again after a reported stall.
     Moves,
-    Stalled(Duration),
+    /// For how long, and the ranks whose daemon has ended.
+    Stalled(Duration, RankSet),
 }
 
 impl Standstill {
@@ -273,13 +293,15 @@ impl Standstill {
         match compared {
             _ if has_ended => self.moves(now),
             Some(stillness) if !stillness.is_still() => self.moves(now),
-            Some(_) => {
+            Some(stillness) => {
                 let time = now.saturating_duration_since(*self.since.get_or_insert(now));
-                if self.is_told || time < limit {
+                let doubtful = &stillness.without_daemon;
+                let told = if doubtful.is_empty() { Told::Sure } else { Told::Doubtful };
+                if time < limit || told <= self.told {
                     return Step::Nothing;
                 }
-                self.is_told = true;
-                Step::Stalled(time)
+                self.told = told;
+                Step::Stalled(time, doubtful.clone())
             }
             // What the ranks do now is unknown.
             None => {
@@ -291,7 +313,7 @@ impl Standstill {
 
     fn moves(&mut self, now: Instant) -> Step {
         self.since = Some(now);
-        if std::mem::take(&mut self.is_told) { Step::Moves } else { Step::Nothing }
+        if std::mem::take(&mut self.told) > Told::Nothing { Step::Moves } else { Step::Nothing }
     }
 }
 
@@ -302,7 +324,11 @@ fn build_page(news: &News<'_>, json: bool) -> Page {
     let mut page = Page::default();
     match news {
         News::Stalled { seconds, explanation } => {
-            page.add(format_args!("nothing has moved for {seconds} s"));
+            let nothing = match explanation.not_seen.is_empty() {
+                true => "nothing",
+                false => "nothing that gantry sees",
+            };
+            page.add(format_args!("{nothing} has moved for {seconds} s"));
             explanation.sentences.iter().for_each(|sentence| page.add(sentence));
         }
         News::Moves => page.add("ranks move again"),
@@ -323,7 +349,18 @@ mod tests {
 
     fn look(moved: &str, ended: &str, unseen: &str) -> Looked {
         let [moved, ended, unseen] = [moved, ended, unseen].map(|ranks| ranks.parse().unwrap());
-        Looked::Compared(Stillness { live: RankSet::first_n(4), moved, ended, unseen })
+        Looked::Compared(Stillness {
+            live: RankSet::first_n(4),
+            moved,
+            ended,
+            unseen,
+            ..Stillness::default()
+        })
+    }
+
+    /// All stand still for so long that it is reported.
+    fn stalled() -> Step {
+        Step::Stalled(LIMIT, RankSet::new())
     }
 
     /// Checks the consequences of looks at these seconds.
@@ -344,13 +381,13 @@ mod tests {
             (5, still(), Step::Nothing),
             (9, look("2", "", ""), Step::Nothing),
             (18, still(), Step::Nothing),
-            (19, still(), Step::Stalled(LIMIT)),
+            (19, still(), stalled()),
             (40, still(), Step::Nothing),
             (45, look("1", "", ""), Step::Moves),
             // The end of a rank counts as a move.
             (54, look("", "3", ""), Step::Nothing),
             (60, look("", "3", ""), Step::Nothing),
-            (64, look("", "3", ""), Step::Stalled(LIMIT)),
+            (64, look("", "3", ""), stalled()),
             (65, Looked::Compared(all_over), Step::Moves),
         ]);
     }
@@ -360,20 +397,20 @@ mod tests {
         let still = || look("", "", "");
         check([
             (0, still(), Step::Nothing),
-            (10, still(), Step::Stalled(LIMIT)),
+            (10, still(), stalled()),
             (15, look("", "", "3"), Step::Nothing),
             (20, look("", "", "0-3"), Step::Nothing),
             (25, still(), Step::Nothing),
             (30, look("1", "", "3"), Step::Moves),
             // A job is stuck where a node hangs.
             (35, look("", "", "3"), Step::Nothing),
-            (40, look("", "", "3"), Step::Stalled(LIMIT)),
+            (40, look("", "", "3"), stalled()),
             (45, look("3", "", ""), Step::Moves),
             // Nothing is known of the job.
             (50, look("", "", "0-3"), Step::Nothing),
             (90, look("", "", "0-3"), Step::Nothing),
             (95, still(), Step::Nothing),
-            (100, still(), Step::Stalled(LIMIT)),
+            (100, still(), stalled()),
         ]);
     }
 
@@ -385,10 +422,33 @@ mod tests {
             (8, still(), Step::Nothing),
             (9, first(), Step::Nothing),
             (18, still(), Step::Nothing),
-            (19, still(), Step::Stalled(LIMIT)),
+            (19, still(), stalled()),
             (30, first(), Step::Nothing),
             (45, still(), Step::Nothing),
             (46, look("0", "", ""), Step::Moves),
+        ]);
+    }
+
+    #[test]
+    fn a_stall_beside_a_rank_without_a_daemon_is_told_once_more_when_there_is_no_doubt_left() {
+        let still = || look("", "", "");
+        let one: RankSet = "3".parse().unwrap();
+        let doubtful = || match look("", "", "3") {
+            Looked::Compared(it) => Looked::Compared(Stillness { without_daemon: one.clone(), ..it }),
+            first => first,
+        };
+        check([
+            (0, doubtful(), Step::Nothing),
+            (10, doubtful(), Step::Stalled(LIMIT, one.clone())),
+            (20, doubtful(), Step::Nothing),
+            (21, Looked::First(RankSet::new()), Step::Nothing),
+            (22, still(), Step::Nothing),
+            (31, still(), stalled()),
+            (41, doubtful(), Step::Nothing),
+            (42, look("3", "", ""), Step::Moves),
+            (52, doubtful(), Step::Stalled(LIMIT, one.clone())),
+            (53, Looked::First(RankSet::new()), Step::Nothing),
+            (54, look("3", "", ""), Step::Moves),
         ]);
     }
 

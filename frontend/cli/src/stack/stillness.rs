@@ -15,6 +15,7 @@ use gantry_types::rank_set::RankSet;
 
 use super::classes::{ends, steps_of};
 use super::resolve::Resolver;
+use super::sets::unite;
 
 /// Functions that may poll while they wait, by the beginning of their names.
 const SPINNING: [&str; 9] = [
@@ -41,6 +42,8 @@ pub(crate) struct Stillness {
     pub(crate) ended: RankSet,
     /// Those of the live ones that no daemon has read.
     pub(crate) unseen: RankSet,
+    /// Those of the unseen ones whose daemon has ended.
+    pub(crate) without_daemon: RankSet,
 }
 
 /// Where a rank was seen, as far as it matters for movement.
@@ -64,7 +67,8 @@ enum Place {
 }
 
 impl Stillness {
-    /// Compares the last call paths, and the changes since the previous request.
+    /// Compares the last call paths, and the changes since the previous request. A node may have answered one request and
+    /// not the other: its ranks are missing.
     pub(crate) fn of(
         tree: &PrefixTree,
         resolver: &Resolver,
@@ -72,6 +76,7 @@ impl Stillness {
         motions: &[(Motion, RankSet)],
     ) -> Self {
         let mut found = Self::default();
+        let compared = unite(motions.iter().map(|(_, ranks)| ranks));
         for (path, numbers) in ends(tree) {
             // The processor time shows whether other threads work.
             if path.iter().any(|frame| matches!(frame, Frame::Mark(Mark::Thread(_)))) {
@@ -83,10 +88,10 @@ impl Stillness {
                 found.ended = found.ended.union(&ranks);
                 continue;
             }
+            let ranks = ranks.intersection(&compared);
             found.live = found.live.union(&ranks);
             let is_still = |(motion, _): &&(Motion, RankSet)| place.is_still(*motion);
-            let still =
-                motions.iter().filter(is_still).fold(RankSet::new(), |still, (_, set)| still.union(set));
+            let still = unite(motions.iter().filter(is_still).map(|(_, ranks)| ranks));
             found.moved = found.moved.union(&ranks.difference(&still));
         }
         // A rank may have ended between two samples of a look.
@@ -242,8 +247,9 @@ mod tests {
         check("!ended", "- ", false);
         let mut tree = PrefixTree::new();
         tree.add(["ab+1"], &"0-1".parse().unwrap()).unwrap();
-        // Nothing is known of the other ranks.
-        let motions = [(Motion::parse("1 ").unwrap(), RankSet::first_n(1))];
+        // The daemon has just begun.
+        let motions = [(Motion::parse("1 ").unwrap(), "0"), (Motion::UNKNOWN, "1")];
+        let motions = motions.map(|(motion, ranks)| (motion, ranks.parse().unwrap()));
         let found = Stillness::of(&tree, &resolver(&["main"]), 1, &motions);
         assert_eq!(found.moved.to_string(), "1");
     }
@@ -251,10 +257,11 @@ mod tests {
     #[test]
     fn a_rank_that_no_daemon_has_read_neither_moves_nor_stands_still() {
         let mut tree = PrefixTree::new();
-        tree.add(["ab+1"], &RankSet::first_n(1)).unwrap();
+        // The node of ranks 1 to 3 has fallen silent since.
+        tree.add(["ab+1"], &RankSet::first_n(4)).unwrap();
         let motions = [(Motion::parse("1 ").unwrap(), RankSet::first_n(1))];
         let seen = Stillness::of(&tree, &resolver(&["main"]), 1, &motions);
-        assert!(seen.is_still() && !seen.is_blind());
+        assert!(seen.is_still() && !seen.is_blind() && seen.seen() == RankSet::first_n(1));
         let check = |seen: &Stillness, unseen: &str, over: &str, expected: [&str; 2], is_still| {
             let mut found = seen.clone();
             found.add_unseen(&unseen.parse().unwrap(), &over.parse().unwrap());

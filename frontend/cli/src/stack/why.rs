@@ -46,7 +46,7 @@ pub(crate) struct Explanation {
     /// The threads beside the first one that are not at the same place in all ranks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     threads: Vec<ThreadReport>,
-    not_seen: String,
+    pub(crate) not_seen: String,
     missing: Vec<MissingReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nameless: Vec<NamelessReport>,
