@@ -27,10 +27,10 @@ pub(crate) struct Patience(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    first: Duration,
+    /// The time for all waits in vain of an order, and the part of it that has passed.
+    all: Duration,
+    passed: Duration,
     waits: u32,
-    /// The rest of the time for waits in vain.
-    left: Duration,
     /// The number of the order.
     order: u64,
     /// How many results were late.
@@ -40,14 +40,20 @@ struct State {
 impl Patience {
     /// The first wait lasts for `first`. In one order, waits in vain take about `waits` times as long together.
     pub(crate) fn new(first: Duration, waits: u32) -> Self {
-        Self(Arc::new(Mutex::new(State { first, waits, left: first * waits, order: 1, late: 0 })))
+        let (all, passed) = (first * waits, Duration::ZERO);
+        Self(Arc::new(Mutex::new(State { all, passed, waits, order: 1, late: 0 })))
+    }
+
+    /// Changes how long waits in vain take together, in this order and all later ones.
+    pub(crate) fn limit(&self, all: Duration) {
+        self.state().all = all;
     }
 
     /// Begins an order: what was late may be there by now, and other files have all the time again.
     pub(crate) fn begin_order(&self) {
         let mut state = self.state();
         state.order += 1;
-        state.left = state.first * state.waits;
+        state.passed = Duration::ZERO;
     }
 
     /// How many results were late so far. The same one may be late again and again.
@@ -61,13 +67,13 @@ impl Patience {
 
     fn get(&self) -> Duration {
         let state = self.state();
-        (state.left / state.waits).max(AT_LEAST)
+        (state.all.saturating_sub(state.passed) / state.waits).max(AT_LEAST)
     }
 
     /// Notes a wait in vain.
     fn shorten(&self, waited: Duration) {
         let mut state = self.state();
-        state.left = state.left.saturating_sub(waited);
+        state.passed = state.passed.saturating_add(waited);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -106,10 +112,14 @@ impl<T: Send + Sync + 'static> Aside<T> {
         result
     }
 
-    /// Whether it is late in this order, or has been so since an earlier one.
+    /// Whether it was late when it was asked for in this order.
     pub(crate) fn is_late(&self) -> bool {
-        let is_waited_for = self.has_begun.load(Ordering::Relaxed) && self.result.get().is_none();
-        is_waited_for || self.late_in.load(Ordering::Relaxed) == self.patience.order()
+        self.late_in.load(Ordering::Relaxed) == self.patience.order()
+    }
+
+    /// Whether it is late in this order, or has been so since an earlier one.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_late() || (self.has_begun.load(Ordering::Relaxed) && self.result.get().is_none())
     }
 
     fn begin(&self, thread: Builder, work: impl FnOnce() -> T + Send + 'static) {
@@ -168,12 +178,15 @@ pub(crate) mod tests {
     fn what_is_late_is_so_for_the_rest_of_the_order_and_there_in_the_next_one() {
         let patience = Patience::new(AT_LEAST, 1);
         let (hung, go_on) = Aside::hung(&patience, || 7);
+        patience.begin_order();
+        assert!(hung.is_waited_for() && !hung.is_late(), "nobody has asked for it in this order");
+        assert_eq!(hung.get(|| unreachable!()), None);
         hung.arrive(&go_on);
         assert_eq!(hung.get(|| unreachable!()), None);
-        assert_eq!((hung.is_late(), patience.late()), (true, 2));
+        assert_eq!((hung.is_late(), patience.late()), (true, 3));
         patience.begin_order();
-        assert!(!hung.is_late());
-        assert_eq!((hung.get(|| unreachable!()), patience.late()), (Some(&7), 2));
+        assert!(!hung.is_late() && !hung.is_waited_for());
+        assert_eq!((hung.get(|| unreachable!()), patience.late()), (Some(&7), 3));
     }
 
     #[test]
@@ -189,6 +202,9 @@ pub(crate) mod tests {
         assert_eq!(patience.get(), AT_LEAST);
         patience.begin_order();
         assert_eq!(patience.get(), first);
+        patience.shorten(first);
+        patience.limit(4 * first);
+        assert_eq!(patience.get(), first + first / 2);
         let quick = Aside::new(&Patience::new(Duration::from_secs(60), 1));
         assert_eq!(quick.get(|| 7), Some(&7));
         assert!(!quick.is_late());

@@ -19,8 +19,7 @@ use crate::image::identify_at;
 use crate::maps::{Maps, VDSO};
 use crate::memory::Memory;
 
-/// How long the symbols of a file may take, and how many such waits in vain there may be. The tool waits for a minute.
-const SYMBOLS: Duration = Duration::from_secs(20);
+/// How many waits in vain for the symbols of a file there may be.
 const SYMBOLS_WAITS: u32 = 2;
 
 /// Looks up addresses in files of this node's ranks.
@@ -53,8 +52,10 @@ enum Source {
 
 impl LookUp {
     pub(crate) fn new() -> Self {
-        let first_answer = Patience::new(FIRST_ANSWER, FIRST_ANSWERS);
-        Self { first_answer, symbols: Patience::new(SYMBOLS, SYMBOLS_WAITS), files: HashMap::new() }
+        // Each request says how long it may take.
+        let [first_answer, symbols] =
+            [FIRST_ANSWERS, SYMBOLS_WAITS].map(|it| Patience::new(Duration::ZERO, it));
+        Self { first_answer, symbols, files: HashMap::new() }
     }
 
     /// Begins an order: from now on, files that were late before are used if they are there.
@@ -63,17 +64,22 @@ impl LookUp {
         self.symbols.begin_order();
     }
 
-    /// A tree of each address, then its inlined calls. It also has each file that cannot be read, then why.
+    /// Looks up the addresses of a request: see [`LOOK_UP`](gantry_stack::tags::LOOK_UP). Returns a tree of each address,
+    /// then its inlined calls. It also has each file that cannot be read, then why.
     ///
     /// # Errors
     /// The tree exceeds its limits.
     pub(crate) fn find<'m>(
         &mut self,
-        addresses: &str,
+        request: &str,
         modules: impl Iterator<Item = &'m Module> + Clone,
         pids: &[i32],
         node: &RankSet,
     ) -> Result<PrefixTree, Failure> {
+        let (limit, addresses) = request.split_once('\n').unwrap_or_default();
+        let [first_answer, symbols] = shares_of(Duration::from_millis(limit.parse().unwrap_or_default()));
+        self.first_answer.limit(first_answer);
+        self.symbols.limit(symbols);
         let mut by_file: BTreeMap<ModuleId, Vec<(&str, u64)>> = BTreeMap::new();
         for text in addresses.lines() {
             let Frame::Code { module, address } = Frame::parse(text) else { continue };
@@ -116,15 +122,22 @@ impl LookUp {
             }
         }
         // Symbols are large.
-        self.files.retain(|_, file| file.is_late());
+        self.files.retain(|_, file| file.is_waited_for());
         Ok(tree)
     }
 }
 
 impl File {
-    fn is_late(&self) -> bool {
-        self.source.is_late() || self.symbols.is_late() || self.exports.is_late()
+    fn is_waited_for(&self) -> bool {
+        self.source.is_waited_for() || self.symbols.is_waited_for() || self.exports.is_waited_for()
     }
+}
+
+/// How long the first answers of file systems and the symbols of files may take, where the tool waits for `limit`. The
+/// rest is for work that is not in vain.
+fn shares_of(limit: Duration) -> [Duration; 2] {
+    let part = limit / 15;
+    [(2 * part).min(FIRST_ANSWER * FIRST_ANSWERS), part.saturating_mul(10)]
 }
 
 /// Where one of these files can be read. All have the same content.
@@ -189,13 +202,14 @@ mod tests {
         let place = Frame::Code { module: module.id.clone(), address }.to_string();
         let node: RankSet = [Rank(0)].into_iter().collect();
 
-        let mut names = LookUp { symbols: Patience::new(Duration::ZERO, 1), ..LookUp::new() };
+        let mut names = LookUp::new();
         let (source, id) = (Source::Path(PathBuf::from(&module.path)), module.id.clone());
         let (symbols, go_on) = Aside::hung(&names.symbols, move || open(source, &id));
         let (source, exports) = (Aside::new(&names.first_answer), Aside::new(&names.first_answer));
         names.files.insert(module.id.clone(), File { source, symbols, exports });
+        let request = format!("60000\n{place}");
         let check = |names: &mut LookUp, expected: Option<&str>| {
-            let tree = names.find(&place, std::iter::once(&module), &[pid], &node).unwrap();
+            let tree = names.find(&request, std::iter::once(&module), &[pid], &node).unwrap();
             let child = |name: &str| {
                 let parent = tree.outermost().find(|it| it.name() == name)?;
                 Some(parent.calls().next().unwrap().name().to_owned())
@@ -210,5 +224,12 @@ mod tests {
         names.begin_order();
         check(&mut names, None);
         assert!(names.files.is_empty());
+    }
+    #[test]
+    fn waits_in_vain_end_before_the_tools() {
+        for limit in [1, 15_000, 60_000, u64::MAX].map(Duration::from_millis) {
+            let [first_answer, symbols] = shares_of(limit);
+            assert!(first_answer.saturating_add(symbols) < limit && 2 * symbols >= limit, "{limit:?}");
+        }
     }
 }

@@ -38,7 +38,7 @@ pub mod tags {
     /// From daemons: a prefix tree of [`Module`](crate::module::Module)s. It also has the path of each file that was not
     /// read in time, then that.
     pub const MODULES: u32 = 3;
-    /// To daemons: addresses to look up, as frames in text, one per line.
+    /// To daemons: for how many milliseconds the tool waits, then addresses to look up, as frames in text. Each has a line.
     pub const LOOK_UP: u32 = 4;
     /// From daemons: a prefix tree of each address, then its inlined calls, outermost first. It also has each
     /// [`Module`](crate::module::Module) that cannot be read, then why.

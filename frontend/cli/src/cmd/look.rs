@@ -22,7 +22,7 @@ use super::queue::note_waits;
 use crate::args::Look;
 use crate::exit::Fault;
 use crate::stack::classes::build_classes;
-use crate::stack::daemons::{Daemons, Missing, Silent, timeout_after};
+use crate::stack::daemons::{Daemons, Missing, Silent, add_nameless, timeout_after};
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
@@ -42,8 +42,8 @@ pub(super) struct Looking {
     /// Ranks have no daemon.
     lacks_daemon: bool,
     timeout: Duration,
-    /// The nodes whose daemons have not answered the last time.
-    missing: Missing,
+    /// Daemons have not answered the last time.
+    were_missing: bool,
 }
 
 /// The owner of the app.
@@ -153,8 +153,7 @@ impl Looking {
 
     fn new(owner: Owner, daemons: Daemons, ranks: Vec<RankInfo>, timeout: Duration) -> Self {
         let (resolver, tree) = (Resolver::default(), PrefixTree::new());
-        let missing = Missing::new();
-        Self { owner, daemons, ranks, resolver, tree, lacks_daemon: false, timeout, missing }
+        Self { owner, daemons, ranks, resolver, tree, lacks_daemon: false, timeout, were_missing: false }
     }
 
     /// Starts other daemons in the place of those that run. They execute `orders` at once.
@@ -162,7 +161,7 @@ impl Looking {
         let orders = orders.to_string().into();
         self.daemons = self.owner.start_daemons(DAEMON, orders, Silent::LeaveOut, self.timeout).await?;
         self.lacks_daemon = false;
-        self.missing = Missing::new();
+        self.were_missing = false;
         Ok(())
     }
 
@@ -173,7 +172,7 @@ impl Looking {
 
     /// The timeout for an answer of all daemons.
     fn patience(&self) -> Duration {
-        timeout_after(self.timeout, &self.missing)
+        timeout_after(self.timeout, self.were_missing)
     }
 
     /// Makes the daemons look again.
@@ -185,18 +184,21 @@ impl Looking {
     pub(super) async fn findings(&mut self, orders: &Orders, full: bool) -> Result<Findings, Fault> {
         let sampling = orders.every.saturating_mul(orders.samples);
         let stacks = self.daemons.ask(tags::STACKS, self.patience().saturating_add(sampling)).await?;
-        self.missing.clone_from(&stacks.missing);
+        self.were_missing = !stacks.missing.is_empty();
         let modules = self.daemons.ask(tags::MODULES, self.patience()).await?;
+        let mut missing = self.with_left_out(stacks.missing);
+        add_nameless(&mut missing, modules.missing);
         self.resolver.take_modules(&modules.tree);
         let elsewhere = self.resolver.look_up(&stacks.tree, self.timeout).await;
         for places in elsewhere.chunks(MOST_PLACES) {
-            self.daemons.tell(tags::LOOK_UP, places.join("\n").as_bytes(), self.timeout).await?;
-            let found = self.daemons.ask(tags::FOUND, self.patience()).await?;
+            let limit = self.patience();
+            let request = format!("{}\n{}", limit.as_millis(), places.join("\n"));
+            self.daemons.tell(tags::LOOK_UP, request.as_bytes(), self.timeout).await?;
+            let found = self.daemons.ask(tags::FOUND, limit).await?;
             self.resolver.take_found(&found.tree);
             // A node that is late now is not waited for as long with the next addresses.
-            if !found.missing.is_empty() {
-                self.missing = found.missing;
-            }
+            self.were_missing |= !found.missing.is_empty();
+            add_nameless(&mut missing, found.missing);
         }
         let hosts: BTreeMap<Rank, String> =
             self.wanted(orders).map(|rank| (rank.rank, rank.host.clone())).collect();
@@ -208,7 +210,7 @@ impl Looking {
             hosts,
             programs,
             classes: build_classes(&self.tree, &self.resolver, orders.samples, full),
-            missing: self.with_left_out(stacks.missing),
+            missing,
             nameless: self.resolver.nameless(),
         })
     }
@@ -255,7 +257,7 @@ impl Looking {
         let digits = digits_for(self.ranks.len()).to_string();
         self.daemons.tell(tags::LOAD_ASKED, digits.as_bytes(), self.timeout).await?;
         let (ranks, missing) = self.daemons.ask_by(tags::LOAD, Load::parse, self.patience()).await?;
-        self.missing.clone_from(&missing);
+        self.were_missing = !missing.is_empty();
         let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, self.patience()).await?;
         Ok(Loads { ranks, machines, missing: self.with_left_out(missing) })
     }

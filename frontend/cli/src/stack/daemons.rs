@@ -206,9 +206,18 @@ impl Daemons {
     }
 }
 
-/// The timeout for an answer, if these nodes were missing in the one before: they are not waited for as long again.
-pub(crate) fn timeout_after(timeout: Duration, missing: &Missing) -> Duration {
-    if missing.is_empty() { timeout } else { timeout / LATE }
+/// The timeout for an answer. Nodes that were missing in the one before are not waited for as long again.
+pub(crate) fn timeout_after(timeout: Duration, were_missing: bool) -> Duration {
+    if were_missing { timeout / LATE } else { timeout }
+}
+
+/// Adds nodes that have read the ranks, but have not answered a question about names.
+pub(crate) fn add_nameless(missing: &mut Missing, nodes: Missing) {
+    for (host, why) in nodes {
+        if missing.iter().all(|(known, _)| *known != host) {
+            missing.push((host, format!("{why}; names of functions may be missing")));
+        }
+    }
 }
 
 fn without_life(hosts: &[String]) -> Missing {
@@ -236,10 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_missing_are_not_waited_for_as_long() {
-        let minute = Duration::from_secs(60);
-        let missing = vec![("n1".to_owned(), "late".to_owned())];
-        assert_eq!(timeout_after(minute, &Missing::new()), minute);
-        assert_eq!(timeout_after(minute, &missing), minute / LATE);
+    fn a_node_without_an_answer_is_named_once() {
+        let node = |host: &str, why: &str| (host.to_owned(), why.to_owned());
+        let mut missing = vec![node("n1", "lost")];
+        add_nameless(&mut missing, vec![node("n1", "late"), node("n2", "late"), node("n2", "late")]);
+        assert_eq!(missing, [node("n1", "lost"), node("n2", "late; names of functions may be missing")]);
     }
 }
