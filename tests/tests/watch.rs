@@ -358,6 +358,33 @@ fn a_hang_of_the_others_beside_a_rank_whose_daemon_does_not_stay_is_told_and_no_
     });
 }
 
+/// Its orders wait for it, and occupy the window of all daemons. Long ones do so soon.
+#[test]
+fn a_node_that_does_not_answer_for_hours_does_not_end_the_watch() {
+    in_a_world(LIMIT, |world| {
+        let app = launched_on(world, "3", "3", &["once"]);
+        let ranks = ranks_of(world, &programs::get("steps"));
+        let others: Vec<String> = (10_000..40_000).step_by(2).map(|rank| rank.to_string()).collect();
+        let wanted = format!("0-2,{}", others.join(","));
+        let words = ["why", "--watch=1s", "--every", "0.2", "--timeout", "4", "--ranks", &wanted, &app];
+        let mut watch = world.gantry(words);
+        eventually(SOON, "the hang is told", || stalls(&mut watch) == 1);
+        let before = daemons(world);
+        let agent = parent(ranks[0]);
+        proc::send(agent, Signal::SIGSTOP);
+        eventually(SOON, "the others have new daemons", || {
+            daemons(world).iter().filter(|daemon| !before.contains(daemon)).count() == 2
+        });
+        proc::send(agent, Signal::SIGCONT);
+        proc::send_those_left(ranks, Signal::SIGUSR1);
+        eventually(SOON, "they move", || says(&mut watch, "ranks move again"));
+        assert_eq!(stalls(&mut watch), 1, "{:?}", watch.stdout());
+        watch.signal(Signal::SIGINT);
+        assert_eq!(watch.wait(SOON).code(), 0);
+        kill(world, &app);
+    });
+}
+
 /// While the command runs, the daemon gets no order.
 #[test]
 fn a_rank_that_was_read_while_it_waited_in_the_kernel_goes_on_when_it_can() {

@@ -1,6 +1,6 @@
 //! The daemon: reads the stacks of its node's ranks on request, and contributes one tree of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::motion::Motions;
 use crate::reader::{Reader, Stack};
 
 /// A timeout for waits that end only when the tool sends the next order.
-const HOUR: Duration = Duration::from_secs(3600);
+const NEVER: Duration = Duration::MAX;
 
 /// Why the daemon ends early.
 #[derive(Debug)]
@@ -68,43 +68,85 @@ pub fn run(first: &str) -> Result<(), Error> {
     let backend = Backend::connect()?;
     let channel = backend.channel()?;
     let (mut motions, mut loads, mut names) = (Motions::default(), Loads::default(), LookUp::new());
-    follow(&backend, &channel, &mut reader, first)?;
+    follow(&backend, &channel, &mut reader, first, false)?;
+    let mut requests = Requests::default();
     loop {
-        match channel.receive_any(HOUR) {
-            Ok((tags::ORDERS, orders)) => {
-                names.begin_order();
-                follow(&backend, &channel, &mut reader, &String::from_utf8_lossy(&orders))?;
-            }
-            Ok((tags::LOOK_UP, places)) => {
-                let pids: Vec<i32> = backend.ranks()?.iter().map(|rank| rank.pid.get()).collect();
-                let places = String::from_utf8_lossy(&places);
-                let found = names.find(&places, reader.modules(), &pids, &node_of(&backend))?;
-                channel.contribute(tags::FOUND, &found.encode()?, HOUR)?;
-            }
-            Ok((tags::MOTION_ASKED, _)) => {
-                let moved = motions.ask(&backend.ranks()?, &mut reader);
-                channel.contribute(tags::MOTION, &key_ranks::encode(&moved)?, HOUR)?;
-            }
-            Ok((tags::LOAD_ASKED, digits)) => {
-                let digits = String::from_utf8_lossy(&digits).parse().unwrap_or(1);
-                let ranks = backend.ranks()?;
-                channel.contribute(tags::LOAD, &key_ranks::encode(&loads.ask(&ranks, digits))?, HOUR)?;
-                channel.contribute(tags::HOSTS, &key_ranks::encode(&load::of_host(&ranks))?, HOUR)?;
-            }
-            Ok(_) | Err(BackendError::TimedOut { .. }) => {}
+        let (tag, request, is_outdated) = match requests.next(&channel) {
+            Ok(next) => next,
             Err(BackendError::Lost(_)) => return Ok(()),
             Err(error) => return Err(error.into()),
+        };
+        let request = String::from_utf8_lossy(&request);
+        match tag {
+            tags::ORDERS => {
+                names.begin_order();
+                follow(&backend, &channel, &mut reader, &request, is_outdated)?;
+            }
+            tags::LOOK_UP => {
+                let pids: Vec<i32> = backend.ranks()?.iter().map(|rank| rank.pid.get()).collect();
+                let request = if is_outdated { "" } else { &*request };
+                let found = names.find(request, reader.modules(), &pids, &node_of(&backend))?;
+                channel.contribute(tags::FOUND, &found.encode()?, NEVER)?;
+            }
+            tags::MOTION_ASKED => {
+                let ranks = backend.ranks()?;
+                let moved = if is_outdated { BTreeMap::new() } else { motions.ask(&ranks, &mut reader) };
+                channel.contribute(tags::MOTION, &key_ranks::encode(&moved)?, NEVER)?;
+            }
+            tags::LOAD_ASKED => {
+                let (ranks, digits) = (backend.ranks()?, request.parse().unwrap_or(1));
+                let of_ranks = if is_outdated { BTreeMap::new() } else { loads.ask(&ranks, digits) };
+                channel.contribute(tags::LOAD, &key_ranks::encode(&of_ranks)?, NEVER)?;
+                channel.contribute(tags::HOSTS, &key_ranks::encode(&load::of_host(&ranks))?, NEVER)?;
+            }
+            _ => {}
         }
     }
 }
 
-/// Executes orders, and contributes the result.
-fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &str) -> Result<(), Error> {
+/// The requests that have come. A node that hung for hours gets many of them at once.
+#[derive(Debug, Default)]
+struct Requests(VecDeque<(u32, Vec<u8>)>);
+
+impl Requests {
+    /// Waits for the next request. Returns its tag, its content and whether it is outdated.
+    fn next(&mut self, channel: &Channel) -> Result<(u32, Vec<u8>, bool), BackendError> {
+        loop {
+            let timeout = if self.0.is_empty() { NEVER } else { Duration::ZERO };
+            match channel.receive_any(timeout) {
+                Ok(request) => self.0.push_back(request),
+                Err(BackendError::TimedOut { .. }) => {
+                    if let Some(next) = self.take() {
+                        return Ok(next);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The tool sends the next request of a kind when it does not wait for the answer to the last one any more. Each
+    /// answer belongs to one request, so outdated ones get answers too, without work.
+    fn take(&mut self) -> Option<(u32, Vec<u8>, bool)> {
+        let (tag, request) = self.0.pop_front()?;
+        let is_outdated = self.0.iter().any(|(later, _)| *later == tag);
+        Some((tag, request, is_outdated))
+    }
+}
+
+/// Executes orders, and contributes the result. Outdated ones need no sample.
+fn follow(
+    backend: &Backend,
+    channel: &Channel,
+    reader: &mut Reader,
+    orders: &str,
+    is_outdated: bool,
+) -> Result<(), Error> {
     let orders: Orders = orders.parse().map_err(Error::Orders)?;
     reader.begin_order();
     let mut tree = PrefixTree::new();
     let started = Instant::now();
-    for sample in 0..orders.samples {
+    for sample in 0..if is_outdated { 0 } else { orders.samples } {
         #[expect(
             clippy::disallowed_methods,
             reason = "samples are to be some time apart: what is waited for is the time"
@@ -115,7 +157,7 @@ fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &st
             ranks.iter().filter(|rank| orders.ranks.as_ref().is_none_or(|it| it.contains(rank.rank)));
         add_sample(&mut tree, reader, wanted, &orders, sample)?;
     }
-    channel.contribute(tags::STACKS, &tree.encode()?, HOUR)?;
+    channel.contribute(tags::STACKS, &tree.encode()?, NEVER)?;
     let node = node_of(backend);
     let mut modules = PrefixTree::new();
     for module in reader.modules() {
@@ -124,7 +166,7 @@ fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &st
     for path in reader.late_files() {
         modules.add([path, NOT_IN_TIME], &node)?;
     }
-    Ok(channel.contribute(tags::MODULES, &modules.encode()?, HOUR)?)
+    Ok(channel.contribute(tags::MODULES, &modules.encode()?, NEVER)?)
 }
 
 /// What stands for this node in a tree without ranks.
@@ -161,4 +203,18 @@ fn add_sample<'r>(
         tree.add(names.iter().map(String::as_str), &numbers)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_of_many_requests_of_a_kind_is_not_outdated() {
+        let look = [tags::ORDERS, tags::MOTION_ASKED];
+        let mut requests =
+            Requests([look, look, look].concat().into_iter().map(|tag| (tag, vec![])).collect());
+        let is_outdated: Vec<bool> = std::iter::from_fn(|| Some(requests.take()?.2)).collect();
+        assert_eq!(is_outdated, [true, true, true, true, false, false]);
+    }
 }

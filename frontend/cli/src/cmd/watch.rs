@@ -136,7 +136,7 @@ async fn look(
     Ok((found, if is_new { Looked::First(stillness.ended) } else { Looked::Compared(stillness) }))
 }
 
-/// Gives the next order. Where a node has no daemon, it goes to new daemons: true.
+/// Gives the next order. Where a node has no daemon or takes no orders, it goes to new daemons: true.
 async fn order(
     looking: &mut Looking,
     orders: &Orders,
@@ -150,7 +150,7 @@ async fn order(
             Err(Fault(failure)) => notes.say(format!("daemons are not started anew: {}", failure.message())),
         }
     }
-    looking.again(orders).await.map(|()| false)
+    looking.again(orders).await
 }
 
 /// Reports that nothing moves, and runs the actions that the user asked for. Where gantry's own daemon has ended, the ranks

@@ -58,6 +58,11 @@ impl Untaken {
         }
         is_sent
     }
+
+    /// Whether there may soon be no room for another message.
+    fn is_large(&self) -> bool {
+        self.0 > CHANNEL_WINDOW_BYTES / 2
+    }
 }
 
 enum Link {
@@ -123,6 +128,11 @@ impl Daemons {
     /// The nodes that have none, because they gave no sign of life.
     pub(crate) fn left_out(&self) -> &Missing {
         &self.left_out
+    }
+
+    /// Whether a node has not taken so many messages that there may soon be no room for those of the others.
+    pub(crate) fn have_backlog(&self) -> bool {
+        self.untaken.is_large()
     }
 
     /// Puts files at paths below the `lib` of their session. False: another tool keeps the session, so it cannot.
@@ -242,6 +252,19 @@ mod tests {
         assert!(!untaken.add(1, true, false) && untaken.add(bytes, false, true));
         assert!(!untaken.add(MAX_MESSAGE_BYTES + 1, false, true), "it is no single message");
         assert!(!untaken.add(1, false, false), "another failure");
+    }
+
+    #[test]
+    fn messages_that_a_node_does_not_take_are_many_before_there_is_no_room() {
+        let (mut untaken, bytes) = (Untaken::default(), 100);
+        let looks =
+            (0..10_000).take_while(|_| untaken.add(bytes, false, true) && !untaken.is_large()).count();
+        assert!(
+            looks > 100 && untaken.is_large() && untaken.add(MAX_MESSAGE_BYTES / 2, false, true),
+            "{looks}"
+        );
+        untaken.add(bytes, true, false);
+        assert!(!untaken.is_large());
     }
 
     #[test]

@@ -154,7 +154,7 @@ async fn work(
             let answer = match next {
                 Ask::Loads => loads(&mut looking).await,
                 Ask::Stacks => {
-                    let ordered = if is_ordered { Ok(()) } else { looking.again(&orders).await };
+                    let ordered = if is_ordered { Ok(()) } else { looking.again(&orders).await.map(drop) };
                     is_ordered = false;
                     match ordered {
                         Ok(()) => looking.findings(&orders, false).await.map(News::Found),
