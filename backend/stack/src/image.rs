@@ -20,7 +20,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::aside::{Aside, Patience};
 use crate::files::Mapped;
-use crate::maps::FileKey;
+use crate::maps::{FileKey, Maps};
 use crate::memory::Memory;
 
 /// The most bytes of a table; the largest library's is smaller.
@@ -77,9 +77,19 @@ pub(crate) struct Rules<'a, 'c> {
     encoding: Encoding,
 }
 
+/// What the memory of a process shows of a file: none if it is not a 64-bit ELF file. None: nothing, because the process
+/// has ended or executes another program meanwhile.
+pub(crate) type Loaded = Option<Option<Arc<Image>>>;
+
 impl Image {
-    /// Reads the file that is mapped at `base`. None: it is not a 64-bit ELF file.
-    pub(crate) fn load(memory: Memory, base: u64, key: &FileKey, patience: &Patience) -> Option<Self> {
+    /// Reads the file that is mapped at `base`.
+    pub(crate) fn load(memory: Memory, base: u64, key: &FileKey, patience: &Patience) -> Loaded {
+        let image = Self::read(memory, base, key, patience).map(Arc::new);
+        let is_shown = image.is_some() || Maps::of_process(memory.pid).is_ok_and(|maps| maps.have(key, base));
+        is_shown.then_some(image)
+    }
+
+    fn read(memory: Memory, base: u64, key: &FileKey, patience: &Patience) -> Option<Self> {
         let page = memory.read(base, PAGE);
         let header = FileHeader64::<object::LittleEndian>::parse(page.as_slice()).ok()?;
         let segments = header.program_headers(object::LittleEndian, page.as_slice()).ok()?;

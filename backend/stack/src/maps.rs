@@ -81,6 +81,11 @@ impl Maps {
         files.map(|(key, base)| (key, *base))
     }
 
+    /// Whether the beginning of a file is mapped at an address.
+    pub(crate) fn have(&self, file: &FileKey, base: u64) -> bool {
+        self.files().any(|(key, at)| key.as_ref() == file && at == base)
+    }
+
     /// Whether an address is in executable memory.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.find(address).is_some_and(|region| region.executable)

@@ -12,7 +12,7 @@ use gantry_stack::module::Module;
 
 use crate::aside::{Aside, FIRST_ANSWER, FIRST_ANSWERS, Patience};
 use crate::files::Mapped;
-use crate::image::Image;
+use crate::image::{Image, Loaded};
 use crate::maps::{FileKey, Maps};
 use crate::memory::{Memory, StackCopy};
 use crate::polling::{self, Polling};
@@ -32,7 +32,7 @@ const AT_A_TIME: usize = 64;
 pub struct Reader {
     stopper: Stopper,
     patience: Patience,
-    images: HashMap<FileKey, Aside<Option<Arc<Image>>>>,
+    images: HashMap<FileKey, Aside<Loaded>>,
     modules: BTreeSet<Module>,
     steady: Steady,
     /// Processes whose last sample lacks what was late. Their callers were guessed.
@@ -250,8 +250,12 @@ impl Reader {
             }
             let (file, patience) = (Arc::clone(key), patience.clone());
             // Pages that nobody has used yet come from the file.
-            let load = move || Image::load(Memory { pid }, base, &file, &patience).map(Arc::new);
-            images.get(key.as_ref())?.get(load)?.clone()
+            let load = move || Image::load(Memory { pid }, base, &file, &patience);
+            let loaded = images.get(key.as_ref())?.get(load)?.clone();
+            if loaded.is_none() {
+                images.remove(key.as_ref());
+            }
+            loaded?
         };
         Unwinder { maps, stack, images: &mut find }.frames(registers)
     }
@@ -417,7 +421,7 @@ mod tests {
         let maps = Maps::of_process(one).unwrap();
         let (key, base) = maps.files().find(|(key, _)| key.path.contains("libc.")).unwrap();
         let (file, patience) = (Arc::clone(key), reader.patience.clone());
-        let load = move || Image::load(Memory { pid: one }, base, &file, &patience).map(Arc::new);
+        let load = move || Image::load(Memory { pid: one }, base, &file, &patience);
         let (image, go_on) = Aside::hung(&reader.patience, load);
         reader.images.insert(FileKey::clone(key), image);
         reader.begin_order();
@@ -434,5 +438,28 @@ mod tests {
         // They have stood still.
         let steady = [one, other].map(|pid| reader.ask_steady(pid).unwrap().frames);
         assert_eq!(steady, [stacks[0][0].len(); 2]);
+    }
+
+    #[test]
+    fn files_of_a_process_that_ends_while_it_is_read_are_read_from_the_next_one() {
+        let [mut one, other] = [Sleeper::new(), Sleeper::new()];
+        let pids = [one.pid(), other.pid()];
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let expected = Reader::new().unwrap().read(&pids[1..], false).remove(0);
+            let mut reader = Reader::new().unwrap();
+            let known = reader.look_at(pids[0]);
+            let copied = reader.copy(&pids, std::slice::from_ref(&known), &[(0, pids[0])]).remove(0);
+            one.0.kill().unwrap();
+            one.0.wait().unwrap();
+            let stack = reader.take(pids[0], pids[0], copied, &known.unwrap(), true).unwrap();
+            assert!(stack.contains(&Frame::Unknown), "{stack:?}");
+            let stacks = reader.read(&pids[1..], false).remove(0);
+            if stacks == expected && stacks[0].len() > 2 {
+                break;
+            }
+            assert!(Instant::now() < until, "{stacks:?} {expected:?}");
+            one = Sleeper::new();
+        }
     }
 }
