@@ -60,9 +60,10 @@ const PROVIDER: &str = "-fi.so";
 const SYSTEM: [&str; 8] =
     ["[vdso]", "ld-linux", "ld-musl", "libc.so", "libevent", "libnuma.", "libpthread.", "librt."];
 
-/// System calls with which a thread only waits: poll, select, `sched_yield`, nanosleep, futex, `clock_nanosleep`, `epoll_wait`,
-/// pselect6, ppoll, `epoll_pwait`, `epoll_pwait2`. Source: arch/x86/entry/syscalls/syscall_64.tbl.
-const WAITS: [u64; 11] = [7, 23, 24, 35, 202, 230, 232, 270, 271, 281, 441];
+/// System calls with which a thread only waits: poll, select, `sched_yield`, nanosleep, futex, `restart_syscall`,
+/// `clock_nanosleep`, `epoll_wait`, pselect6, ppoll, `epoll_pwait`, `epoll_pwait2`. After a sample, `restart_syscall` continues
+/// such a wait. Source: arch/x86/entry/syscalls/syscall_64.tbl.
+const WAITS: [u64; 12] = [7, 23, 24, 35, 202, 219, 230, 232, 270, 271, 281, 441];
 
 /// Whose code a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +179,17 @@ impl Polling {
         thread.since = same.map_or(Seen::Works, Seen::Polls);
     }
 
+    /// Takes the first sample of a thread after those whose callers were guessed. They differ also for a thread that polls.
+    pub(crate) fn correct(&mut self, pid: i32, thread: i32, state: Option<u64>) {
+        if let Some(thread) = self.0.get_mut(&pid).and_then(|known| known.get_mut(&thread)) {
+            thread.before = thread.before.and(state);
+            if matches!(thread.since, Seen::Polls(_)) {
+                thread.since = Seen::Nothing;
+            }
+        }
+        self.take(pid, thread, state);
+    }
+
     /// Whether a thread has only polled since the last request.
     pub(crate) fn ask(&mut self, pid: i32, thread: i32) -> bool {
         let Some(thread) = self.0.get_mut(&pid).and_then(|known| known.get_mut(&thread)) else {
@@ -262,6 +274,14 @@ mod tests {
         check(&mut polling, &[Some(8)], false);
         check(&mut polling, &[], false);
         check(&mut polling, &[Some(8)], false);
+        // Its callers are known at last.
+        check(&mut polling, &[Some(8), Some(8)], true);
+        polling.correct(1, 2, Some(9));
+        check(&mut polling, &[Some(9)], true);
+        polling.take(1, 2, Some(9));
+        polling.correct(1, 2, Some(7));
+        check(&mut polling, &[Some(7)], true);
+        check(&mut polling, &[Some(9)], false);
         // Once it has worked, its other samples do not matter.
         polling.take(1, 2, None);
         assert_eq!(polling.wanted(1), [3]);

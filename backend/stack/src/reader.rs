@@ -35,8 +35,8 @@ pub struct Reader {
     images: HashMap<FileKey, Aside<Loaded>>,
     modules: BTreeSet<Module>,
     steady: Steady,
-    /// Processes whose last sample lacks what was late. Their callers were guessed.
-    guessed: HashSet<i32>,
+    /// The process and thread of each last sample that lacks what was late. Its callers were guessed.
+    guessed: HashSet<(i32, i32)>,
     polling: Polling,
     compares_scripts: bool,
     interpreters: Interpreters,
@@ -189,22 +189,35 @@ impl Reader {
             Ok(Copied { state, stack, calls, before }) => {
                 let late = self.patience.late();
                 let raw = self.find_callers(pid, state.registers, stack, known);
+                // A sample differs from a guess also where a thread stands still.
+                let is_guess = self.patience.late() != late;
+                let is_known_at_last = self.guessed.remove(&(pid, thread)) && !is_guess;
+                if is_guess {
+                    self.guessed.insert((pid, thread));
+                }
                 match is_first {
                     true => {
-                        let is_guess = self.patience.late() != late;
-                        self.forget_guess(pid, is_guess);
+                        if is_known_at_last {
+                            self.steady.forget(pid);
+                        }
                         let variables = self.variables(&raw, known.python.as_ref(), &calls);
                         self.steady.take(pid, raw.iter().map(RawFrame::state), variables);
                     }
-                    false => self.polling.take(pid, thread, polling::state_of(&raw, state.system_call)),
+                    false => {
+                        let state = polling::state_of(&raw, state.system_call);
+                        match is_known_at_last {
+                            true => self.polling.correct(pid, thread, state),
+                            false => self.polling.take(pid, thread, state),
+                        }
+                    }
                 }
                 is_wanted.then(|| self.name_all(&raw, known.python.as_ref(), &calls, before))?
             }
             Err(mark) => {
+                self.guessed.remove(&(pid, thread));
                 match is_first {
                     true => {
                         self.steady.forget(pid);
-                        self.guessed.remove(&pid);
                         self.polling.forget(pid);
                     }
                     false => self.polling.take(pid, thread, None),
@@ -218,16 +231,6 @@ impl Reader {
             stack.insert(0, Frame::Mark(Mark::Thread(thread_name(pid, thread))));
         }
         Some(stack)
-    }
-
-    /// Before a sample: drops the last one if that was a guess and this one is none. They differ also for a process that
-    /// stands still.
-    fn forget_guess(&mut self, pid: i32, is_guess: bool) {
-        if is_guess {
-            self.guessed.insert(pid);
-        } else if self.guessed.remove(&pid) {
-            self.steady.forget(pid);
-        }
     }
 
     fn find_callers(
@@ -378,16 +381,21 @@ fn busy_in(pid: i32, thread: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc::Sender;
 
     use super::*;
 
     struct Sleeper(Child);
 
     impl Sleeper {
-        #[expect(clippy::disallowed_methods, reason = "a test needs a process of its own")]
         fn new() -> Self {
-            Self(Command::new("sleep").arg("300").spawn().unwrap())
+            Self::of("sleep", &["300"])
+        }
+
+        #[expect(clippy::disallowed_methods, reason = "a test needs a process of its own")]
+        fn of(program: &str, words: &[&str]) -> Self {
+            Self(Command::new(program).args(words).stdout(Stdio::null()).spawn().unwrap())
         }
 
         fn pid(&self) -> i32 {
@@ -400,6 +408,57 @@ mod tests {
             self.0.kill().unwrap();
             self.0.wait().unwrap();
         }
+    }
+
+    /// A reader for which the C library of a process is late until the sender says so.
+    fn without_libc(pid: i32) -> (Reader, FileKey, Sender<()>) {
+        let mut reader = Reader { patience: Patience::new(Duration::ZERO, 1), ..Reader::new().unwrap() };
+        let maps = Maps::of_process(pid).unwrap();
+        let (key, base) = maps.files().find(|(key, _)| key.path.contains("libc.")).unwrap();
+        let (file, patience) = (Arc::clone(key), reader.patience.clone());
+        let load = move || Image::load(Memory { pid }, base, &file, &patience);
+        let (image, go_on) = Aside::hung(&reader.patience, load);
+        reader.images.insert(FileKey::clone(key), image);
+        (reader, FileKey::clone(key), go_on)
+    }
+
+    #[test]
+    fn a_second_thread_that_polls_still_does_when_a_late_file_comes() {
+        // The process that is read runs this test too, on its second thread. The other filter only marks it.
+        const MARK: &str = "sleeps";
+        const WORDS: [&str; 4] = [
+            "--test-threads=2",
+            "--exact",
+            "reader::tests::a_second_thread_that_polls_still_does_when_a_late_file_comes",
+            MARK,
+        ];
+        if std::env::args().any(|word| word == MARK) {
+            #[expect(clippy::disallowed_methods, reason = "it is killed meanwhile")]
+            std::thread::sleep(Duration::from_secs(300));
+        }
+        let sleeper = Sleeper::of(std::env::current_exe().unwrap().to_str().unwrap(), &WORDS);
+        let pid = sleeper.pid();
+        let until = Instant::now() + Duration::from_secs(60);
+        let polls = |reader: &mut Reader, thread| {
+            reader.begin_order();
+            reader.read(&[pid], false);
+            reader.ask_polls(pid, thread)
+        };
+        let thread = loop {
+            let thread = threads_of(pid).pop().unwrap();
+            let mut reader = Reader::new().unwrap();
+            reader.watch(pid, &[thread]);
+            if thread != pid && [polls(&mut reader, thread), polls(&mut reader, thread)] == [false, true] {
+                break thread;
+            }
+            assert!(Instant::now() < until, "{thread}");
+        };
+        let (mut reader, libc, go_on) = without_libc(pid);
+        reader.watch(pid, &[thread]);
+        assert_eq!([polls(&mut reader, thread), polls(&mut reader, thread)], [false, true]);
+        reader.images[&libc].arrive(&go_on);
+        assert!(polls(&mut reader, thread));
+        assert!(reader.late_files().is_empty() && reader.guessed.is_empty());
     }
 
     #[test]
@@ -417,18 +476,12 @@ mod tests {
             assert!(Instant::now() < until, "{stacks:?}");
         }
 
-        let mut reader = Reader { patience: Patience::new(Duration::ZERO, 1), ..Reader::new().unwrap() };
-        let maps = Maps::of_process(one).unwrap();
-        let (key, base) = maps.files().find(|(key, _)| key.path.contains("libc.")).unwrap();
-        let (file, patience) = (Arc::clone(key), reader.patience.clone());
-        let load = move || Image::load(Memory { pid: one }, base, &file, &patience);
-        let (image, go_on) = Aside::hung(&reader.patience, load);
-        reader.images.insert(FileKey::clone(key), image);
+        let (mut reader, libc, go_on) = without_libc(one);
         reader.begin_order();
         assert!(is_unknown(&reader.read(&[one], false)[0][0]));
-        reader.images[key.as_ref()].arrive(&go_on);
+        reader.images[&libc].arrive(&go_on);
         assert!(is_unknown(&reader.read(&[other], false)[0][0]));
-        assert_eq!(reader.late_files(), [key.path.as_str()].into());
+        assert_eq!(reader.late_files(), [libc.path.as_str()].into());
         assert!([one, other].iter().all(|pid| reader.ask_steady(*pid).is_some()));
 
         reader.begin_order();
