@@ -1,9 +1,9 @@
 //! Batch jobs that a tool submits, and attaches to once their ranks exist.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use gantry_guard::submission::Order;
 use gantry_types::error::Kind;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm, find_batch};
@@ -16,7 +16,7 @@ use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
-use crate::submission::{Submitted, cancel_job, cancel_unowned, submit_owned};
+use crate::submission::{cancel, cancel_unowned, submit};
 
 /// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the
 /// death of the process. After the attachment the job is like any other. A question to the workload manager that gets no
@@ -26,7 +26,6 @@ pub struct Batch {
     frontend: Frontend,
     wlm: &'static dyn Wlm,
     job: JobRef,
-    cancel: Vec<OsString>,
     queue_timeout: Option<Duration>,
     guard: Guard,
     /// The guard starts nothing, so its end is the only event.
@@ -63,31 +62,28 @@ impl Frontend {
         env: Vec<(OsString, OsString)>,
         timeout: Duration,
     ) -> Result<Batch> {
-        let held = HeldScript { script: script.into(), launchers: helpers::find_launchers()? };
+        let held = HeldScript { script: script.into(), launchers: helpers::find_launchers()?.into() };
         let args = options.into_iter().map(Into::into).collect();
         self.submit_as(Submission { args, held: Some(held), env, cwd: own_dir()? }, timeout).await
     }
 
     async fn submit_as(&self, submission: Submission, timeout: Duration) -> Result<Batch> {
         let wlm = self.choose()?.wlm;
-        let batch = find_batch(wlm)?;
+        find_batch(wlm)?;
         let program = helpers::find(helpers::GUARD)?;
-        let (guard, guard_events) = Guard::start(&program, None).await?;
-        let frontend = self.clone();
-        // A separate task: an accepted job must get its owner, even if the caller stops waiting.
-        let submitting = tokio::spawn(async move {
-            let submit = move || Ok((batch.submit(&submission, &Machine)?, ()));
-            let own = |cancel| guard.at_loss(Some(cancel));
-            let Submitted { job, cancel, .. } = submit_owned(batch, submit, own).await?;
-            Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, guard_events })
-        });
+        let submitting = async {
+            let (guard, guard_events) = Guard::start(&program, None).await?;
+            let job = submit(&program, wlm, Order::Script(submission), &guard).await?;
+            Ok(Batch { frontend: self.clone(), wlm, job, queue_timeout: None, guard, guard_events })
+        };
         let late = |_| Error::TimedOut { phase: "submitting a job", after: timeout, missing: Vec::new() };
-        time::timeout(timeout, submitting).await.map_err(late)??
+        time::timeout(timeout, submitting).await.map_err(late)?
     }
 }
 
-fn own_dir() -> Result<PathBuf> {
-    Machine.current_dir().map_err(|e| Error::io("cannot find the current directory", e))
+fn own_dir() -> Result<OsString> {
+    let dir = Machine.current_dir().map_err(|e| Error::io("cannot find the current directory", e))?;
+    Ok(dir.into_os_string())
 }
 
 impl Batch {
@@ -143,7 +139,7 @@ impl Batch {
                 self.let_go().await;
                 return Ok(found);
             }
-            Err(NotThere::Unowned) => return Err(cancel_unowned(self.job, self.cancel).await),
+            Err(NotThere::Unowned) => return Err(cancel_unowned(self.wlm, &self.job).await),
             // Dropping it cancels the job.
             Err(NotThere::NotYet(error)) => return Err(error),
             Err(NotThere::Failed(error)) => error,
@@ -171,10 +167,10 @@ impl Batch {
     /// Cancels the job and waits until the workload manager has confirmed it, at most until the timeout expires.
     ///
     /// # Errors
-    /// The workload manager's error. The cancellation is retried once in the background.
+    /// The workload manager's error, or the timeout expired. The guard then cancels the job.
     pub async fn cancel(self, timeout: Duration) -> Result<()> {
-        let (job, command) = (self.job.clone(), self.cancel.clone());
-        tokio::task::spawn_blocking(move || cancel_job(&job, &command, timeout)).await??;
+        let late = |_| Error::TimedOut { phase: "cancelling a job", after: timeout, missing: Vec::new() };
+        time::timeout(timeout, cancel(self.wlm, &self.job)).await.map_err(late)??;
         self.let_go().await;
         Ok(())
     }

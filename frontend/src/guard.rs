@@ -18,6 +18,7 @@ use gantry_types::id::Pid;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::{JobRef, ProcessOwner, StepStart};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -28,7 +29,8 @@ use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::request::show_args;
 use gantry_guard::protocol::{
-    Drive, FromGuard, HeldRanks, LauncherTable, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard,
+    Drive, FromGuard, HeldRanks, LauncherTable, OwnedJob, ProcessId, StartAgent, StartLauncher, StartStep,
+    ToGuard,
 };
 
 /// How long a guard may take to say hello, and to start a process.
@@ -128,39 +130,7 @@ impl Guard {
         program: &Path,
         stage_base: Option<PathBuf>,
     ) -> Result<(Self, mpsc::UnboundedReceiver<GuardEvent>)> {
-        let (ours, theirs) = make_pair().map_err(|e| Error::io("cannot make a socket pair", e))?;
-        let owned = program.to_owned();
-        let spawned = tokio::task::spawn_blocking(move || {
-            gantry_wlm::host::spawn_orphan::<&str>(&owned, &[], theirs.into())
-        });
-        let started = spawned.await?;
-        started.map_err(|e| {
-            let error = Error::io(format!("cannot start {}", program.display()), e);
-            let failure =
-                error.to_failure().with_hint("see that all of gantry is installed and may be executed");
-            Error::Node { hosts: Vec::new(), failure }
-        })?;
-        ours.set_nonblocking(true).map_err(|e| Error::io("cannot prepare the guard's socket", e))?;
-        let stream =
-            UnixStream::from_std(ours).map_err(|e| Error::io("cannot prepare the guard's socket", e))?;
-        let (mut from_guard, to_guard) = stream.into_split();
-        let mut incoming = FrameBuffer::new();
-        let hello = tokio::time::timeout(DEADLINE, read_message(&mut from_guard, &mut incoming));
-        let pid = match hello.await {
-            Ok(Some(FromGuard::Hello { release, pid })) if release == describe() => pid,
-            Ok(Some(FromGuard::Hello { release, .. })) => {
-                let reason = format!("is version {release}, this library is {}", describe());
-                return Err(Error::HelperUnfit { program: program.to_owned(), reason });
-            }
-            Ok(_) => {
-                let reason = "it is not a guard, or ended without a message".to_owned();
-                return Err(Error::HelperUnfit { program: program.to_owned(), reason });
-            }
-            Err(_) => {
-                let phase = "starting the guard";
-                return Err(Error::TimedOut { phase, after: DEADLINE, missing: Vec::new() });
-            }
-        };
+        let Helper { pid, from: from_guard, to: to_guard, incoming } = Helper::start(program, &[]).await?;
         let waiting = Waiting::default();
         let (events, receiver) = mpsc::unbounded_channel();
         let launcher = Arc::new(OnceLock::new());
@@ -185,7 +155,7 @@ impl Guard {
     }
 
     /// Tells the guard that the launcher's ranks exist. From now on agents notice by themselves when they are no longer
-    /// needed, so the guard drops the command of [`Guard::at_loss`].
+    /// needed, so the guard lets the job of [`Guard::at_loss`] go.
     pub(crate) async fn ranks_there(&self) -> Result<()> {
         self.at_loss(None).await?;
         self.say(&ToGuard::RanksThere).await
@@ -196,9 +166,9 @@ impl Guard {
         self.say(&ToGuard::LetLauncherGo).await
     }
 
-    /// Has the guard run a command if this process is gone. None: cancels that.
-    pub(crate) async fn at_loss(&self, command: Option<Vec<OsString>>) -> Result<()> {
-        self.say(&ToGuard::AtLoss(command)).await
+    /// Has the guard cancel a job if this process is gone. None: it cancels none.
+    pub(crate) async fn at_loss(&self, job: Option<OwnedJob>) -> Result<()> {
+        self.say(&ToGuard::AtLoss(job)).await
     }
 
     /// The job and step that the launcher has made, if it shows them: at once, or never.
@@ -288,6 +258,55 @@ impl Guard {
     }
 }
 
+/// The guard's executable in a process of its own, and the socket to it.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    pid: Pid,
+    pub(crate) from: OwnedReadHalf,
+    pub(crate) to: OwnedWriteHalf,
+    /// Bytes of a message that is not complete yet.
+    pub(crate) incoming: FrameBuffer,
+}
+
+impl Helper {
+    /// Starts it and waits for its hello.
+    pub(crate) async fn start(program: &Path, args: &'static [&'static str]) -> Result<Self> {
+        let (ours, theirs) = make_pair().map_err(|e| Error::io("cannot make a socket pair", e))?;
+        let owned = program.to_owned();
+        let spawned =
+            tokio::task::spawn_blocking(move || gantry_wlm::host::spawn_orphan(&owned, args, theirs.into()));
+        let started = spawned.await?;
+        started.map_err(|e| {
+            let error = Error::io(format!("cannot start {}", program.display()), e);
+            let failure =
+                error.to_failure().with_hint("see that all of gantry is installed and may be executed");
+            Error::Node { hosts: Vec::new(), failure }
+        })?;
+        ours.set_nonblocking(true).map_err(|e| Error::io("cannot prepare the guard's socket", e))?;
+        let stream =
+            UnixStream::from_std(ours).map_err(|e| Error::io("cannot prepare the guard's socket", e))?;
+        let (mut from, to) = stream.into_split();
+        let mut incoming = FrameBuffer::new();
+        let hello = tokio::time::timeout(DEADLINE, read_message(&mut from, &mut incoming));
+        let pid = match hello.await {
+            Ok(Some(FromGuard::Hello { release, pid })) if release == describe() => pid,
+            Ok(Some(FromGuard::Hello { release, .. })) => {
+                let reason = format!("is version {release}, this library is {}", describe());
+                return Err(Error::HelperUnfit { program: program.to_owned(), reason });
+            }
+            Ok(_) => {
+                let reason = "it is not a guard, or ended without a message".to_owned();
+                return Err(Error::HelperUnfit { program: program.to_owned(), reason });
+            }
+            Err(_) => {
+                let phase = "starting the guard";
+                return Err(Error::TimedOut { phase, after: DEADLINE, missing: Vec::new() });
+            }
+        };
+        Ok(Self { pid, from, to, incoming })
+    }
+}
+
 async fn write_with(to: &mut OwnedWriteHalf, bytes: &[u8], descriptors: &[OwnedFd]) -> std::io::Result<()> {
     let mut sent = 0;
     if !descriptors.is_empty() {
@@ -356,7 +375,7 @@ async fn listen(
     (launcher, wards, job_asked, table_asked): (Arc<OnceLock<ProcessId>>, Wards, Job, Table),
     events: mpsc::UnboundedSender<GuardEvent>,
 ) {
-    while let Some(message) = read_message(&mut from_guard, &mut incoming).await {
+    while let Some(message) = read_message::<FromGuard>(&mut from_guard, &mut incoming).await {
         match message {
             FromGuard::Hello { .. } => {}
             FromGuard::Started { id, .. } => answer(&waiting, id, Ok(())),
@@ -412,8 +431,11 @@ fn make_pair() -> std::io::Result<(StdUnixStream, StdUnixStream)> {
     Ok((above(ours)?, above(theirs)?))
 }
 
-/// The next message. None: the guard is gone, or its message is malformed.
-async fn read_message(from: &mut OwnedReadHalf, incoming: &mut FrameBuffer) -> Option<FromGuard> {
+/// The next message. None: its sender is gone, or the message is malformed.
+pub(crate) async fn read_message<T: DeserializeOwned>(
+    from: &mut OwnedReadHalf,
+    incoming: &mut FrameBuffer,
+) -> Option<T> {
     loop {
         if let Some(message) = incoming.next_message().ok()? {
             return Some(message);

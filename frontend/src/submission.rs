@@ -1,80 +1,97 @@
-//! Submits jobs so that an accepted job always has an owner, which cancels it should this process end.
+//! Submits jobs so that an accepted job always has an owner, whoever ends meanwhile.
+//!
+//! A process of its own submits: the guard's executable, as `gantry-guard submit`. It cancels the job if its socket ends
+//! before the guard owns the job.
 
-use std::ffi::OsString;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::fs::File;
+use std::path::Path;
 
-use gantry_wlm::caps::batch::BatchJobs;
-use gantry_wlm::host::Machine;
-use gantry_wlm::{Host, JobRef};
-use tokio::sync::oneshot;
+use gantry_guard::protocol::OwnedJob;
+use gantry_guard::submission::{FromSubmitter, Order, ToSubmitter};
+use gantry_shared::wire::frame;
+use gantry_wlm::host::{Machine, spawn_orphan};
+use gantry_wlm::{JobRef, Wlm, find_batch};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::spawn_blocking;
+use zeroize::Zeroizing;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WlmError};
+use crate::guard::{Guard, Helper, read_message};
+use crate::helpers;
 
-/// How long the WLM may take to cancel a job that has no owner.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A submitted job.
-#[derive(Debug)]
-pub(crate) struct Submitted<T> {
-    pub(crate) job: JobRef,
-    /// The command that cancels it.
-    pub(crate) cancel: Vec<OsString>,
-    /// What else the submission gave.
-    pub(crate) rest: T,
-}
-
-/// Submits a job by `submit`, which may block, and passes the command that cancels it to its owner by `own`. If there is
-/// no owner, or the runtime ends before, an accepted job is cancelled.
+/// Submits a job by the executable `program`, and gives it to `guard`. Dropping the future cancels the job, even if it
+/// is accepted later.
 ///
 /// # Errors
-/// This machine cannot cancel jobs, the WLM refuses, or there is no owner.
-pub(crate) async fn submit_owned<T, F>(
-    batch: &'static dyn BatchJobs,
-    submit: impl FnOnce() -> gantry_wlm::Result<(JobRef, T)> + Send + 'static,
-    own: impl FnOnce(Vec<OsString>) -> F,
-) -> Result<Submitted<T>>
-where
-    T: Send + 'static,
-    F: Future<Output = Result<()>>,
-{
-    batch.check_cancel(&Machine)?;
-    let (accept, accepted) = oneshot::channel();
-    let (owned, ownership) = mpsc::channel();
-    // The thread goes on when the runtime has ended.
-    let thread = spawn_blocking(move || {
-        let (job, rest) = submit()?;
-        let cancel = batch.plan_cancel(&job, &Machine)?;
-        drop(accept.send(Submitted { job: job.clone(), cancel: cancel.clone(), rest }));
-        match ownership.recv() {
-            Ok(()) => Ok(()),
-            Err(_nobody) => cancel_job(&job, &cancel, PATIENCE),
+/// This machine cannot cancel jobs, the WLM refuses, or the guard has ended: then the job is cancelled.
+pub(crate) async fn submit(
+    program: &Path,
+    wlm: &'static dyn Wlm,
+    order: Order,
+    guard: &Guard,
+) -> Result<JobRef> {
+    let Helper { mut from, mut to, mut incoming, .. } = Helper::start(program, &["submit"]).await?;
+    say(&mut to, &ToSubmitter::Submit { wlm: wlm.name().to_owned(), order }).await.map_err(|_| unheard())?;
+    let job = match read_message(&mut from, &mut incoming).await {
+        Some(FromSubmitter::Accepted(job)) => job,
+        Some(FromSubmitter::Refused(failure)) => {
+            return Err(gantry_wlm::Error::Refused(failure).into());
         }
-    });
-    let Ok(submitted) = accepted.await else {
-        thread.await??;
-        return Err(Error::Internal("a submission gave no job".to_owned()));
+        Some(FromSubmitter::Cancelled(_)) | None => return Err(unheard()),
     };
-    let Err(error) = own(submitted.cancel.clone()).await else {
-        // Without the thread the job has its owner all the same.
-        owned.send(()).err();
-        return Ok(submitted);
+    let Err(error) = guard.at_loss(Some(owned(wlm, &job))).await else {
+        // If it has ended, the job has its owner all the same.
+        say(&mut to, &ToSubmitter::Owned).await.ok();
+        return Ok(job);
     };
-    drop(owned);
-    Err(without_owner(&submitted.job, &error, thread.await?))
+    drop(to);
+    let cancelled = match read_message(&mut from, &mut incoming).await {
+        Some(FromSubmitter::Cancelled(cancelled)) => cancelled.map_err(|left| left.to_string()),
+        _ => Err("the process that would do it has ended".to_owned()),
+    };
+    Err(without_owner(&job, &error, cancelled))
+}
+
+/// A job for [`Guard::at_loss`].
+pub(crate) fn owned(wlm: &dyn Wlm, job: &JobRef) -> OwnedJob {
+    OwnedJob { wlm: wlm.name().to_owned(), job: job.clone() }
+}
+
+async fn say(to: &mut OwnedWriteHalf, message: &ToSubmitter) -> std::io::Result<()> {
+    // It may contain a secret.
+    let bytes = Zeroizing::new(frame::encode(message).map_err(std::io::Error::other)?);
+    to.write_all(&bytes).await
+}
+
+fn unheard() -> Error {
+    let reason = "gantry-guard has ended before the workload manager answered; \
+                  see whether the job is there, and cancel it";
+    Error::Lost { what: vec!["a submission".to_owned()], reason: reason.to_owned() }
 }
 
 /// Cancels a job whose guard has ended, because nobody would if this process ended, too. Returns the error that says so.
-pub(crate) async fn cancel_unowned(job: JobRef, command: Vec<OsString>) -> Error {
-    let named = job.clone();
-    let cancelling = spawn_blocking(move || cancel_job(&job, &command, PATIENCE));
-    let cancelled = cancelling.await.unwrap_or_else(|error| Err(error.into()));
-    without_owner(&named, &Error::Gone { what: "the guard".to_owned() }, cancelled)
+pub(crate) async fn cancel_unowned(wlm: &'static dyn Wlm, job: &JobRef) -> Error {
+    let cancelled = cancel(wlm, job).await;
+    if let Err(Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_)))) = &cancelled
+        && let Err(error) = cancel_later(wlm, job).await
+    {
+        tracing::debug!(%error, job = job.0, "the job stays");
+    }
+    let gone = Error::Gone { what: "the guard".to_owned() };
+    without_owner(job, &gone, cancelled.map_err(|left| left.to_string()))
+}
+
+/// Starts a process that asks the WLM again.
+async fn cancel_later(wlm: &dyn Wlm, job: &JobRef) -> Result<()> {
+    let program = helpers::find(helpers::GUARD)?;
+    let args = ["cancel".to_owned(), wlm.name().to_owned(), job.0.clone()];
+    let start = move || spawn_orphan(&program, &args, File::open("/dev/null")?.into());
+    spawn_blocking(start).await?.map_err(|e| Error::io("cannot start gantry-guard", e))
 }
 
 /// The error for a job that has lost its owner, and what came of its cancellation.
-fn without_owner(job: &JobRef, why: &Error, cancelled: Result<()>) -> Error {
+fn without_owner(job: &JobRef, why: &Error, cancelled: std::result::Result<(), String>) -> Error {
     let reason = match cancelled {
         Ok(()) => format!("it was cancelled, because it had no owner: {why}"),
         Err(left) => format!("it has no owner: {why}; it is not cancelled: {left}"),
@@ -82,108 +99,11 @@ fn without_owner(job: &JobRef, why: &Error, cancelled: Result<()>) -> Error {
     Error::Lost { what: vec![format!("job {}", job.0)], reason }
 }
 
-/// Cancels a job by the command of [`BatchJobs::plan_cancel`], and waits until the WLM has confirmed it.
+/// Cancels a job, and waits until the WLM has confirmed it.
 ///
 /// # Errors
 /// The WLM's error.
-pub(crate) fn cancel_job(job: &JobRef, command: &[OsString], timeout: Duration) -> Result<()> {
-    let said = Machine.ask(command, timeout);
-    let said = said.map_err(|e| Error::io(format!("cannot cancel job {}", job.0), e))?;
-    match said.stderr.trim() {
-        "" => Ok(()),
-        reason => Err(Error::Lost { what: vec![format!("job {}", job.0)], reason: reason.to_owned() }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-    use std::path::{Path, PathBuf};
-    use std::time::Instant;
-
-    use gantry_wlm::Submission;
-
-    use super::*;
-
-    /// A job is a file. The command that cancels it removes the file.
-    #[derive(Debug)]
-    struct Files;
-
-    impl BatchJobs for Files {
-        fn submit(&self, _submission: &Submission, _host: &dyn Host) -> gantry_wlm::Result<JobRef> {
-            unreachable!("not by the tests")
-        }
-
-        fn plan_cancel(&self, job: &JobRef, _host: &dyn Host) -> gantry_wlm::Result<Vec<OsString>> {
-            Ok(vec!["/bin/rm".into(), job.0.clone().into()])
-        }
-    }
-
-    fn make(folder: &Path) -> (JobRef, PathBuf) {
-        let path = folder.join("job");
-        std::fs::write(&path, "").unwrap();
-        (JobRef(path.display().to_string()), path)
-    }
-
-    #[tokio::test]
-    async fn a_job_has_an_owner_or_is_cancelled() {
-        let folder = tempfile::tempdir().unwrap();
-        let (job, path) = make(folder.path());
-        let there = job.clone();
-        let mut told = None;
-        let own = async |cancel| {
-            told = Some(cancel);
-            Ok(())
-        };
-        let owned = submit_owned(&Files, || Ok((there, 5)), own).await.unwrap();
-        assert_eq!((&owned.job, Some(&owned.cancel), owned.rest), (&job, told.as_ref(), 5));
-        assert!(path.exists());
-        let own = async |_| Err(Error::Gone { what: "the guard".to_owned() });
-        let error = submit_owned(&Files, || Ok((job, ())), own).await.unwrap_err().to_string();
-        assert!(error.ends_with("it was cancelled, because it had no owner: the guard is gone"), "{error}");
-        assert!(!path.exists());
-        let own = async |_| Err(Error::Gone { what: "the guard".to_owned() });
-        let error = submit_owned(&Files, || Ok((owned.job, ())), own).await.unwrap_err().to_string();
-        assert!(error.contains("it is not cancelled: ") && error.contains("No such file"), "{error}");
-    }
-
-    #[test]
-    fn a_job_that_has_no_owner_when_the_runtime_ends_is_cancelled() {
-        for accepted_before in [true, false] {
-            let folder = tempfile::tempdir().unwrap();
-            let (job, path) = make(folder.path());
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-            let (begun, begins) = mpsc::channel();
-            let (accept, acceptance) = mpsc::channel();
-            let tell = begun.clone();
-            let submit = move || {
-                begun.send(()).unwrap();
-                acceptance.recv().unwrap();
-                Ok((job, ()))
-            };
-            let own = move |_| {
-                tell.send(()).unwrap();
-                pending()
-            };
-            let submitting = runtime.spawn(submit_owned(&Files, submit, own));
-            begins.recv().unwrap();
-            if accepted_before {
-                accept.send(()).unwrap();
-                begins.recv().unwrap();
-            }
-            runtime.shutdown_background();
-            let until = Instant::now() + PATIENCE;
-            let wait = |done: &dyn Fn() -> bool| {
-                while !done() {
-                    assert!(Instant::now() < until, "the job has no owner");
-                    std::thread::yield_now();
-                }
-            };
-            wait(&|| submitting.is_finished());
-            if !accepted_before {
-                accept.send(()).unwrap();
-            }
-            wait(&|| !path.exists());
-        }
-    }
+pub(crate) async fn cancel(wlm: &'static dyn Wlm, job: &JobRef) -> Result<()> {
+    let (batch, job) = (find_batch(wlm)?, job.clone());
+    Ok(spawn_blocking(move || batch.cancel(&job, &Machine)).await??)
 }

@@ -174,6 +174,7 @@ pub fn numbers(list: &Value) -> Vec<i32> {
 pub fn running(world: &World, program: &str) -> Vec<i32> {
     let runs = |pid: i32| {
         !is_keeper(pid)
+            && !is_submitter(pid)
             && proc::exe(pid).is_some_and(|exe| exe.file_name().is_some_and(|name| name == program))
     };
     let is_it = |pid: &i32| runs(*pid) && proc::stat(*pid).is_some_and(|stat| !runs(stat.parent));
@@ -184,6 +185,12 @@ pub fn running(world: &World, program: &str) -> Vec<i32> {
 #[must_use]
 pub fn is_keeper(pid: i32) -> bool {
     proc::stat(pid).is_some_and(|stat| stat.comm == "gantry-keeper")
+}
+
+/// Whether a process submits or cancels a job. It runs the guard's program.
+#[must_use]
+pub fn is_submitter(pid: i32) -> bool {
+    proc::stat(pid).is_some_and(|stat| ["gantry-submit", "gantry-cancel"].contains(&stat.comm.as_str()))
 }
 
 /// The guards of this world.

@@ -203,6 +203,45 @@ fn a_launch_that_gives_up_in_the_queue_takes_its_job_along() {
 }
 
 #[test]
+fn a_job_whose_tool_ends_before_its_acceptance_is_told_is_cancelled() {
+    for words in ["launch", "submit"] {
+        run(&json!({ "queue_ms": FOREVER_MS, "mute": true }), move |cluster| {
+            let mut run = cluster.gantry(&["--json", words, "--wlm", "fake", "--", "/bin/true"]);
+            assert!(becomes_true(SOON, || cluster.read("pid").is_some()), "nothing is submitted");
+            proc::send(run.pid(), Signal::SIGKILL);
+            run.exited(SOON);
+            cluster.becomes(&json!({}));
+            assert_eq!(cluster.end(), "cancelled");
+        });
+    }
+}
+
+#[test]
+fn a_cancellation_without_an_answer_is_tried_again() {
+    for dies in ["tool", "guard"] {
+        run(&json!({ "queue_ms": FOREVER_MS }), move |cluster| {
+            let mut run = cluster.launch(&[], &["/bin/true"]);
+            run.next_event("waiting", SOON);
+            let (file, asked) = (cluster.folder().join("jobs/1/cancel"), cluster.folder().join("asked"));
+            let cancel = fs::read_to_string(&file).expect("a file");
+            let becomes = |lines: &str| {
+                fs::write(cluster.folder().join("new"), lines).expect("a file");
+                fs::rename(cluster.folder().join("new"), &file).expect("a file");
+            };
+            becomes(&format!(": >{}; echo 'no answer' >&2\n", asked.display()));
+            match dies {
+                "tool" => proc::send(run.pid(), Signal::SIGKILL),
+                _ => kill_guards(&guards(&cluster.world)),
+            }
+            run.exited(SOON);
+            proc::wait_file(&asked, SOON);
+            becomes(&cancel);
+            assert_eq!(cluster.end(), "cancelled");
+        });
+    }
+}
+
+#[test]
 fn time_in_the_queue_does_not_count_towards_the_timeout() {
     run(&json!({ "queue_ms": 2500 }), |cluster| {
         let done = cluster.launch(&["--timeout", "2"], &["/bin/true"]).wait(SOON);

@@ -1,11 +1,15 @@
 //! Launches that wait in the queue of a real Slurm. gantry reports the reason, and the time in the queue does not
 //! count towards the launch timeout.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
+use gantry_tests::submit::write_script;
 use gantry_tests::testbed::{Config, program};
-use gantry_tests::{Run, SOON, becomes_true, binaries};
+use gantry_tests::{Run, SOON, becomes_true, binaries, proc, target_dir};
+use nix::sys::signal::Signal;
 
 /// The launch timeout, which is shorter than the time in the queue.
 const TIMEOUT: Duration = Duration::from_secs(6);
@@ -59,6 +63,27 @@ fn a_launch_that_is_too_long_in_the_queue_is_cancelled() {
             assert!(error.to_string().contains("waiting in the queue"), "{error}");
             assert!(becomes_true(SOON, || jobs(cluster).is_empty()), "{}", jobs(cluster));
         }
+    });
+}
+
+/// srun gives its job back when it gets SIGTERM.
+#[test]
+fn a_launcher_need_not_wait_for_a_slow_cancellation() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let folder = target_dir().join("test-programs").join(format!("scancel-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("permissions");
+        let scancel = folder.join("scancel");
+        write_script(&scancel, "mkfifo \"$0.gate\"; read -r _ <\"$0.gate\"; exec /usr/bin/scancel \"$@\"");
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let launch = ["launch", "--json", "--wlm=slurm", "--", "--hold", "-N2", "-n2", "/bin/echo"];
+        let mut run = cluster.run(&binaries().gantry, launch, &[("PATH", &path)]);
+        run.next_event("waiting", SOON);
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL);
+        run.exited(SOON);
+        proc::wait_file(&scancel.with_extension("gate"), SOON);
+        assert!(becomes_true(SOON, || jobs(cluster).is_empty()), "{}", jobs(cluster));
+        fs::write(scancel.with_extension("gate"), "\n").expect("a reader");
     });
 }
 

@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gantry_tests::fault::guards;
+use gantry_tests::fault::{guards, is_submitter};
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
 use gantry_tests::submit::{attached_and_left, check_cancelled, check_waits, submit, write_script};
 use gantry_tests::testbed::Config;
@@ -160,10 +160,11 @@ fn a_job_in_the_background_is_known_when_it_is_attached_to() {
 }
 
 /// Begins a submission by an sbatch that answers when the gate is opened.
-fn begin(world: &World) -> (Run, PathBuf) {
+fn begin(world: &World, options: &[&str]) -> (Run, PathBuf) {
     let sbatch = world.executable("sbatch", b"#!/bin/sh\n: >\"$0.asked\"\nread -r _ <\"$0.gate\"\necho 7\n");
     mkfifo(&sbatch.with_extension("gate"), Mode::S_IRWXU).expect("a FIFO");
-    let mut submit = world.gantry_command(["submit", "--wlm", "slurm", "--", "job.sh"]);
+    let submit = [&["--json", "submit", "--wlm", "slurm"], options, &["--", "job.sh"]].concat();
+    let mut submit = world.gantry_command(submit);
     submit.env("PATH", world.work_dir());
     (world.spawn(submit), sbatch)
 }
@@ -171,26 +172,123 @@ fn begin(world: &World) -> (Run, PathBuf) {
 #[test]
 fn what_nothing_could_cancel_is_not_submitted() {
     let world = World::new();
-    let (mut run, sbatch) = begin(&world);
+    let (mut run, sbatch) = begin(&world, &[]);
     let done = run.wait(SOON);
-    assert!(done.stderr.concat().contains("there is no scancel in PATH"), "{done:?}");
+    assert!(done.stdout.concat().contains("there is no scancel in PATH"), "{done:?}");
     assert!(!sbatch.with_extension("asked").exists());
     world.finish();
 }
 
 #[test]
 fn a_job_whose_guard_is_killed_while_it_is_submitted_is_cancelled() {
-    let world = World::new();
-    let scancel = world.executable("scancel", b"#!/bin/sh\necho \"$*\" >\"$0.asked\"\n");
-    let (mut run, sbatch) = begin(&world);
-    proc::wait_file(&sbatch.with_extension("asked"), SOON);
-    for guard in guards(&world) {
-        proc::send(guard, Signal::SIGKILL);
-        proc::wait_gone(guard, SOON);
+    let silent = "it is not cancelled: scancel ended with an error: scancel: error: Kill job error on job id 7: Unable";
+    for (is_silent, words) in [(false, "it was cancelled"), (true, silent)] {
+        let world = World::new();
+        let scancel = make_scancel(&world, is_silent);
+        let (mut run, sbatch) = begin(&world, &[]);
+        proc::wait_file(&sbatch.with_extension("asked"), SOON);
+        kill_guards(&world);
+        open_gate(&sbatch);
+        let done = run.wait(SOON);
+        let said = done.stdout.concat();
+        assert!(said.contains("lost job 7: ") && said.contains(words), "{done:?}");
+        assert_cancelled(&scancel);
+        world.finish();
     }
+}
+
+/// Notes the job. The first time it does not reach the controller.
+const SCANCEL: &[u8] = b"#!/bin/sh
+: >\"$0.begun\"
+if [ -e \"$0.silent\" ] && [ ! -e \"$0.first\" ]; then
+    : >\"$0.first\"
+    echo 'scancel: error: Kill job error on job id 7: Unable to contact slurm controller (connect failure)' >&2
+    exit 1
+fi
+echo \"$*\" >\"$0.new\"
+/bin/mv \"$0.new\" \"$0.asked\"
+";
+
+/// An scancel, which may be silent at first.
+fn make_scancel(world: &World, is_silent: bool) -> PathBuf {
+    let scancel = world.executable("scancel", SCANCEL);
+    if is_silent {
+        fs::write(scancel.with_extension("silent"), "").expect("a file");
+    }
+    scancel
+}
+
+fn open_gate(sbatch: &Path) {
     fs::write(sbatch.with_extension("gate"), "\n").expect("a reader");
-    let done = run.wait(SOON);
-    assert!(done.stderr.concat().contains("lost job 7: it was cancelled"), "{done:?}");
+}
+
+#[track_caller]
+fn kill_guards(world: &World) {
+    let guards = guards(world);
+    assert_eq!(guards.len(), 1);
+    proc::send(guards[0], Signal::SIGKILL);
+    proc::wait_gone(guards[0], SOON);
+}
+
+#[track_caller]
+fn assert_cancelled(scancel: &Path) {
+    proc::wait_file(&scancel.with_extension("asked"), SOON);
     assert_eq!(fs::read_to_string(scancel.with_extension("asked")).expect("a file"), "--quiet 7\n");
+}
+
+/// Ends a submission before sbatch has answered, and checks that the job is cancelled when it has.
+#[track_caller]
+fn check_given_up(options: &[&str], end: impl FnOnce(&World, &Run)) {
+    let world = World::new();
+    let scancel = make_scancel(&world, true);
+    let (mut run, sbatch) = begin(&world, options);
+    proc::wait_file(&sbatch.with_extension("asked"), SOON);
+    end(&world, &run);
+    run.exited(SOON);
+    assert!(!scancel.with_extension("begun").exists());
+    open_gate(&sbatch);
+    assert_cancelled(&scancel);
+    world.finish();
+}
+
+#[test]
+fn a_job_whose_tool_gives_up_or_is_killed_while_it_is_submitted_is_cancelled() {
+    for signal in [Signal::SIGKILL, Signal::SIGINT, Signal::SIGTERM] {
+        check_given_up(&[], |_, run| proc::send(run.pid(), signal));
+    }
+    check_given_up(&["--timeout", "1"], |_, _| {});
+    check_given_up(&[], |world, run| {
+        proc::send(run.pid(), Signal::SIGSTOP);
+        kill_guards(world);
+        proc::send(run.pid(), Signal::SIGKILL);
+    });
+}
+
+#[test]
+fn a_cancellation_that_the_controller_does_not_answer_is_tried_again() {
+    let world = World::new();
+    let scancel = make_scancel(&world, true);
+    let words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
+    world.executable("scontrol", format!("#!/bin/sh\necho '{words}' >&2\nexit 1\n").as_bytes());
+    let (mut run, sbatch) = begin(&world, &[]);
+    open_gate(&sbatch);
+    run.next_event("waiting", SOON);
+    proc::send(run.pid(), Signal::SIGKILL);
+    run.exited(SOON);
+    assert_cancelled(&scancel);
+    world.finish();
+}
+
+#[test]
+fn a_submission_without_an_answer_is_named() {
+    let world = World::new();
+    make_scancel(&world, false);
+    let (mut run, sbatch) = begin(&world, &[]);
+    proc::wait_file(&sbatch.with_extension("asked"), SOON);
+    let submitter = world.processes().into_iter().find(|pid| is_submitter(*pid)).expect("a submitter");
+    proc::send(submitter, Signal::SIGKILL);
+    let done = run.wait(SOON);
+    assert!(done.stdout.concat().contains("lost a submission: "), "{done:?}");
+    open_gate(&sbatch);
     world.finish();
 }

@@ -136,11 +136,11 @@ pub struct Gifts {
 
 /// The first part of a script that runs on one node. It sets `$starter` to the program at that path, or to the fetched
 /// one. It sets `$sent` to `sent` if the program was fetched, else to the text of `send`. The agent is in the starter's
-/// directory. The script contains secrets.
+/// directory. The node can fetch files as long as [`Gifts`] exist. The script contains secrets.
 ///
 /// # Errors
 /// As [`Giver::start`]; a path is not valid text.
-pub(crate) async fn build_starter_script(
+pub async fn build_starter_script(
     starter: &Path,
     agent: &Path,
     send: SendAgent,

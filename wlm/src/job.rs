@@ -1,14 +1,14 @@
 //! Running jobs, and their names in WLMs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use gantry_shared::wire::message::RankMarks;
 use gantry_types::id::AppId;
 use gantry_types::placement::Placement;
+use serde::{Deserialize, Serialize};
 
 /// A running job, by the name that its WLM uses: `1234`, or `1234,1240` for processes on this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRef(pub String);
 
 /// The relevant phases of a job. The WLM has its own words for its states.
@@ -25,7 +25,7 @@ pub enum JobPhase {
 }
 
 /// A batch job to submit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submission {
     /// The arguments exactly as for the WLM's own command: options, the script, the script's arguments.
     pub args: Vec<OsString>,
@@ -34,16 +34,16 @@ pub struct Submission {
     /// Variables for the job, in addition to those of this process.
     pub env: Vec<(OsString, OsString)>,
     /// The directory in which the command runs.
-    pub cwd: PathBuf,
+    pub cwd: OsString,
 }
 
 /// A script whose first launch is held: it finds programs of gantry in place of its launchers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldScript {
     /// The script. The submission's arguments contain only options then.
     pub script: OsString,
     /// A directory visible on every node. It contains a program of gantry under the names of launchers.
-    pub launchers: PathBuf,
+    pub launchers: OsString,
 }
 
 /// The facts that a WLM needs about an app of gantry.

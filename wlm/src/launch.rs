@@ -11,6 +11,7 @@ use gantry_shared::wire::hold::{AfterRank, Own};
 use gantry_types::error::Failure;
 use gantry_types::launch::{Bind, HoldMethod, HostsPolicy, Mixed, MixedPart, Mpi, SendAgent};
 use gantry_types::rank_set::RankSet;
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 use zeroize::Zeroizing;
@@ -78,7 +79,7 @@ pub struct Brought {
 }
 
 /// A launch without a launcher, on the nodes of a new job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
     /// The launch's arguments. The WLM needs them again to submit the job, and when the job has its nodes.
     pub args: Vec<OsString>,

@@ -55,7 +55,7 @@ mod skip;
 pub use caps::queue::{JobStarter, Queue};
 pub use caps::waits::{LauncherWait, LauncherWaits, WaitLine};
 pub use error::{Error, Result};
-pub use give::{FETCHED, Gifts};
+pub use give::{FETCHED, Gifts, build_starter_script};
 pub use hold::choose_hold;
 pub use host::Host;
 pub use job::{Adoption, AppRef, EndedApp, HeldScript, JobPhase, JobRef, Submission};

@@ -7,3 +7,4 @@
 
 pub mod helpers;
 pub mod protocol;
+pub mod submission;

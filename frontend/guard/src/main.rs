@@ -10,6 +10,7 @@
 //! | `table` | the launcher's own proctable |
 //! | `starter`, `last_word` | inside a job that brings agents; the report when they fail |
 //! | `held` | in a batch script, in the place of a launcher |
+//! | `submitter` | submits a job, and cancels it if it has no owner |
 
 mod child;
 mod driven;
@@ -20,6 +21,7 @@ mod launcher;
 mod policy;
 mod serve;
 mod starter;
+mod submitter;
 mod sys;
 mod table;
 
@@ -54,6 +56,8 @@ fn main() -> ExitCode {
         ["look", wlm] => look(wlm),
         ["leave", wlm] => run(starter::leave(wlm)),
         ["word", wlm, word] => run(starter::leave_word(wlm, word)),
+        ["submit"] => tool_socket().and_then(submitter::run),
+        ["cancel", wlm, job] => submitter::cancel_for(wlm, job).map_err(io::Error::other),
         _ => guard(),
     };
     match done {
@@ -122,11 +126,17 @@ fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
 /// WLM that the job is over.
 const LEFT_BY_LAUNCHER: Duration = Duration::from_secs(5);
 
-fn guard() -> io::Result<()> {
-    // Otherwise the guard would keep the tool's pipes and sockets open.
+/// The socket to the tool.
+fn tool_socket() -> io::Result<UnixStream> {
+    // Otherwise this process would keep the tool's pipes and sockets open.
     gantry_wlm::host::close_inherited_descriptors().ok();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.local_addr()?;
+    Ok(socket)
+}
+
+fn guard() -> io::Result<()> {
+    let socket = tool_socket()?;
     if let Ok(Some(_)) = gantry_wlm::host::keep(LEFT_BY_LAUNCHER) {
         // The guard has ended, and so have its remaining children.
         return Ok(());

@@ -8,7 +8,7 @@ use gantry_types::error::Failure;
 use gantry_types::id::Pid;
 use gantry_types::status::ExitStatus;
 
-use gantry_guard::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
+use gantry_guard::protocol::{FromGuard, OwnedJob, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 
 /// How long agents may take to end after the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and
 /// ten more.
@@ -62,8 +62,8 @@ pub(crate) enum Response {
         /// Another program starts it.
         wrapped: bool,
     },
-    /// Run a command and wait for its end, for a limited time.
-    Run(Vec<OsString>),
+    /// Cancel a job, and do not wait for that.
+    Cancel(OwnedJob),
     /// Drain the output of the launcher and its ranks, since the tool does not read it any more.
     Drain,
     /// Send a message to the tool, if it still exists.
@@ -133,8 +133,8 @@ pub(crate) struct Policy {
     /// What killed agents have left. Many agents may die at once, and a sweep looks at all processes.
     to_sweep: BTreeSet<Storage>,
     sockets: Vec<OsString>,
-    /// The command to run when the tool is gone.
-    at_loss: Option<Vec<OsString>>,
+    /// The job to cancel when the tool is gone.
+    at_loss: Option<OwnedJob>,
     /// The launcher's ranks are there.
     ranks_there: bool,
     /// Agents of a step are there.
@@ -191,7 +191,7 @@ impl Policy {
                 todo.push(Response::ReadTable { launcher: self.launcher(), wrapped });
             }
             Event::Said(ToGuard::LetLauncherGo) => todo.push(Response::LetLauncherGo),
-            Event::Said(ToGuard::AtLoss(command)) => self.at_loss = command,
+            Event::Said(ToGuard::AtLoss(job)) => self.at_loss = job,
             Event::Said(ToGuard::AgentsThere) => self.agents_there = true,
             Event::Said(ToGuard::RanksThere) => self.ranks_there = true,
             Event::Said(ToGuard::RemoveSocket(socket)) => self.sockets.push(socket),
@@ -201,8 +201,8 @@ impl Policy {
                 todo.extend(self.sockets.drain(..).map(Response::RemoveSocket));
                 if self.phase == Phase::Serving {
                     self.phase = Phase::Ending(now + PATIENCE);
-                    todo.extend(self.at_loss.take().map(Response::Run));
                     todo.push(Response::AskToGo(self.pids_to_ask()));
+                    todo.extend(self.at_loss.take().map(Response::Cancel));
                     self.ask_again = (self.launched && !self.ranks_there).then(|| now + ASK_AGAIN);
                 } else if self.launched {
                     todo.push(Response::Drain);
@@ -440,17 +440,17 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_run_when_the_tool_is_gone_unless_it_was_taken_back() {
+    fn a_job_is_cancelled_when_the_tool_is_gone_unless_it_was_let_go() {
         let now = Instant::now();
-        let command = vec![OsString::from("undo")];
+        let job = OwnedJob { wlm: "any".to_owned(), job: gantry_wlm::JobRef("7".to_owned()) };
         for kept in [true, false] {
             let mut policy = Policy::default();
-            drop(policy.handle(Event::Said(ToGuard::AtLoss(Some(command.clone()))), now));
+            drop(policy.handle(Event::Said(ToGuard::AtLoss(Some(job.clone()))), now));
             if !kept {
                 drop(policy.handle(Event::Said(ToGuard::AtLoss(None)), now));
             }
             let end = policy.handle(Event::ToolGone, now);
-            assert_eq!(end.contains(&Response::Run(command.clone())), kept, "{end:?}");
+            assert_eq!(end.contains(&Response::Cancel(job.clone())), kept, "{end:?}");
         }
     }
 

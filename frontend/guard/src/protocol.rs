@@ -11,6 +11,7 @@ use gantry_types::error::Failure;
 use gantry_types::id::Pid;
 use gantry_types::placement::Placement;
 use gantry_types::status::ExitStatus;
+use gantry_wlm::JobRef;
 use gantry_wlm::mpir::AtBreakpoint;
 use serde::{Deserialize, Serialize};
 
@@ -39,14 +40,23 @@ pub enum ToGuard {
         /// The launcher is a program that another one starts.
         wrapped: bool,
     },
-    /// Run this command, path and arguments, when the tool is gone. None: run none.
-    AtLoss(Option<Vec<OsString>>),
+    /// Cancel this job when the tool is gone. None: cancel none.
+    AtLoss(Option<OwnedJob>),
     /// The agents of a step are there. They end by themselves if the tool is killed.
     AgentsThere,
     /// Remove this socket when the tool is gone: a killed tool cannot do it itself.
     RemoveSocket(OsString),
     /// From now on the tool's end has no effect: all processes continue.
     Detach,
+}
+
+/// A job that belongs to the tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedJob {
+    /// The name of its WLM.
+    pub wlm: String,
+    /// The job.
+    pub job: JobRef,
 }
 
 /// An agent to start.

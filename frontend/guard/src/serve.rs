@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,16 +30,14 @@ use crate::driven::{self, Driven};
 use crate::launcher;
 use crate::policy::{Event, Policy, Response};
 use crate::table::TableReader;
-use gantry_guard::protocol::{FromGuard, ProcessId};
+use gantry_guard::helpers::GUARD;
+use gantry_guard::protocol::{FromGuard, OwnedJob, ProcessId};
 
 /// The timeout of a write to the tool. After it, the tool counts as gone.
 const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The timeout of a sweep. All other work waits for it.
 const SWEEP_DEADLINE: Duration = Duration::from_secs(5);
-
-/// The timeout of the command that runs when the tool is gone.
-const RUN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How often the guard kills the remains of dead agents before it exits anyway.
 const LAST_ROUNDS: u32 = 50;
@@ -69,6 +68,7 @@ pub(crate) fn serve(socket: UnixStream) -> io::Result<()> {
         descriptors: VecDeque::new(),
         pipes: Vec::new(),
         drains: false,
+        canceller: None,
     };
     let pid = Pid::new(nix::unistd::getpid().as_raw()).ok_or(io::ErrorKind::InvalidData)?;
     guard.tell(&FromGuard::Hello { release: describe(), pid });
@@ -92,6 +92,8 @@ struct Guard {
     /// The pipes of a launcher's output. The guard drains them once the tool does not read.
     pipes: Vec<File>,
     drains: bool,
+    /// The process that cancels the job of a tool that is gone. It outlives the guard if the WLM gives no answer.
+    canceller: Option<Pid>,
 }
 
 impl Guard {
@@ -249,7 +251,7 @@ impl Guard {
                     let told = self.table.read(launcher, wrapped);
                     self.tell(&told);
                 }
-                Response::Run(command) => run(&command),
+                Response::Cancel(job) => self.canceller = start_canceller(&job),
                 Response::Drain => self.drains = true,
                 Response::Tell(message) => self.tell(&message),
                 Response::LetLauncherGo => {
@@ -328,13 +330,13 @@ impl Guard {
         }
     }
 
-    /// Children that are not agents. The guard is a subreaper, so these are the remains of a dead agent.
+    /// Children that the guard has not started. The guard is a subreaper, so these are the remains of a dead agent.
     fn orphans(&self) -> Vec<Pid> {
         let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
         children
             .split_whitespace()
             .filter_map(|pid| Pid::new(pid.parse().ok()?))
-            .filter(|pid| !self.children.contains_key(pid))
+            .filter(|pid| !self.children.contains_key(pid) && self.canceller != Some(*pid))
             .collect()
     }
 
@@ -406,16 +408,17 @@ fn sweep(program: &std::ffi::OsStr, base: Option<&std::ffi::OsStr>) {
     run_briefly(command, SWEEP_DEADLINE);
 }
 
-/// Runs the command for the end of the tool.
-fn run(command: &[std::ffi::OsString]) {
-    let Some((program, args)) = command.split_first() else { return };
+/// Starts a process that cancels a job.
+fn start_canceller(job: &OwnedJob) -> Option<Pid> {
     #[expect(
         clippy::disallowed_methods,
         reason = "the guard is the one place that starts long-lived processes"
     )]
-    let mut command = Command::new(program);
-    command.args(args);
-    run_briefly(command, RUN_DEADLINE);
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(GUARD).args(["cancel", &job.wlm, &job.job.0]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.env(GANTRY_KEPT, "1").process_group(0);
+    Pid::new(command.spawn().ok()?.id().try_into().ok()?)
 }
 
 /// Runs a command to its end, or until the timeout.
@@ -442,7 +445,6 @@ fn run_briefly(mut command: Command, timeout: Duration) {
 mod tests {
     use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::process::CommandExt;
 
     use gantry_shared::wire::message::Blob;
     use nix::sys::signal::raise;
@@ -465,6 +467,7 @@ mod tests {
             descriptors: VecDeque::new(),
             pipes: Vec::new(),
             drains: false,
+            canceller: None,
         }
     }
 

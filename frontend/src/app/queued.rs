@@ -4,13 +4,11 @@
 //! Until the agents are there, the end of the launch cancels the job; if this process is gone, the guard cancels it. If
 //! the guard is gone, the launch cancels it and ends. From then on the job lasts as long as the agents, which end with the app.
 
-use std::ffi::OsString;
-
+use gantry_guard::submission::Order;
 use gantry_shared::wire::hold::to_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Direct, Gifts, JobRef, JobStarter, Queue, Queued, Wlm, find_batch, find_queue};
-use tokio::sync::mpsc;
+use gantry_wlm::{Direct, JobRef, JobStarter, Queue, Queued, build_starter_script, find_queue};
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
@@ -22,21 +20,10 @@ use super::waiting::{ASK_EVERY, JobNews, NotThere, QueueNews, Wait, ask};
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
-use crate::guard::{Guard, GuardEvent};
+use crate::guard::Guard;
 use crate::helpers;
 use crate::request::LaunchRequest;
-use crate::submission::{Submitted, cancel_unowned, submit_owned};
-
-/// The job of a launch. Dropping it cancels the job.
-struct Owned {
-    job: JobRef,
-    /// The command that cancels it.
-    cancel: Vec<OsString>,
-    guard: Guard,
-    guard_events: mpsc::UnboundedReceiver<GuardEvent>,
-    /// Files that its first node may fetch.
-    _gifts: Gifts,
-}
+use crate::submission::{cancel_unowned, submit};
 
 impl Frontend {
     pub(super) async fn launch_queued(
@@ -58,21 +45,18 @@ impl Frontend {
         let ticket = Ticket { patience: patience_until(clock.deadline()), ..ticket };
         let input = ticket.to_frame().map_err(|e| Error::Internal(e.to_string()))?;
         let program = helpers::find(helpers::GUARD)?;
-        let addresses = listener.addresses().iter().map(|it| it.ip().to_string()).collect();
-        let starter = JobStarter {
-            program: program.clone(),
-            agent: helpers::find(helpers::AGENT)?,
-            send: self.choose_sending()?,
-            addresses,
-            input: to_hex(&input),
-            cwd: prepared.cwd.clone(),
-        };
-        let guarded = Guard::start(&program, self.config.stage_base.clone()).await?;
-        let submitting = tokio::spawn(submit(wlm, queue, plan.clone(), starter, guarded));
+        let addresses: Vec<_> = listener.addresses().iter().map(|it| it.ip().to_string()).collect();
+        let (agent, send) = (helpers::find(helpers::AGENT)?, self.choose_sending()?);
+        // The job's first node may fetch files as long as the gifts exist.
+        let (prepare, _gifts) = build_starter_script(&program, &agent, send, &addresses, &Machine).await?;
+        let (input, cwd) = (to_hex(&input), prepared.cwd.clone().into());
+        let starter = JobStarter { program: program.clone().into(), prepare, input, cwd };
+        let (guard, mut guard_events) = Guard::start(&program, self.config.stage_base.clone()).await?;
+        let submitting = submit(&program, wlm, Order::Starter(plan.clone(), starter), &guard);
         let started = Instant::now();
-        let owned =
-            timeout_at(clock.deadline(), submitting).await.map_err(|_| late("submitting a job", started))?;
-        let Owned { job, cancel, guard, mut guard_events, _gifts } = owned??;
+        let job = timeout_at(clock.deadline(), submitting)
+            .await
+            .map_err(|_| late("submitting a job", started))??;
         let strangers = listener.strangers();
         let assembling = async {
             let direct = wait_for_nodes(queue, &plan, &job, news, clock).await?;
@@ -84,7 +68,7 @@ impl Frontend {
         };
         let (direct, (overlay, overlay_events)) = tokio::select! {
             assembled = assembling => assembled?,
-            _gone = guard_events.recv() => return Err(cancel_unowned(job, cancel).await),
+            _gone = guard_events.recv() => return Err(cancel_unowned(wlm, &job).await),
         };
         let deadline = clock.deadline();
         // From here on agents notice by themselves when they are no longer needed.
@@ -93,22 +77,6 @@ impl Frontend {
         let joined = Connected { overlay, overlay_events, guard, guard_events, hosts, left_out };
         begin_direct(context, joined, request, direct, prepared, deadline).await
     }
-}
-
-/// Submits the job. The caller runs it as a separate task: an accepted job must get its owner, even if the caller stops
-/// waiting.
-async fn submit(
-    wlm: &'static dyn Wlm,
-    queue: &'static dyn Queue,
-    plan: Queued,
-    starter: JobStarter,
-    (guard, guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
-) -> Result<Owned> {
-    let runtime = tokio::runtime::Handle::current();
-    let submit = move || runtime.block_on(queue.submit_starter(&plan, &starter, &Machine));
-    let own = |cancel| guard.at_loss(Some(cancel));
-    let Submitted { job, cancel, rest } = submit_owned(find_batch(wlm)?, submit, own).await?;
-    Ok(Owned { job, cancel, guard, guard_events, _gifts: rest })
 }
 
 /// Asks until the job has nodes, and reports what it waits for. The clock stops while the WLM says that it is queued.

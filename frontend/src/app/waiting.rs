@@ -16,6 +16,7 @@ use super::stdio::launcher::Words;
 use crate::clock::{Clock, Late};
 use crate::error::{Error, Result, WlmError};
 use crate::guard::Guard;
+use crate::submission::owned;
 
 /// How often the WLM is asked whether a job has started. Every question costs the WLM some work.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(2);
@@ -235,13 +236,11 @@ pub(super) async fn watch_launcher(
 
 /// Has the guard cancel a launcher's job if this process ends.
 async fn own_job_of(wlm: &dyn Wlm, guard: &Guard, job: &JobRef) {
-    let Some(batch) = wlm.capabilities().batch else { return };
-    let owned = match batch.plan_cancel(job, &Machine) {
-        Ok(cancel) => guard.at_loss(Some(cancel)).await.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    if let Err(error) = owned {
-        tracing::debug!(error, job = job.0, "the launcher's job has no owner");
+    if wlm.capabilities().batch.is_none() {
+        return;
+    }
+    if let Err(error) = guard.at_loss(Some(owned(wlm, job))).await {
+        tracing::debug!(%error, job = job.0, "the launcher's job has no owner");
     }
 }
 

@@ -1,12 +1,12 @@
 //! The build that wrote a ticket: its release and its protocol.
 //!
-//! It stands in clear before the ticket, such as `0.1.0.18:`, because the layout of a ticket may differ between builds.
+//! It stands in clear before the ticket, such as `0.1.0.19:`, because the layout of a ticket may differ between builds.
 //! A reader compares it before it decodes anything.
 
 use zeroize::Zeroizing;
 
 /// The version of all messages on a link.
-pub const PROTOCOL_VERSION: u16 = 18;
+pub const PROTOCOL_VERSION: u16 = 19;
 
 /// Ends the name of a build.
 const END: u8 = b':';

@@ -2,17 +2,16 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 
 use async_trait::async_trait;
 use gantry_types::error::Failure;
 use gantry_types::id::Pid;
-use gantry_types::launch::SendAgent;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::error::Result;
-use crate::give::Gifts;
 use crate::host::Host;
 use crate::job::JobRef;
 use crate::launch::{AgentCommand, Direct, Queued};
@@ -24,20 +23,18 @@ pub const STARTER: &str = "gantry-guard";
 pub const SENT: &str = "sent";
 
 /// The command that starts the agents in a job. It runs as long as they do, and reads a line on its standard input.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct JobStarter {
-    /// The path of [`STARTER`]. Its arguments are `start`, the WLM's name, and [`SendAgent`] or [`SENT`].
-    pub program: PathBuf,
-    /// The path of the agent, in the same directory.
-    pub agent: PathBuf,
-    /// Whether both programs are sent to nodes.
-    pub send: SendAgent,
-    /// Addresses at which nodes reach this host.
-    pub addresses: Vec<String>,
+    /// The path of [`STARTER`]. Its arguments are `start`, the WLM's name, and
+    /// [`SendAgent`](gantry_types::launch::SendAgent) or [`SENT`].
+    pub program: OsString,
+    /// Shell lines of [`build_starter_script`](crate::build_starter_script), which find the program on its node. They
+    /// contain secrets.
+    pub prepare: Zeroizing<String>,
     /// The line that it reads. It contains the app's secret.
     pub input: Zeroizing<String>,
     /// The directory in which to submit the job.
-    pub cwd: PathBuf,
+    pub cwd: OsString,
 }
 
 impl fmt::Debug for JobStarter {
@@ -59,17 +56,11 @@ pub type Stop<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// A WLM that gives nodes to jobs. Each call may run programs of the WLM, and blocks its thread while they run.
 #[async_trait]
 pub trait Queue: Send + Sync + fmt::Debug {
-    /// Submits the job of a launch. The job runs `starter` on its first node. That node can fetch files as long as
-    /// [`Gifts`] exist.
+    /// Submits the job of a launch. The job runs `starter` on its first node.
     ///
     /// # Errors
     /// The WLM refuses: its own message.
-    async fn submit_starter(
-        &self,
-        queued: &Queued,
-        starter: &JobStarter,
-        host: &dyn Host,
-    ) -> Result<(JobRef, Gifts)>;
+    fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef>;
 
     /// Places the ranks of a launch, once its job has nodes.
     ///

@@ -6,6 +6,7 @@
 //! | `nodes` | from the beginning | how many nodes it gets |
 //! | `input` | from the beginning | its command's standard input. It contains secrets, and is deleted once open |
 //! | `pid` | before the job is known | the script's process, and the number of its process group |
+//! | `cancel` | before the job is known | the commands that cancel it |
 //! | `running` | once it has nodes | the process of its command |
 //! | `end` | at its end | the exit code, or `cancelled`, or `time limit` |
 //! | `agents/HOST` | while that agent runs | its pid |
@@ -18,6 +19,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
@@ -28,6 +30,9 @@ use super::site::{JOB, Site, folder, refused};
 use crate::error::{Error, Result};
 use crate::host::{Host, Machine, spawn_orphan_with};
 use crate::job::JobRef;
+
+/// How long a cancellation may take.
+const CANCELS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The script writes this as its end when it is cancelled.
 const CANCELLED: &str = "cancelled";
@@ -194,9 +199,17 @@ impl Job {
         quote(self.folder.join(file).as_os_str())
     }
 
-    /// The command that cancels the job.
-    pub(super) fn cancel_command(&self) -> Vec<OsString> {
-        vec!["/bin/sh".into(), self.folder.join("cancel").into_os_string()]
+    /// Cancels the job by its file `cancel`. What that prints is no answer.
+    pub(super) fn cancel(&self, host: &dyn Host) -> Result<()> {
+        if let State::Ended(how) = self.state(host)? {
+            return Err(self.has_ended(&how));
+        }
+        let cancel = self.folder.join("cancel");
+        let said = host.ask(&["/bin/sh".into(), cancel.clone().into_os_string()], CANCELS_WITHIN);
+        match said.map_err(|error| failed(&cancel, &error))?.stderr.trim() {
+            "" => Ok(()),
+            words => Err(Error::Unanswered(Failure::new(Kind::TimedOut, words))),
+        }
     }
 
     pub(super) fn state(&self, host: &dyn Host) -> Result<State> {

@@ -1,6 +1,7 @@
 //! The cluster's configuration in `site.json`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
 use serde::Deserialize;
@@ -16,6 +17,9 @@ pub(super) const JOB: &str = "GANTRY_FAKE_JOB";
 
 /// The variable in which a process finds its job.
 pub(crate) const JOB_VARIABLES: &[&str] = &[JOB];
+
+/// How often to look whether the cluster has changed.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The file in the cluster's folder.
 const FILE: &str = "site.json";
@@ -38,6 +42,8 @@ pub(super) struct Site {
     pub(super) broken: Vec<String>,
     /// The start of agents for an attachment waits as long as this holds.
     pub(super) stuck: bool,
+    /// Accepts a job, and does not say so as long as this holds.
+    pub(super) mute: bool,
     /// Answers no question about a job.
     pub(super) silent: bool,
     /// A question where a job's ranks are does not end.
@@ -54,6 +60,7 @@ impl Default for Site {
             limit_ms: None,
             broken: Vec::new(),
             stuck: false,
+            mute: false,
             silent: false,
             hangs: false,
         }
@@ -94,6 +101,15 @@ impl Site {
 
     pub(super) fn check_submission(&self) -> Result<()> {
         self.refuse.as_ref().map_or(Ok(()), |words| Err(refused(words)))
+    }
+
+    /// Waits until it says that it has accepted a job.
+    pub(super) fn wait_for_acceptance(host: &dyn Host) -> Result<()> {
+        while Self::read(host)?.mute {
+            #[expect(clippy::disallowed_methods, reason = "a submission blocks its thread")]
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
     }
 
     pub(super) fn check_answer(&self) -> Result<()> {

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_types::error::Failure;
@@ -17,7 +16,6 @@ use crate::caps::jobs::Jobs;
 use crate::caps::queue::{JobStarter, Queue, Stop};
 use crate::direct::Options;
 use crate::error::{Error, Result};
-use crate::give::Gifts;
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, EndedApp, JobRef, Submission};
 use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
@@ -28,10 +26,7 @@ use crate::wanted::build_plain_args;
 
 use super::agents;
 use super::job::{Job, State, Work};
-use super::site::{self, JOB, SITE, Site};
-
-/// How often to look whether the cluster is still stuck.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+use super::site::{self, JOB, LOOK_EVERY, SITE, Site};
 
 /// The simulated cluster.
 #[derive(Debug, Clone, Copy)]
@@ -166,12 +161,13 @@ impl BatchJobs for Fake {
         site.check_submission()?;
         let job = Job::create(host)?;
         let Submission { args, env, cwd, .. } = submission;
-        job.start(&site, &Work { nodes: site.nodes, command: args, env, cwd, input: None })?;
+        job.start(&site, &Work { nodes: site.nodes, command: args, env, cwd: cwd.as_ref(), input: None })?;
+        Site::wait_for_acceptance(host)?;
         Ok(job.name())
     }
 
-    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-        Ok(Job::find(job, host)?.cancel_command())
+    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
+        Job::find(job, host)?.cancel(host)
     }
 }
 
@@ -183,22 +179,17 @@ impl DescribedJobs for Fake {
 
 #[async_trait]
 impl Queue for Fake {
-    async fn submit_starter(
-        &self,
-        queued: &Queued,
-        starter: &JobStarter,
-        host: &dyn Host,
-    ) -> Result<(JobRef, Gifts)> {
+    fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
         let site = Site::read(host)?;
         site.check_submission()?;
         let job = Job::create(host)?;
-        let words = ["start", self.name(), &starter.send.to_string()].map(OsString::from);
-        let command: Vec<OsString> = std::iter::once(starter.program.clone().into()).chain(words).collect();
+        let command = [starter.program.clone(), "start".into(), self.name().into(), "never".into()];
         let input = Zeroizing::new(format!("{}\n", starter.input.as_str()));
         let nodes = parse_args(&queued.args)?.nodes_needed();
-        let cwd = &starter.cwd;
+        let cwd = starter.cwd.as_ref();
         job.start(&site, &Work { nodes, command: &command, env: &[], cwd, input: Some(input) })?;
-        Ok((job.name(), Gifts::default()))
+        Site::wait_for_acceptance(host)?;
+        Ok(job.name())
     }
 
     fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {

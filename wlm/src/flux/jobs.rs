@@ -46,8 +46,8 @@ impl BatchJobs for FluxJobs {
         submit::submit(submission, host)
     }
 
-    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-        submit::plan_cancel(job, host)
+    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
+        submit::cancel(job, host)
     }
 }
 

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use gantry_types::error::{Failure, Kind};
 
-use super::ask::{PATIENCE, explain, flux};
+use super::ask::{Instance, explain, flux, refused};
 use super::reference::{JobId, Target};
+use crate::caps::batch::ANSWER_WITHIN;
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
 
@@ -25,7 +26,8 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     let command = flux(&words, host)?;
     // A site's own command may print more, and stay until the job's end.
     let is_answer = |line: &str| parse_submitted(line).is_some();
-    let said = host.ask_for_line(&submission.cwd, &command, &submission.env, is_answer, PATIENCE);
+    let said =
+        host.ask_for_line(submission.cwd.as_ref(), &command, &submission.env, is_answer, ANSWER_WITHIN);
     let said = said.map_err(|error| {
         let message = format!("cannot run flux batch in {}: {error}", submission.cwd.display());
         Error::Refused(Failure::new(Kind::LauncherFailed, message))
@@ -40,11 +42,11 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     }
 }
 
-/// The command that cancels a job. It prints nothing if it succeeds.
+/// Cancels a job.
 ///
 /// # Errors
-/// `flux` is not installed, or the name is invalid.
-pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+/// `flux` is not installed, the name is invalid, or Flux refuses. [`Error::Unanswered`]: it gives no answer.
+pub(super) fn cancel(job: &JobRef, host: &dyn Host) -> Result<()> {
     let target: Target = job.0.parse()?;
     // Cancel a job inside of an instance there. This process may not know the instance's address at the time of the
     // cancellation.
@@ -53,7 +55,12 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
         None => Vec::new(),
     };
     words.extend(["cancel".into(), target.job.to_string().into()]);
-    flux(&words, host)
+    let said = Instance::default().ask(&words, host)?;
+    if said.stderr.trim().is_empty() {
+        return Ok(());
+    }
+    words.insert(0, "flux".into());
+    Err(refused(&words, &said))
 }
 
 /// The job's id. `flux batch` prints nothing else, but a site's own may.
@@ -101,9 +108,21 @@ mod tests {
 
     #[test]
     fn a_job_is_cancelled_where_it_is() {
-        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
-        let plan = |job: &str| plan_cancel(&JobRef(job.to_owned()), &host).unwrap();
-        assert_eq!(plan("f7"), ["/bin/flux", "cancel", "f7"].map(OsString::from));
-        assert_eq!(plan("f7/f2"), ["/bin/flux", "proxy", "f7", "flux", "cancel", "f2"].map(OsString::from));
+        let check = |job: &str, command: &str, stderr: &str, expected: Option<bool>| {
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
+            let host = host.with_answer(command, "", stderr);
+            let again = cancel(&JobRef(job.to_owned()), &host).err().map(|error| error.is_temporary());
+            assert_eq!(again, expected, "{stderr}");
+        };
+        check("f7", "/bin/flux cancel f7", "", None);
+        check("f7/f2", "/bin/flux proxy f7 flux cancel f2", "", None);
+        let ended = "flux-cancel: ERROR: f7: job is inactive";
+        check("f7", "/bin/flux cancel f7", ended, Some(false));
+        check(
+            "f7",
+            "/bin/flux cancel f7",
+            "flux-cancel: ERROR: broker: Connection reset by peer",
+            Some(true),
+        );
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
     let kind = match words {
         it if it.contains("Unauthorized") || it.contains("not allowed") => Kind::NoAccess,
         it if it.contains("Unknown Job") || it.contains("Unknown queue") => Kind::NotFound,
+        it if it.contains("has finished") || it.contains("invalid for state of job") => Kind::Gone,
         it if it.contains("cannot connect to server") => Kind::Lost,
         _ => Kind::LauncherFailed,
     };

@@ -10,11 +10,12 @@ use std::path::Path;
 use gantry_types::error::{Failure, Kind};
 use zeroize::Zeroizing;
 
-use super::ask::{PATIENCE, find_command, refused};
+use super::ask::{ask, find_command, refused};
 use super::command::Options;
 use super::qstat::Job;
+use crate::caps::batch::ANSWER_WITHIN;
 use crate::caps::queue::UNREACHABLE;
-use crate::give::{Gifts, build_starter_script, explain_status};
+use crate::give::explain_status;
 use crate::host::Host;
 use crate::{Error, JobRef, JobStarter, Result, Submission};
 
@@ -65,7 +66,8 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     command.extend(submission.args.iter().cloned());
     // A script may ask for a qsub that stays until the job's end: #PBS -W block=true.
     let is_answer = |line: &str| parse_submitted(line).is_some();
-    let said = host.ask_for_line(&submission.cwd, &command, &submission.env, is_answer, PATIENCE);
+    let said =
+        host.ask_for_line(submission.cwd.as_ref(), &command, &submission.env, is_answer, ANSWER_WITHIN);
     let said = said.map_err(|error| Error::not_run(&command, &error))?;
     match parse_submitted(&said.stdout) {
         Some(job) => Ok(JobRef(job.to_owned())),
@@ -102,20 +104,14 @@ fn name_variables(submission: &Submission) -> Result<Vec<OsString>> {
 ///
 /// # Errors
 /// An invalid option; there is no qsub, or it refuses.
-pub(super) async fn submit_starter(
-    options: &Options,
-    starter: &JobStarter,
-    host: &dyn Host,
-) -> Result<(JobRef, Gifts)> {
+pub(super) fn submit_starter(options: &Options, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
     let mut command = vec![find_command(OsStr::new("qsub"), host)?];
     command.extend(build_options(&options.qsub, options.common.first_program())?);
-    let JobStarter { program, agent, send, addresses, .. } = starter;
-    let (prepare, gifts) = build_starter_script(program, agent, *send, addresses, host).await?;
-    let script = build_script(&prepare, &starter.input);
-    let said = host.ask_with(&starter.cwd, &command, script.as_bytes(), PATIENCE);
+    let script = build_script(&starter.prepare, &starter.input);
+    let said = host.ask_with(starter.cwd.as_ref(), &command, script.as_bytes(), ANSWER_WITHIN);
     let said = said.map_err(|error| Error::not_run(&command, &error))?;
     match parse_submitted(&said.stdout) {
-        Some(job) => Ok((JobRef(job.to_owned()), gifts)),
+        Some(job) => Ok(JobRef(job.to_owned())),
         None => Err(refused(&command, &said)),
     }
 }
@@ -128,12 +124,13 @@ pub(super) fn find_cancel(host: &dyn Host) -> Result<OsString> {
     find_command(OsStr::new("qdel"), host)
 }
 
-/// The command that deletes a job.
+/// Deletes a job.
 ///
 /// # Errors
-/// There is no qdel.
-pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-    Ok(vec![find_cancel(host)?, job.0.clone().into()])
+/// There is no qdel; the job has ended, or is another user's. [`Error::Unanswered`]: every other message.
+pub(super) fn cancel(job: &JobRef, host: &dyn Host) -> Result<()> {
+    let (command, said) = ask(&["qdel".into(), job.0.clone().into()], host)?;
+    if said.stderr.trim().is_empty() { Ok(()) } else { Err(refused(&command, &said)) }
 }
 
 /// qsub's arguments: the user's, with defaults for missing ones. The job has the name of the program unless the user
@@ -241,41 +238,38 @@ pub(super) fn ended_unseen(job: &JobRef) -> Error {
 mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
-    use gantry_types::launch::SendAgent;
 
     fn starter() -> JobStarter {
         JobStarter {
             program: "/opt/g".into(),
-            agent: "/opt/a".into(),
-            send: SendAgent::Never,
-            addresses: Vec::new(),
+            prepare: Zeroizing::new("starter=/opt/g sent=never\n".to_owned()),
             input: Zeroizing::new("c0ffee".to_owned()),
             cwd: "/w".into(),
         }
     }
 
-    async fn check(options: &str, stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
+    fn check(options: &str, stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
         let line = format!("/bin/qsub -f -S /bin/sh -N app -j oe -o /dev/null {options}");
         let host = host.with_answer(&line, stdout, stderr);
         let words: Vec<OsString> = options.split(' ').chain(["./app"]).map(OsString::from).collect();
         let options = super::super::command::parse_args(&words).unwrap();
-        match (submit_starter(&options, &starter(), &host).await, expected) {
-            (Ok((job, _)), Ok(expected)) => assert_eq!(job.0, expected),
+        match (submit_starter(&options, &starter(), &host), expected) {
+            (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             other => panic!("{other:?}"),
         }
     }
 
-    #[tokio::test]
-    async fn a_job_or_qsubs_own_words() {
-        check("-l select=2", "7.head\n", "", Ok("7.head")).await;
-        check("-l select=2", "5.2 GB of quota are left\n7.head\nyour balance is 3\n", "", Ok("7.head")).await;
+    #[test]
+    fn a_job_or_qsubs_own_words() {
+        check("-l select=2", "7.head\n", "", Ok("7.head"));
+        check("-l select=2", "5.2 GB of quota are left\n7.head\nyour balance is 3\n", "", Ok("7.head"));
         let words = "qsub: Unknown resource Resource_List.bogus";
-        check("-l bogus=1", "", words, Err(words)).await;
-        check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N app")).await;
-        check("-I", "", "", Err("'-I' cannot be used here: an interactive job has no script")).await;
-        check("-W block=true", "", "", Err("'-W block' cannot be used here")).await;
+        check("-l bogus=1", "", words, Err(words));
+        check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N app"));
+        check("-I", "", "", Err("'-I' cannot be used here: an interactive job has no script"));
+        check("-W block=true", "", "", Err("'-W block' cannot be used here"));
     }
 
     #[test]
@@ -298,6 +292,23 @@ mod tests {
         assert!(ask("none.sh").unwrap_err().contains(words));
         assert!(ask("-I").unwrap_err().contains("has no script"));
         assert!(ask("-W block=true x").unwrap_err().contains("cannot be"));
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_asked_again_to_delete_a_job() {
+        let check = |stderr: &str, expected: Option<bool>| {
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qdel", "");
+            let host = host.with_answer("/bin/qdel 7.head", "", stderr);
+            let again = cancel(&JobRef("7.head".to_owned()), &host).err().map(|error| error.is_temporary());
+            assert_eq!(again, expected, "{stderr}");
+        };
+        check("", None);
+        check("qdel: cannot connect to server head (errno=111)", Some(true));
+        check("qdel: the moon is full", Some(true));
+        check("qdel: Unknown Job Id 7.head", Some(false));
+        check("qdel: Unauthorized Request  7.head", Some(false));
+        check("qdel: Job has finished 7.head", Some(false));
+        check("qdel: Request invalid for state of job 7.head", Some(false));
     }
 
     #[test]

@@ -24,7 +24,6 @@ use crate::caps::launcher_output::LauncherOutput;
 use crate::caps::queue::{JobStarter, Queue, Stop};
 use crate::direct;
 use crate::error::{Error, Result};
-use crate::give::Gifts;
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, EndedApp, JobPhase, JobRef, Submission};
 use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
@@ -149,8 +148,8 @@ impl BatchJobs for Pbs {
         submit::find_cancel(host).map(drop)
     }
 
-    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-        submit::plan_cancel(job, host)
+    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
+        submit::cancel(job, host)
     }
 }
 
@@ -169,13 +168,8 @@ impl LauncherOutput for Pbs {
 
 #[async_trait]
 impl Queue for Pbs {
-    async fn submit_starter(
-        &self,
-        queued: &Queued,
-        starter: &JobStarter,
-        host: &dyn Host,
-    ) -> Result<(JobRef, Gifts)> {
-        submit::submit_starter(&parse_args(&queued.args)?, starter, host).await
+    fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
+        submit::submit_starter(&parse_args(&queued.args)?, starter, host)
     }
 
     fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 use super::environment::{build_export, split_export};
 use crate::host::Host;
@@ -21,7 +22,7 @@ impl Exported {
     /// # Errors
     /// It is not UTF-8.
     pub(super) fn find(submission: &Submission, script: &OsStr, host: &dyn Host) -> Result<Self> {
-        let own = || last_list(&read_directives(&host.read(&submission.cwd.join(script)).ok()?));
+        let own = || last_list(&read_directives(&host.read(&Path::new(&submission.cwd).join(script)).ok()?));
         let argument = last_list(&submission.args);
         let is_argument = argument.is_some();
         let list = argument.or_else(|| host.env("SBATCH_EXPORT")).or_else(own);

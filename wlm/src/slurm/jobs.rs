@@ -61,8 +61,8 @@ impl BatchJobs for SlurmJobs {
         submit::find_cancel(host).map(drop)
     }
 
-    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-        submit::plan_cancel(job, host)
+    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
+        submit::cancel(job, host)
     }
 }
 

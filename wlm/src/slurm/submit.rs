@@ -5,11 +5,12 @@ use std::path::Path;
 
 use gantry_types::error::{Failure, Kind};
 
-use super::ask::{PATIENCE, find_command, refused};
+use super::ask::{ask, find_command, refused};
 use super::cluster;
 use super::command::words;
 use super::exported::Exported;
-use crate::host::{Asked, Host};
+use crate::caps::batch::ANSWER_WITHIN;
+use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
 
 /// Submits a job. The name of an array or a heterogeneous job is that of the whole.
@@ -25,11 +26,12 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
         let exported = Exported::find(submission, &held.script, host)?;
         // The last `--export` counts. With another PATH the script would find the real srun.
         command.extend([exported.with(&mut env)?, held.script.clone()]);
-        env.push(("PATH".into(), put_in_front(&held.launchers, &env, host)));
+        env.push(("PATH".into(), put_in_front(held.launchers.as_ref(), &env, host)));
     }
     // With --wait, also from the script or by SBATCH_WAIT, sbatch stays until the job's end.
     let is_answer = |line: &str| parse_submitted(line).is_some();
-    let said = host.ask_for_line(&submission.cwd, &command, &env, is_answer, PATIENCE).map_err(|error| {
+    let said = host.ask_for_line(submission.cwd.as_ref(), &command, &env, is_answer, ANSWER_WITHIN);
+    let said = said.map_err(|error| {
         let message = format!("cannot run sbatch in {}: {error}", submission.cwd.display());
         Error::Refused(Failure::new(Kind::LauncherFailed, message))
     })?;
@@ -66,21 +68,25 @@ pub(super) fn find_cancel(host: &dyn Host) -> Result<OsString> {
     find_command("scancel", host)
 }
 
-/// The command that cancels a job.
+/// Cancels a job.
 ///
 /// # Errors
-/// There is no scancel.
-pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-    let mut command = vec![find_cancel(host)?];
-    command.extend(words(&["--quiet", &job.0]));
-    Ok(command)
+/// There is no scancel, or it refuses. [`Error::Unanswered`]: the controller did not answer it.
+pub(super) fn cancel(job: &JobRef, host: &dyn Host) -> Result<()> {
+    run_cancel(&words(&["scancel", "--quiet", &job.0]), host)
+}
+
+/// Any message means that the job was not cancelled.
+fn run_cancel(command: &[OsString], host: &dyn Host) -> Result<()> {
+    let said = ask(command, host)?;
+    refused(command, &said).map_or(Ok(()), Err)
 }
 
 /// Cancels a job that was submitted to a named cluster. Without that name its number means another job.
 fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
-    let end = match cancel_elsewhere(job, cluster, host) {
-        Ok(said) if said.stderr.trim().is_empty() => "it was cancelled".to_owned(),
-        Ok(said) => format!("it was not cancelled: {}", said.stderr.trim()),
+    let there = format!("--clusters={cluster}");
+    let end = match run_cancel(&words(&["scancel", &there, "--quiet", job]), host) {
+        Ok(()) => "it was cancelled".to_owned(),
         Err(error) => format!("it was not cancelled: {error}"),
     };
     Error::invalid_with(
@@ -91,13 +97,6 @@ fn refuse_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Error {
             "leave out --clusters, in the script and as SBATCH_CLUSTERS too, or submit on a login node of {cluster}"
         ),
     )
-}
-
-/// As for jobs of the own cluster, any message means that the job was not cancelled.
-fn cancel_elsewhere(job: &str, cluster: &str, host: &dyn Host) -> Result<Asked> {
-    let mut command = plan_cancel(&JobRef(job.to_owned()), host)?;
-    command.insert(1, format!("--clusters={cluster}").into());
-    host.ask(&command, PATIENCE).map_err(|error| Error::invalid(format!("cannot run scancel: {error}")))
 }
 
 /// The job's number in the output of `sbatch --parsable`, and its cluster's name if sbatch was told one: `7`, or
@@ -205,8 +204,15 @@ mod tests {
 
     #[test]
     fn a_job_is_cancelled_by_its_number() {
-        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/scancel", "");
-        let command = plan_cancel(&JobRef("7".to_owned()), &host).unwrap();
-        assert_eq!(command, ["/bin/scancel", "--quiet", "7"].map(OsString::from));
+        let check = |stderr: &str, expected: Option<bool>| {
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/scancel", "");
+            let host = host.with_answer("/bin/scancel --quiet 7", "", stderr);
+            let again = cancel(&JobRef("7".to_owned()), &host).err().map(|error| error.is_temporary());
+            assert_eq!(again, expected, "{stderr}");
+        };
+        check("", None);
+        check("scancel: error: Kill job error on job id 7: Unable to contact slurm controller", Some(true));
+        check("scancel: error: Kill job error on job id 7: Invalid job id specified", Some(false));
+        check("scancel: error: Kill job error on job id 7: Access/permission denied", Some(false));
     }
 }

@@ -29,8 +29,13 @@ pub(super) async fn submit(args: Submit, screen: Arc<Screen>) -> Outcome {
     if let Some(doubt) = doubt_of(&frontend.choice()?) {
         screen.note(&doubt);
     }
-    // Handle a signal after the submission, when the job to cancel is known.
-    let mut batch = frontend.submit(args.batch_args, args.stay.timeout).await?;
+    let mut batch = tokio::select! {
+        batch = frontend.submit(args.batch_args, args.stay.timeout) => batch?,
+        interrupt = interrupts.next() => {
+            screen.note("cancelling the submission");
+            return Ok(interrupt.code(false));
+        }
+    };
     if let Some(timeout) = args.queue_timeout {
         batch = batch.queue_timeout(timeout);
     }
