@@ -204,3 +204,36 @@ pub fn guards(world: &World) -> Vec<i32> {
 pub fn agents(world: &World) -> Vec<i32> {
     running(world, "gantry-agent")
 }
+
+/// An error should take at most a second. This limit allows for a machine that also runs other tests.
+const AT_ONCE_MS: u64 = 3_000;
+
+/// The tool must refuse a command at once, with this kind of error and these words in its text and hint. Afterwards
+/// no other process may be left.
+///
+/// # Panics
+/// When one of this does not hold.
+#[track_caller]
+pub fn check(tool: &mut Tool, world: &World, command: &str, kind: &str, text: &str, hint: &str) {
+    let error = check_error(tool, command, kind, text, hint);
+    tool.assert_alone(world);
+    drop(error);
+}
+
+/// As [`check`], without looking for other processes.
+///
+/// # Panics
+/// When it succeeds, or its error is another one.
+#[track_caller]
+pub fn check_error(tool: &mut Tool, command: &str, kind: &str, text: &str, hint: &str) -> Value {
+    let error = tool.refused(command);
+    assert_eq!(error["kind"], kind, "{command}: {error}");
+    let said = |key: &str, words: &str| match error[key].as_str() {
+        Some(said) => assert!(said.contains(words), "{command}: the {key} has no {words:?}: {said}"),
+        None => panic!("{command}: no {key}: {error}"),
+    };
+    said("message", text);
+    said("hint", hint);
+    assert!(error["ms"].as_u64().is_some_and(|ms| ms < AT_ONCE_MS), "{command} took long: {error}");
+    error
+}
