@@ -64,13 +64,13 @@ fn check_the_rest(cluster: &Cluster, mut run: Run, app: &str) -> Finished {
     run.wait(SOON)
 }
 
-/// An error must name the first node, which did not clean up within 8 s.
+/// An error must name the first node, which did not clean up in time.
 #[track_caller]
 fn assert_names_the_remains(done: &Finished) {
     let errors: Vec<_> = done.events().into_iter().filter(|event| event["event"] == "error").collect();
     let says = |error: &serde_json::Value| {
         let message = error["message"].as_str().unwrap_or_default();
-        message.contains("n001") && message.contains("has not done it within 8 s")
+        message.contains("n001") && message.contains("has not done it in time")
     };
     assert!(errors.iter().any(says), "{done:?}");
 }
