@@ -139,7 +139,7 @@ pub struct Gifts {
 /// directory. The node can fetch files as long as [`Gifts`] exist. The script contains secrets.
 ///
 /// # Errors
-/// As [`Giver::start`]; a path is not valid text.
+/// A program does not exist, no port can be opened, or a path is not valid text.
 pub async fn build_starter_script(
     starter: &Path,
     agent: &Path,

@@ -31,8 +31,8 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     let looking = Looking::at(&frontend, &args.target, &orders, &args.look);
     let mut looking = tokio::select! {
         looking = looking => looking?,
-        // The guard detaches from all that was attached by then.
-        interrupt = interrupts.next() => return Ok(interrupt.code(false)),
+        // The guard detaches from all that was attached by then. A watch ends so at any time.
+        interrupt = interrupts.next() => return Ok(interrupt.code(args.watch.watch.is_some())),
     };
     if let Some(limit) = args.watch.watch {
         return watch::stay(looking, orders, limit, &args, json, &mut interrupts).await;
