@@ -42,7 +42,7 @@ pub(crate) struct Storage {
     /// Sessions that are open or being opened.
     sessions: BTreeMap<SessionId, Session>,
     /// Those that run, and those that have failed.
-    removals: BTreeMap<SessionId, Removal>,
+    removals: Vec<(SessionId, Removal)>,
     contents: ContentCache,
     receives: Receives,
 }
@@ -116,7 +116,7 @@ impl Storage {
             home: Arc::default(),
             dirs: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            removals: BTreeMap::new(),
+            removals: Vec::new(),
             contents: ContentCache::default(),
             receives: Receives::new(node),
         }
@@ -276,12 +276,12 @@ impl Storage {
         &mut self,
         session: SessionId,
     ) -> impl Future<Output = Result<Answer, Failure>> + use<> {
-        self.removals.retain(|_, removal| removal.is_running() || removal.result.borrow().is_err());
+        self.removals.retain(|(_, removal)| removal.is_running() || removal.result.borrow().is_err());
         if let Some(state) = self.sessions.remove(&session) {
             let removal = self.start_removal(session, state);
-            self.removals.insert(session, removal);
+            self.removals.push((session, removal));
         }
-        let removal = self.removals.get(&session).cloned();
+        let removal = self.removals.iter().find(|(of, _)| *of == session).map(|(_, removal)| removal.clone());
         async move {
             if let Some(removal) = removal {
                 removal.over().await?;
@@ -314,7 +314,7 @@ impl Storage {
     pub(crate) async fn remove(mut self, until: tokio::time::Instant) -> Result<(), Failure> {
         let leaving = Failure::new(Kind::Gone, "receive files: the app is ending on this node");
         self.receives.cut_off(None, &leaving);
-        self.removals.retain(|_, removal| removal.is_running());
+        self.removals.retain(|(_, removal)| removal.is_running());
         for session in self.sessions.keys().copied().collect::<Vec<_>>() {
             drop(self.close_session(session));
         }

@@ -1,7 +1,7 @@
 //! The addresses at which this machine can be dialled.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -25,14 +25,17 @@ pub fn find_addresses(bound: SocketAddr) -> io::Result<Vec<SocketAddr>> {
         Some((ip, interface.flags.contains(InterfaceFlags::IFF_RUNNING)))
     });
     // Addresses of documentation (RFC 5737, RFC 3849): only the default route leads there.
-    let routed = [find_source("192.0.2.1:9", "0.0.0.0:0"), find_source("[2001:db8::1]:9", "[::]:0")];
-    Ok(choose(found, &routed, bound))
+    let far: [(IpAddr, IpAddr); 2] = [
+        (Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::UNSPECIFIED.into()),
+        (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(), Ipv6Addr::UNSPECIFIED.into()),
+    ];
+    Ok(choose(found, &far.map(|(there, unbound)| find_source(there, unbound)), bound))
 }
 
 /// This machine's address on its route to `there`. Sends nothing.
-fn find_source(there: &str, unbound: &str) -> Option<IpAddr> {
-    let socket = UdpSocket::bind(unbound).ok()?;
-    socket.connect(there).ok()?;
+fn find_source(there: IpAddr, unbound: IpAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind(SocketAddr::new(unbound, 0)).ok()?;
+    socket.connect(SocketAddr::new(there, 9)).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
