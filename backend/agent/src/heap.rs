@@ -12,9 +12,7 @@ const LARGE_BYTES: i32 = 4 * 1024 * 1024;
 
 /// Makes the C library keep freed memory for the next chunk. Call it before there are threads.
 pub(crate) fn keep_freed() {
-    if !sys::keep_freed(KEPT_BYTES, LARGE_BYTES) {
-        tracing::debug!("the C library keeps no memory for bulk data");
-    }
+    sys::keep_freed(KEPT_BYTES, LARGE_BYTES);
 }
 
 /// Returns free memory to the kernel.
@@ -26,12 +24,12 @@ pub(crate) fn give_back() {
 mod sys {
     #![expect(unsafe_code, reason = "calls of the C library that no safe crate wraps")]
 
-    pub(super) fn keep_freed(kept: i32, large: i32) -> bool {
+    pub(super) fn keep_freed(kept: i32, large: i32) {
+        // Without it, bulk data is slower.
         // SAFETY: takes integers only, and is called before there are other threads.
-        let keeps = unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, kept) };
+        unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, kept) };
         // SAFETY: as above.
-        let is_large = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, large) };
-        keeps == 1 && is_large == 1
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, large) };
     }
 
     pub(super) fn give_back() {
@@ -42,9 +40,7 @@ mod sys {
 
 #[cfg(not(target_env = "gnu"))]
 mod sys {
-    pub(super) fn keep_freed(_kept: i32, _large: i32) -> bool {
-        false
-    }
+    pub(super) fn keep_freed(_kept: i32, _large: i32) {}
 
     pub(super) fn give_back() {}
 }

@@ -45,9 +45,7 @@ impl Jobs {
 /// The system refuses another thread.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let quietly = move || {
-        if let Err(error) = SigSet::all().thread_block() {
-            tracing::debug!(%error, "a thread takes signals");
-        }
+        SigSet::all().thread_block().ok();
         work();
     };
     std::thread::Builder::new().name(name.to_owned()).spawn(quietly).map(drop)

@@ -210,8 +210,7 @@ fn leave_word(wlm: &str, failure: Failure) -> Failure {
     )]
     let mut program = std::process::Command::new(own.with_file_name(STARTER));
     // The program does not need the secret.
-    let error = program.args(["word", wlm, &to_hex(&word)]).env_remove(GANTRY_TICKET).exec();
-    tracing::debug!(%error, "the reason for this agent's end could not be recorded");
+    drop(program.args(["word", wlm, &to_hex(&word)]).env_remove(GANTRY_TICKET).exec());
     failure
 }
 
@@ -295,8 +294,7 @@ fn ask_pmix(pid: &str, library: &Path) -> Result<(), Failure> {
 fn end_with(server: Pid) -> Result<(), Failure> {
     let server = open_pidfd(server).map_err(|e| failure::from_io("inspect the launcher", &e))?;
     thread::spawn(move || {
-        let ended = poll(&mut [PollFd::new(server.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
-        tracing::debug!(?ended, "the launcher has ended");
+        poll(&mut [PollFd::new(server.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).ok();
         #[expect(
             clippy::exit,
             reason = "the other thread is in foreign code, and this process does nothing else"
@@ -372,9 +370,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     process::spawn::make_room_for_open_files();
     // Only this thread takes signals, for ends of children and requests to end. Other threads would wake for nothing.
     let quiet = || {
-        if let Err(error) = SigSet::all().thread_block() {
-            tracing::debug!(%error, "a thread takes signals");
-        }
+        SigSet::all().thread_block().ok();
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().on_thread_start(quiet).build();
     let runtime = runtime.map_err(|e| failure::from_io("set up the agent", &e))?;

@@ -245,8 +245,7 @@ impl Ranks {
         let Some(released) = signal::release(&ranks, unless_traced) else { return Ok(false) };
         for ((rank, known), released) in held.iter_mut().zip(released) {
             match released {
-                Ok(how) => {
-                    tracing::debug!(%rank, ?how, "released");
+                Ok(_) => {
                     if let Ok(next) = known.state.next(RankEvent::Released) {
                         known.state = next;
                     }

@@ -137,7 +137,6 @@ fn too_many(limit: usize) -> Failure {
 
 /// Sends the reason and closes, without waiting: what does not fit into the socket's buffer is lost.
 fn refuse_at_once(stream: &UnixStream, why: &Failure) {
-    tracing::debug!(%why, "a daemon's connection is refused");
     if let Ok(frame) = encode(&Tell::Refused(why.clone())) {
         stream.try_write(&frame).ok();
     }
@@ -173,8 +172,7 @@ impl From<Failure> for End {
 }
 
 impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        tracing::debug!(%error, "a daemon's connection broke");
+    fn from(_: io::Error) -> Self {
         Self::Broken
     }
 }

@@ -170,8 +170,7 @@ fn forget_child() {
     end_of_child.add(Signal::SIGCHLD);
     // If SIGCHLD is not blocked, it was never pending.
     let pending = SignalFd::with_flags(&end_of_child, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);
-    let taken = pending.and_then(|pending| pending.read_signal());
-    tracing::trace!(?taken, "the end of the process between");
+    pending.and_then(|pending| pending.read_signal()).ok();
 }
 
 /// Connects to the desk. Also returns the desk itself if this shim is the first.

@@ -100,7 +100,6 @@ impl Collection {
             return;
         };
         if merging.is_coming(key) || !merging.has_room(&of, &self.owed) {
-            tracing::debug!(?key, "a part that no collection waits for");
             return;
         }
         let whole = merging.begin(key, of, total, bytes, out);

@@ -54,7 +54,6 @@ async fn carry(
 }
 
 async fn refuse(writer: &mut OwnedWriteHalf, why: Failure) {
-    tracing::debug!(%why, "a daemon's channel is closed");
     if let Ok(frame) = encode(&ToDaemon::Refused(why)) {
         drop(timeout(LAST_WORD, writer.write_all(&frame)).await);
     }

@@ -131,9 +131,7 @@ async fn attempt(
     let stream =
         connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())).map_err(Missed::Connect)?;
     answered.notify_one();
-    if let Err(error) = tune(&stream) {
-        tracing::debug!(%error, "cannot tune a link");
-    }
+    tune(&stream).ok();
     let ours = stream.local_addr().map_err(Missed::Connect)?.ip();
     // A thousand agents at once may keep the peer busy, so a handshake may end after the deadline.
     let until = deadline.max(Instant::now() + HANDSHAKE_DEADLINE);

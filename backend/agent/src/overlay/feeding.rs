@@ -84,9 +84,7 @@ pub(super) async fn dial_feeder(
 pub(super) fn start((reader, writer): Halves, stall: Duration) -> Started {
     let (queue, writing) = LinkQueue::start_with(writer, stall);
     let writer = tokio::spawn(async move {
-        if let Err(error) = writing.await {
-            tracing::debug!(%error, "cannot write to a sibling node");
-        }
+        writing.await.ok();
     });
     Started { queue, writer: writer.abort_handle(), reader }
 }

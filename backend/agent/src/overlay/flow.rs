@@ -262,7 +262,6 @@ impl Flow {
 
     /// A fed node takes no more. The agent reports it here only if it has stalled. A lost node is reported elsewhere.
     fn give_up(&self, node: NodeId, not_taken: NotTaken) {
-        tracing::debug!(%node, ?not_taken, "a node is no longer fed");
         if not_taken == NotTaken::Stalled {
             let notice = Notice::BulkStalled { stream: self.stream, fed: node };
             self.context.relay.lock().notice(notice);
@@ -283,9 +282,7 @@ impl Flow {
         }
         // The goodbyes are on their way.
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        if timeout(2 * LAST_WORDS_TIME, all).await.is_err() {
-            tracing::debug!(stream = self.stream, "a stream was not closed in time");
-        }
+        timeout(2 * LAST_WORDS_TIME, all).await.ok();
         if let Some(feeder) = &self.feeder {
             feeder.writer.abort();
         }
@@ -293,7 +290,6 @@ impl Flow {
 
     /// The stream fails: informs the nodes behind this one, and the agent's consumer discards what it has.
     async fn fail(mut self, why: &Failure) {
-        tracing::debug!(stream = self.stream, %why, "a stream of bulk data ends before its end");
         self.answer_link(Err(why.clone()));
         let relayed: NodeSet = self.seat.relayed.iter().copied().collect();
         let order = Order::Bulk(BulkOrder::End { stream: self.stream, why: why.clone() });

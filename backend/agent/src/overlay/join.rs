@@ -215,9 +215,7 @@ async fn say_alive(up: Uplink) {
 
 /// Exchanges goodbyes with the frontend. From now on this agent talks to its parent.
 async fn part(mut reader: LinkReader, writer: LinkWriter) {
-    if let Err(error) = writer.close().await {
-        tracing::debug!(%error, "cannot close the link to the frontend");
-    }
+    writer.close().await.ok();
     while let Ok(Some(_)) = reader.next().await {}
 }
 
@@ -231,9 +229,7 @@ fn start(
     let (inputs_to, inputs) = mpsc::unbounded_channel();
     let (queue, writing) = LinkQueue::start_with(writer, stall);
     tokio::spawn(async move {
-        if let Err(error) = writing.await {
-            tracing::debug!(%error, "cannot write to the parent");
-        }
+        writing.await.ok();
     });
     let credit = queue.credit();
     let relay = SharedRelay::new(place, queue, inputs_to);

@@ -451,7 +451,6 @@ impl Relay {
     /// The link to a child is over. A child that said goodbye is not lost: this agent answers for what it owes.
     pub(super) fn child_ended(&mut self, child: NodeId, orderly: bool, reason: &str) {
         let Some(ended) = self.children.remove(&child) else { return };
-        tracing::debug!(%child, orderly, reason, "an agent below this one was lost");
         // The child may wait for this goodbye as the proof that its own was read. Closing also ends its bulk data.
         ended.queue.close();
         if orderly {

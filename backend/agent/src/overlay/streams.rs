@@ -127,9 +127,8 @@ impl Streams {
 
     /// Takes a chunk from the link of orders. Drops it if its stream has ended.
     pub(super) fn take(&self, chunk: SealedChunk, held: Held) {
-        match self.lock().find(chunk.stream()) {
-            Some(stream) => drop(stream.events.send(Event::Chunk(chunk, held))),
-            None => tracing::debug!(?chunk, "a chunk of an unknown stream"),
+        if let Some(stream) = self.lock().find(chunk.stream()) {
+            drop(stream.events.send(Event::Chunk(chunk, held)));
         }
     }
 

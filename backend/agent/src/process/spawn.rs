@@ -199,9 +199,7 @@ pub(crate) fn make_room_for_open_files() {
         let (reader, _writer) = io::pipe()?;
         sys::duplicate_above(below, &reader.into())
     };
-    if let Err(error) = grow() {
-        tracing::debug!(%error, "the table of open files stays small");
-    }
+    grow().ok();
 }
 
 /// A close-on-exec pipe whose ends are above the numbers that a child replaces.

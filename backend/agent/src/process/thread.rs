@@ -136,9 +136,7 @@ impl RanksThread {
 
 fn serve(inbox: &mpsc::Receiver<Request>) {
     // The agent's main thread handles signals. Without this, signals would interrupt the waits on this thread.
-    if let Err(error) = SigSet::all().thread_block() {
-        tracing::debug!(%error, "the thread \"ranks\" takes signals");
-    }
+    SigSet::all().thread_block().ok();
     for request in inbox {
         match request {
             Request::Start { specs, hold, batch, reply, back } => {

@@ -187,7 +187,6 @@ async fn accept(
         if stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw()) {
             return Ok((stream, place));
         }
-        tracing::debug!("another user's process tried to register as a rank");
     }
 }
 
@@ -235,7 +234,6 @@ async fn attend(stream: UnixStream, place: OwnedSemaphorePermit, house: Arc<Hous
             }
         }
         Err(End::Refused(why)) => {
-            tracing::debug!(%why, "a rank's question is refused");
             drop(client.tell(&Tell::Refused(why)).await);
         }
     }

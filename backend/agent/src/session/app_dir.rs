@@ -158,11 +158,8 @@ impl AppDir {
 
     fn leave_once(&mut self) -> io::Result<()> {
         let Some(lease) = self.lease.take() else { return Ok(()) };
-        match unlinkat(&*self.dir, self.socket.as_str(), UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            // It is removed with the directory, and does no harm until then.
-            Err(error) => tracing::debug!(%error, "the socket for daemons stays"),
-        }
+        // What stays is removed with the directory, and does no harm until then.
+        unlinkat(&*self.dir, self.socket.as_str(), UnlinkatFlags::NoRemoveDir).ok();
         match lease.leave()? {
             Some(whole) => remove_leased(self.base.as_fd(), self.dir.as_fd(), &self.name, &whole),
             None => Ok(()),
