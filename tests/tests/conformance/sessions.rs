@@ -284,7 +284,8 @@ fn clients_whose_files_cannot_be_read_now_do_not_stop_the_app() {
         eventually(SOON, "two threads wait for the file", || opening("/leased") >= 2);
         app.release(SOON).await.expect("release");
         app.wait().await.expect("the end");
-        assert!(opening("/leased") >= 2, "it waited until the kernel took the lease away");
+        // Otherwise it waited until the kernel took the lease away. A thread may run for a moment meanwhile.
+        eventually(SOON, "two threads still wait for the file", || opening("/leased") >= 2);
         drop((lease, clients));
         app.close(SOON).await.expect("close");
     });
