@@ -270,6 +270,12 @@ fn a_stage_directory_that_is_full_is_named() {
     });
 }
 
+/// Whether this machine allows the mounts of [`tool_on_hung_mount`].
+fn hung_mounting() -> Result<(), String> {
+    mounting()?;
+    Path::new("/dev/fuse").exists().then_some(()).ok_or_else(|| "there is no /dev/fuse".to_owned())
+}
+
 /// Runs the tool in its own mount namespace. There the stage directory is a file system whose server never answers,
 /// so every access to it hangs.
 fn tool_on_hung_mount(world: &World) -> Command {
@@ -285,10 +291,7 @@ fn tool_on_hung_mount(world: &World) -> Command {
 
 #[test]
 fn a_file_system_that_hangs_holds_up_its_session_and_nothing_else() {
-    require!(mounting());
-    if !Path::new("/dev/fuse").exists() {
-        skip!("there is no /dev/fuse");
-    }
+    require!(hung_mounting());
     within(LIMIT, || {
         let world = World::new();
         let mut command = tool_on_hung_mount(&world);
@@ -308,10 +311,7 @@ fn a_file_system_that_hangs_holds_up_its_session_and_nothing_else() {
 
 #[test]
 fn a_rank_that_does_not_end_and_files_that_cannot_be_removed_are_both_named_in_time() {
-    require!(mounting());
-    if !Path::new("/dev/fuse").exists() {
-        skip!("there is no /dev/fuse");
-    }
+    require!(hung_mounting());
     within(LIMIT, || {
         let world = World::new();
         let mut command = tool_on_hung_mount(&world);

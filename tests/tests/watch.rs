@@ -52,6 +52,17 @@ fn notes(watch: &mut Run, part: &str) -> bool {
     watch.stderr().iter().any(|line| line.contains(part))
 }
 
+/// Lets the ranks that hang go on, and ends a watch that has told that stall once.
+#[track_caller]
+fn free_and_end(world: &World, app: &str, ranks: Vec<i32>, mut watch: Run) {
+    proc::send_those_left(ranks, Signal::SIGUSR1);
+    eventually(SOON, "they move", || says(&mut watch, "ranks move again"));
+    assert_eq!(stalls(&mut watch), 1, "{:?}", watch.stdout());
+    watch.signal(Signal::SIGINT);
+    assert_eq!(watch.wait(SOON).code(), 0);
+    kill(world, app);
+}
+
 /// The daemons that read stacks.
 fn daemons(world: &World) -> Vec<i32> {
     let is_one = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.comm == "gantry-stackd");
@@ -241,12 +252,7 @@ fn a_node_that_does_not_answer_ends_no_watch_and_repeats_no_alarm() {
             proc::send(agent, Signal::SIGCONT);
             let told = (stalls(&mut watch), says(&mut watch, "ranks move again"));
             assert_eq!(told, (1, false), "{:?}", watch.stdout());
-            proc::send_those_left(ranks, Signal::SIGUSR1);
-            eventually(SOON, "they move", || says(&mut watch, "ranks move again"));
-            assert_eq!(stalls(&mut watch), 1, "{:?}", watch.stdout());
-            watch.signal(Signal::SIGINT);
-            assert_eq!(watch.wait(SOON).code(), 0);
-            kill(world, &app);
+            free_and_end(world, &app, ranks, watch);
         }
     });
 }
@@ -376,12 +382,7 @@ fn a_node_that_does_not_answer_for_hours_does_not_end_the_watch() {
             daemons(world).iter().filter(|daemon| !before.contains(daemon)).count() == 2
         });
         proc::send(agent, Signal::SIGCONT);
-        proc::send_those_left(ranks, Signal::SIGUSR1);
-        eventually(SOON, "they move", || says(&mut watch, "ranks move again"));
-        assert_eq!(stalls(&mut watch), 1, "{:?}", watch.stdout());
-        watch.signal(Signal::SIGINT);
-        assert_eq!(watch.wait(SOON).code(), 0);
-        kill(world, &app);
+        free_and_end(world, &app, ranks, watch);
     });
 }
 
