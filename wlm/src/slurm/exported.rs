@@ -30,8 +30,8 @@ impl Exported {
     }
 
     /// The option with which PATH and the variables in `env`, the environment of sbatch, reach the job too. Every user of
-    /// this machine can read it. So values that are not in the arguments anyway go into `env`, and so does a PATH. The
-    /// exception are values that would change sbatch itself there.
+    /// this machine can read it. So values that are not in the arguments anyway go into `env`, and so does a PATH. Values
+    /// that would change sbatch itself stay in the list.
     ///
     /// # Errors
     /// A name is not UTF-8.

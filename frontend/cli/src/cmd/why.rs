@@ -31,7 +31,7 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     let looking = Looking::at(&frontend, &args.target, &orders, &args.look);
     let mut looking = tokio::select! {
         looking = looking => looking?,
-        // The guard detaches from all that was attached by then. A watch ends so at any time.
+        // The guard detaches from all that was attached by then. For a watch, Ctrl-C is a normal end.
         interrupt = interrupts.next() => return Ok(interrupt.code(args.watch.watch.is_some())),
     };
     if let Some(limit) = args.watch.watch {
