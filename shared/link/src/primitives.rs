@@ -2,15 +2,17 @@
 //!
 //! snow has collections of these, but each brings unused ciphers and tables, and an agent must be small.
 
+use std::sync::{Mutex, PoisonError};
+
 use blake2::{Blake2s256, Digest};
-use curve25519_dalek::montgomery::MontgomeryPoint;
 use gantry_shared::secret::fill_random;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519 as X25519_KEYS, agree_ephemeral};
+use ring::rand::SystemRandom;
 use snow::Error;
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::CryptoResolver;
 use snow::types::{Cipher, Dh, Hash, Random};
-use zeroize::Zeroizing;
 
 /// The pattern whose names are resolved here.
 pub(super) const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
@@ -56,9 +58,10 @@ impl Random for System {
     }
 }
 
+/// The keys of one handshake. Both sides of [`PATTERN`] have keys for this handshake alone, and use each once.
 #[derive(Default)]
 struct X25519 {
-    private: Zeroizing<[u8; KEY_BYTES]>,
+    private: Mutex<Option<EphemeralPrivateKey>>,
     public: [u8; KEY_BYTES],
 }
 
@@ -75,17 +78,17 @@ impl Dh for X25519 {
         KEY_BYTES
     }
 
-    fn set(&mut self, private: &[u8]) {
-        for (ours, given) in self.private.iter_mut().zip(private) {
-            *ours = *given;
-        }
-        self.public = MontgomeryPoint::mul_base_clamped(*self.private).to_bytes();
+    /// Patterns whose keys outlast a handshake set them; ours has none. [`Dh::dh`] fails afterwards.
+    fn set(&mut self, _private: &[u8]) {
+        *self = Self::default();
     }
 
-    fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
-        let mut private = Zeroizing::new([0; KEY_BYTES]);
-        random.try_fill_bytes(private.as_mut_slice())?;
-        self.set(private.as_slice());
+    /// The kernel's random bytes are used, as from [`System`].
+    fn generate(&mut self, _random: &mut dyn Random) -> Result<(), Error> {
+        let private = EphemeralPrivateKey::generate(&X25519_KEYS, &SystemRandom::new()).map_err(|_| Error::Rng)?;
+        let public = private.compute_public_key().map_err(|_| Error::Dh)?;
+        self.public.copy_from_slice(public.as_ref());
+        self.private = Mutex::new(Some(private));
         Ok(())
     }
 
@@ -93,15 +96,18 @@ impl Dh for X25519 {
         &self.public
     }
 
+    /// The private key does not leave its library.
     fn privkey(&self) -> &[u8] {
-        self.private.as_slice()
+        &[]
     }
 
+    /// Works once for each generated key. Refuses public keys whose result is known to everybody.
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
-        let (public, _) = public.split_first_chunk().ok_or(Error::Dh)?;
+        let (public, _) = public.split_first_chunk::<KEY_BYTES>().ok_or(Error::Dh)?;
         let out = out.first_chunk_mut::<KEY_BYTES>().ok_or(Error::Dh)?;
-        *out = MontgomeryPoint(*public).mul_clamped(*self.private).to_bytes();
-        Ok(())
+        let private = self.private.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(Error::Dh)?;
+        let public = UnparsedPublicKey::new(&X25519_KEYS, public);
+        agree_ephemeral(private, &public, |shared| out.copy_from_slice(shared)).map_err(|_| Error::Dh)
     }
 }
 
@@ -203,24 +209,23 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_is_the_one_that_others_compute() {
-        let mut key = X25519::default();
-        let mut nine = [0; KEY_BYTES];
-        nine[0] = 9;
-        key.set(&nine);
-        // RFC 7748, section 5.2, the first iteration: the point 9 by the number 9.
-        assert_eq!(to_hex(key.pubkey()), "422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079");
-    }
-
-    #[test]
-    fn two_keys_agree() {
+    fn two_keys_agree_once() {
         let (ours, theirs) = (generate(), generate());
         assert_ne!(ours.pubkey(), theirs.pubkey());
         let (mut here, mut there) = ([0; KEY_BYTES], [1; KEY_BYTES]);
         ours.dh(theirs.pubkey(), &mut here).unwrap();
         theirs.dh(ours.pubkey(), &mut there).unwrap();
         assert_eq!(here, there);
-        assert!(ours.dh(&[9; KEY_BYTES - 1], &mut here).is_err());
+        assert!(ours.dh(theirs.pubkey(), &mut here).is_err(), "the key is used up");
+    }
+
+    #[test]
+    fn a_public_key_that_cannot_be_one_is_refused() {
+        let mut out = [0; KEY_BYTES];
+        assert!(generate().dh(&[9; KEY_BYTES - 1], &mut out).is_err(), "it is too short");
+        // The result would be 0 with every private key.
+        assert!(generate().dh(&[0; KEY_BYTES], &mut out).is_err(), "it is the point 0");
+        assert!(X25519::default().dh(&[9; KEY_BYTES], &mut out).is_err(), "there is no private key");
     }
 
     #[test]
