@@ -24,6 +24,10 @@ impl Host for Machine {
         std::env::vars_os().collect()
     }
 
+    fn env(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name).filter(|value| !value.is_empty())
+    }
+
     fn hostname(&self) -> String {
         std::fs::read_to_string("/proc/sys/kernel/hostname")
             .map(|name| name.trim_end().to_owned())
