@@ -26,6 +26,8 @@ pub struct Batch {
     frontend: Frontend,
     wlm: &'static dyn Wlm,
     job: JobRef,
+    /// Its first ranks are held, so it does no work without a tool.
+    held: bool,
     queue_timeout: Option<Duration>,
     guard: Guard,
     /// The guard starts nothing, so its end is the only event.
@@ -71,10 +73,11 @@ impl Frontend {
         let wlm = self.choose()?.wlm;
         find_batch(wlm)?;
         let program = helpers::find(helpers::GUARD)?;
+        let held = submission.held.is_some();
         let submitting = async {
             let (guard, guard_events) = Guard::start(&program, None).await?;
             let job = submit(&program, wlm, Order::Script(submission), &guard).await?;
-            Ok(Batch { frontend: self.clone(), wlm, job, queue_timeout: None, guard, guard_events })
+            Ok(Batch { frontend: self.clone(), wlm, job, held, queue_timeout: None, guard, guard_events })
         };
         let late = |_| Error::TimedOut { phase: "submitting a job", after: timeout, missing: Vec::new() };
         time::timeout(timeout, submitting).await.map_err(late)?
@@ -114,8 +117,9 @@ impl Batch {
     ///
     /// # Errors
     /// A timeout expired, and there were no ranks yet by the workload manager's last word: the job is cancelled. The job
-    /// has ended without any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an agent: the job is
-    /// detached from, because it may be in good order.
+    /// has ended without any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an
+    /// agent: the job is detached from, because it may be in good order. One of [`Frontend::submit_held`] is cancelled
+    /// after every error, because its ranks would wait for a tool until the job's time limit.
     pub async fn attach(mut self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
         let (clock, owner) = (self.clock(timeout), Some(&mut self.guard_events));
         let attached = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), owner, &clock).await;
@@ -132,7 +136,7 @@ impl Batch {
         self.settle(found).await.map(|found| found.job.0)
     }
 
-    /// Cancels a job without ranks, and detaches from every other one.
+    /// Cancels a job that failed without ranks or is held, and detaches from every other one.
     async fn settle<T>(self, found: std::result::Result<T, NotThere>) -> Result<T> {
         let error = match found {
             Ok(found) => {
@@ -142,6 +146,7 @@ impl Batch {
             Err(NotThere::Unowned) => return Err(cancel_unowned(self.wlm, &self.job).await),
             // Dropping it cancels the job.
             Err(NotThere::NotYet(error)) => return Err(error),
+            Err(NotThere::Failed(error)) if self.held => return Err(error),
             Err(NotThere::Failed(error)) => error,
         };
         let job = self.job.0.clone();

@@ -241,6 +241,11 @@ static void submits(void) {
     UNTIL(exists(after));
     cti_deregisterApp(app);
     free(step);
+    /* Nobody would let its ranks go. */
+    write_file(text("%s/scontrol", folder), "#!/bin/sh\n", 0755);
+    setenv("PATH", text("%s:%s", folder, getenv("PATH")), 1);
+    FAILS(ops->submitBatchScript(script, args, NULL), "scontrol reports: nothing");
+    UNTIL(system("test -z \"$(squeue --me --noheader)\"") == 0);
     CHECK(gantry_finalize() == 0);
 }
 

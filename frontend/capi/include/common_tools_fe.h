@@ -259,7 +259,8 @@ typedef struct {
     cti_srunProc_t *(*getSrunInfo)(cti_app_id_t appId);
     /* Submits a script and waits until the ranks of its first step are there, held: registerJobStep attaches to them,
      * cti_releaseAppBarrier lets them go. The script finds srun by its name; one that names it by a path is not held.
-     * gantry must be installed where the nodes see it. */
+     * gantry must be installed where the nodes see it. After an error the job is cancelled. After a success it stays,
+     * whoever ends: a tool that does not attach to it has to cancel it. */
     cti_srunProc_t *(*submitBatchScript)(char const *script_path, char const * const *sbatch_args, char const * const *env_list);
     /* Attaches to a step, and waits until it is there; 0 seconds: for as long as it takes. */
     cti_app_id_t (*registerJobStepWait)(uint32_t job_id, uint32_t step_id, uint32_t timeout_sec);
