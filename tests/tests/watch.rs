@@ -364,14 +364,19 @@ fn a_hang_of_the_others_beside_a_rank_whose_daemon_does_not_stay_is_told_and_no_
     });
 }
 
+/// Ranks that make an order long: these, and `others` that do not exist.
+fn many_ranks(others: usize) -> String {
+    let others: Vec<String> = (10_000..).step_by(2).take(others).map(|rank| rank.to_string()).collect();
+    format!("0-2,{}", others.join(","))
+}
+
 /// Its orders wait for it, and occupy the window of all daemons. Long ones do so soon.
 #[test]
 fn a_node_that_does_not_answer_for_hours_does_not_end_the_watch() {
     in_a_world(LIMIT, |world| {
         let app = launched_on(world, "3", "3", &["once"]);
         let ranks = ranks_of(world, &programs::get("steps"));
-        let others: Vec<String> = (10_000..40_000).step_by(2).map(|rank| rank.to_string()).collect();
-        let wanted = format!("0-2,{}", others.join(","));
+        let wanted = many_ranks(15_000);
         let words = ["why", "--watch=1s", "--every", "0.2", "--timeout", "4", "--ranks", &wanted, &app];
         let mut watch = world.gantry(words);
         eventually(SOON, "the hang is told", || stalls(&mut watch) == 1);
@@ -382,6 +387,23 @@ fn a_node_that_does_not_answer_for_hours_does_not_end_the_watch() {
             daemons(world).iter().filter(|daemon| !before.contains(daemon)).count() == 2
         });
         proc::send(agent, Signal::SIGCONT);
+        free_and_end(world, &app, ranks, watch);
+    });
+}
+
+#[test]
+fn new_daemons_that_cannot_start_beside_such_a_node_do_not_end_the_watch() {
+    in_a_world(LIMIT, |world| {
+        let app = launched_on(world, "3", "3", &["once"]);
+        let ranks = ranks_of(world, &programs::get("steps"));
+        let wanted = many_ranks(7_500);
+        let words = ["why", "--watch=1s", "--every", "0.2", "--timeout", "4", "--ranks", &wanted, &app];
+        let mut watch = world.gantry(words);
+        eventually(SOON, "the hang is told", || stalls(&mut watch) == 1);
+        let agents: Vec<i32> = ranks.iter().map(|rank| parent(*rank)).collect();
+        proc::send_those_left(agents.clone(), Signal::SIGSTOP);
+        eventually(SOON, "a start fails", || notes(&mut watch, "daemons are not started anew"));
+        proc::send_those_left(agents, Signal::SIGCONT);
         free_and_end(world, &app, ranks, watch);
     });
 }

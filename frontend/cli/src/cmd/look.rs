@@ -175,13 +175,15 @@ impl Looking {
         timeout_after(self.timeout, self.were_missing)
     }
 
-    /// Makes the daemons look again. True: these are new ones, because the messages for a node that does not take any would
-    /// soon leave no room for those of the others.
-    pub(super) async fn again(&mut self, orders: &Orders) -> Result<bool, Fault> {
-        if self.daemons.have_backlog() {
-            return self.start_anew(orders).await.map(|()| true);
-        }
-        self.daemons.tell(tags::ORDERS, orders.to_string().as_bytes(), self.timeout).await.map(|()| false)
+    /// Makes the daemons look again.
+    pub(super) async fn again(&mut self, orders: &Orders) -> Result<(), Fault> {
+        self.daemons.tell(tags::ORDERS, orders.to_string().as_bytes(), self.timeout).await
+    }
+
+    /// Whether the messages for a node that does not take any may soon leave no room for those of the others. New daemons
+    /// end that.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.daemons.have_backlog()
     }
 
     /// The daemons' findings for these orders, which they have received.

@@ -83,7 +83,7 @@ async fn watch(
     let mut end = Box::pin(end);
     let interval = args.watch.interval(limit);
     let (mut since, mut notes) = (Standstill::default(), Notes::default());
-    let mut starts = Starts::new(interval, limit);
+    let mut starts = Reasons::new(Starts::new(interval, limit));
     // The first order came with the daemons.
     let mut pause = None;
     loop {
@@ -119,7 +119,7 @@ async fn look(
     looking: &mut Looking,
     orders: &Orders,
     pause: Option<Duration>,
-    starts: &mut Starts,
+    starts: &mut Reasons,
     notes: &mut Notes,
 ) -> Result<(Findings, Looked), Fault> {
     let mut is_new = pause.is_none();
@@ -130,7 +130,7 @@ async fn look(
     let found = looking.findings(orders, false).await?;
     let (stillness, missing) = looking.stillness(orders).await?;
     if stillness.unseen.is_empty() {
-        starts.all_seen(Instant::now());
+        starts.lacks_daemon.all_seen(Instant::now());
     }
     note_unseen(notes, [&found.missing, &missing], &stillness.unseen, looking.lacks_daemon());
     Ok((found, if is_new { Looked::First(stillness.ended) } else { Looked::Compared(stillness) }))
@@ -140,17 +140,20 @@ async fn look(
 async fn order(
     looking: &mut Looking,
     orders: &Orders,
-    starts: &mut Starts,
+    starts: &mut Reasons,
     notes: &mut Notes,
 ) -> Result<bool, Fault> {
-    if looking.lacks_daemon() && starts.is_due(Instant::now()) {
+    if starts.are_due(looking.lacks_daemon(), looking.has_backlog(), Instant::now()) {
         match looking.start_anew(orders).await {
-            Ok(()) => return Ok(true),
-            // The daemons on the other nodes go on.
+            Ok(()) => {
+                starts.backlog.reset();
+                return Ok(true);
+            }
+            // The daemons that run go on.
             Err(Fault(failure)) => notes.say(format!("daemons are not started anew: {}", failure.message())),
         }
     }
-    looking.again(orders).await
+    looking.again(orders).await.map(|()| false)
 }
 
 /// Reports that nothing moves, and runs the actions that the user asked for. Where gantry's own daemon has ended, the ranks
@@ -209,9 +212,32 @@ fn note_unseen(notes: &mut Notes, missing: [&Missing; 2], unseen: &RankSet, lack
     notes.say(text);
 }
 
-/// When daemons start anew, where one has ended or a node was left out. The movement of all ranks is unknown then, so the pause
-/// doubles while daemons do not stay.
+/// Why daemons start anew, and when. A backlog must not wait for the long pauses after daemons that did not stay: soon
+/// there is no room for any message.
 #[derive(Debug)]
+struct Reasons {
+    /// One has ended, or a node was left out.
+    lacks_daemon: Starts,
+    /// A node takes no orders.
+    backlog: Starts,
+}
+
+impl Reasons {
+    fn new(starts: Starts) -> Self {
+        Self { lacks_daemon: starts.clone(), backlog: starts }
+    }
+
+    /// Whether to start daemons now, for a reason that exists.
+    fn are_due(&mut self, lacks_daemon: bool, has_backlog: bool, now: Instant) -> bool {
+        let for_one = lacks_daemon && self.lacks_daemon.is_due(now);
+        let for_room = has_backlog && self.backlog.is_due(now);
+        for_one || for_room
+    }
+}
+
+/// When daemons start anew. The movement of all ranks is unknown then, so the pause doubles while daemons do not stay or
+/// cannot start.
+#[derive(Debug, Clone)]
 struct Starts {
     first_pause: Duration,
     /// Daemons that live for so long stay.
@@ -240,8 +266,12 @@ impl Starts {
 
     fn all_seen(&mut self, now: Instant) {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) >= self.limit) {
-            *self = Self::new(self.first_pause, self.limit);
+            self.reset();
         }
+    }
+
+    fn reset(&mut self) {
+        *self = Self::new(self.first_pause, self.limit);
     }
 }
 
@@ -464,5 +494,20 @@ mod tests {
         assert!(!starts.is_due(at(40)));
         starts.all_seen(at(41));
         assert!(starts.is_due(at(41)) && starts.is_due(at(42)));
+    }
+    #[test]
+    fn a_backlog_does_not_wait_for_daemons_that_do_not_stay() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut starts = Reasons::new(Starts::new(Duration::from_secs(1), LIMIT));
+        let due = |starts: &mut Reasons, has_backlog, seconds: std::ops::RangeInclusive<u64>| -> Vec<u64> {
+            seconds.filter(|second| starts.are_due(true, has_backlog, at(*second))).collect()
+        };
+        assert_eq!(due(&mut starts, false, 0..=20), [0, 1, 3, 7, 15]);
+        assert_eq!(due(&mut starts, true, 21..=29), [21, 22, 24, 28]);
+        // They have started. Another node takes no orders later.
+        starts.backlog.reset();
+        assert_eq!(due(&mut starts, false, 30..=40), [31]);
+        assert_eq!(due(&mut starts, true, 41..=42), [41, 42]);
     }
 }

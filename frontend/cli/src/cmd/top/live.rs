@@ -150,11 +150,14 @@ async fn work(
         // The first order came with the daemons.
         let mut is_ordered = true;
         let mut ask = Some(Ask::Stacks);
-        while let Some(next) = ask {
+        while let Some(mut next) = ask {
+            if looking.has_backlog() && looking.start_anew(&orders).await.is_ok() {
+                (is_ordered, next) = (true, Ask::Stacks);
+            }
             let answer = match next {
                 Ask::Loads => loads(&mut looking).await,
                 Ask::Stacks => {
-                    let ordered = if is_ordered { Ok(()) } else { looking.again(&orders).await.map(drop) };
+                    let ordered = if is_ordered { Ok(()) } else { looking.again(&orders).await };
                     is_ordered = false;
                     match ordered {
                         Ok(()) => looking.findings(&orders, false).await.map(News::Found),
