@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_shared::wire::build::describe;
-use gantry_shared::wire::frame::{self, FrameBuffer};
+use gantry_shared::wire::frame::{self, FrameBuffer, FrameError};
 use gantry_shared::wire::message::Blob;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::{JobRef, ProcessOwner, StepStart};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -247,8 +248,7 @@ impl Guard {
 
     /// Sends a message. Descriptors go with its first byte.
     async fn say_with(&self, message: &ToGuard, descriptors: &[OwnedFd]) -> Result<()> {
-        // It may contain a ticket.
-        let bytes = Zeroizing::new(frame::encode(message).map_err(|e| Error::Internal(e.to_string()))?);
+        let bytes = encode(message)?;
         let mut to_guard = self.to_guard.lock().await;
         let written = match to_guard.as_mut() {
             Some(to_guard) => write_with(to_guard, &bytes, descriptors).await,
@@ -304,6 +304,18 @@ impl Helper {
             }
         };
         Ok(Self { pid, from, to, incoming })
+    }
+}
+
+/// The frame of a message for a helper. It may contain a secret.
+pub(crate) fn encode(message: &impl Serialize) -> Result<Zeroizing<Vec<u8>>> {
+    match frame::encode(message) {
+        Ok(bytes) => Ok(Zeroizing::new(bytes)),
+        Err(FrameError::Oversized { limit, .. }) => Err(Error::Invalid {
+            message: format!("the arguments and environment variables have more than {limit} bytes in all"),
+            hint: Some("put long ones into a file".to_owned()),
+        }),
+        Err(error) => Err(Error::Internal(error.to_string())),
     }
 }
 

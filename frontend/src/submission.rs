@@ -7,17 +7,15 @@ use std::fs::File;
 use std::path::Path;
 
 use gantry_guard::protocol::OwnedJob;
-use gantry_guard::submission::{FromSubmitter, Order, ToSubmitter};
-use gantry_shared::wire::frame;
+use gantry_guard::submission::{CANCELS_WITHIN, FromSubmitter, NotCancelled, Order, ToSubmitter};
 use gantry_wlm::host::{Machine, spawn_orphan};
 use gantry_wlm::{JobRef, Wlm, find_batch};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::spawn_blocking;
-use zeroize::Zeroizing;
 
 use crate::error::{Error, Result, WlmError};
-use crate::guard::{Guard, Helper, read_message};
+use crate::guard::{Guard, Helper, encode, read_message};
 use crate::helpers;
 
 /// Submits a job by the executable `program`, and gives it to `guard`. Dropping the future cancels the job, even if it
@@ -32,7 +30,7 @@ pub(crate) async fn submit(
     guard: &Guard,
 ) -> Result<JobRef> {
     let Helper { mut from, mut to, mut incoming, .. } = Helper::start(program, &["submit"]).await?;
-    say(&mut to, &ToSubmitter::Submit { wlm: wlm.name().to_owned(), order }).await.map_err(|_| unheard())?;
+    say(&mut to, &ToSubmitter::Submit { wlm: wlm.name().to_owned(), order }).await?;
     let job = match read_message(&mut from, &mut incoming).await {
         Some(FromSubmitter::Accepted(job)) => job,
         Some(FromSubmitter::Refused(failure)) => {
@@ -47,7 +45,7 @@ pub(crate) async fn submit(
     };
     drop(to);
     let cancelled = match read_message(&mut from, &mut incoming).await {
-        Some(FromSubmitter::Cancelled(cancelled)) => cancelled.map_err(|left| left.to_string()),
+        Some(FromSubmitter::Cancelled(cancelled)) => cancelled.map_err(|left| explain_left(&left)),
         _ => Err("the process that would do it has ended".to_owned()),
     };
     Err(without_owner(&job, &error, cancelled))
@@ -58,10 +56,16 @@ pub(crate) fn owned(wlm: &dyn Wlm, job: &JobRef) -> OwnedJob {
     OwnedJob { wlm: wlm.name().to_owned(), job: job.clone() }
 }
 
-async fn say(to: &mut OwnedWriteHalf, message: &ToSubmitter) -> std::io::Result<()> {
-    // It may contain a secret.
-    let bytes = Zeroizing::new(frame::encode(message).map_err(std::io::Error::other)?);
-    to.write_all(&bytes).await
+/// Tells the process that submits.
+///
+/// # Errors
+/// It has not got the whole message, so it does nothing about it.
+async fn say(to: &mut OwnedWriteHalf, message: &ToSubmitter) -> Result<()> {
+    let bytes = encode(message)?;
+    to.write_all(&bytes).await.map_err(|error| Error::Lost {
+        what: vec!["gantry-guard".to_owned()],
+        reason: format!("{error}, before it got the whole job; nothing was submitted"),
+    })
 }
 
 fn unheard() -> Error {
@@ -72,14 +76,24 @@ fn unheard() -> Error {
 
 /// Cancels a job whose guard has ended, because nobody would if this process ended, too. Returns the error that says so.
 pub(crate) async fn cancel_unowned(wlm: &'static dyn Wlm, job: &JobRef) -> Error {
-    let cancelled = cancel(wlm, job).await;
-    if let Err(Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_)))) = &cancelled
-        && let Err(error) = cancel_later(wlm, job).await
-    {
-        tracing::debug!(%error, job = job.0, "the job stays");
-    }
-    let gone = Error::Gone { what: "the guard".to_owned() };
-    without_owner(job, &gone, cancelled.map_err(|left| left.to_string()))
+    let cancelled = match cancel(wlm, job).await {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let again = is_unanswered(&error) && cancels_later(wlm, job).await;
+            Err(explain_left(&NotCancelled { failure: error.to_failure(), again }))
+        }
+    };
+    without_owner(job, &Error::Gone { what: "the guard".to_owned() }, cancelled)
+}
+
+fn is_unanswered(error: &Error) -> bool {
+    matches!(error, Error::Wlm(WlmError(gantry_wlm::Error::Unanswered(_))))
+}
+
+/// Whether a process asks the WLM again from now on.
+async fn cancels_later(wlm: &dyn Wlm, job: &JobRef) -> bool {
+    let started = cancel_later(wlm, job).await;
+    started.inspect_err(|error| tracing::debug!(%error, job = job.0, "the job stays")).is_ok()
 }
 
 /// Starts a process that asks the WLM again.
@@ -88,6 +102,13 @@ async fn cancel_later(wlm: &dyn Wlm, job: &JobRef) -> Result<()> {
     let args = ["cancel".to_owned(), wlm.name().to_owned(), job.0.clone()];
     let start = move || spawn_orphan(&program, &args, File::open("/dev/null")?.into());
     spawn_blocking(start).await?.map_err(|e| Error::io("cannot start gantry-guard", e))
+}
+
+fn explain_left(NotCancelled { failure, again }: &NotCancelled) -> String {
+    match again {
+        true => format!("{failure}; gantry tries again for {} minutes", CANCELS_WITHIN.as_secs() / 60),
+        false => failure.to_string(),
+    }
 }
 
 /// The error for a job that has lost its owner, and what came of its cancellation.
@@ -106,4 +127,29 @@ fn without_owner(job: &JobRef, why: &Error, cancelled: std::result::Result<(), S
 pub(crate) async fn cancel(wlm: &'static dyn Wlm, job: &JobRef) -> Result<()> {
     let (batch, job) = (find_batch(wlm)?, job.clone());
     Ok(spawn_blocking(move || batch.cancel(&job, &Machine)).await??)
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_types::error::Kind;
+    use gantry_wlm::Submission;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_that_does_not_reach_the_process_that_submits_is_not_submitted() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (_from, mut to) = ours.into_split();
+        let submit = |argument: String| {
+            let (args, env, cwd) = (vec![argument.into()], Vec::new(), "/".into());
+            let order = Order::Script(Submission { args, held: None, env, cwd });
+            ToSubmitter::Submit { wlm: "fake".to_owned(), order }
+        };
+        let error = say(&mut to, &submit("x".repeat(1 << 20))).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        drop(theirs);
+        let error = say(&mut to, &submit("x".to_owned())).await.unwrap_err();
+        assert!(error.to_string().contains("nothing was submitted"), "{error}");
+    }
 }

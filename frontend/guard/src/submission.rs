@@ -2,9 +2,14 @@
 //! first says [`Hello`](crate::protocol::FromGuard::Hello). The end of the socket without [`ToSubmitter::Owned`] means
 //! that the job has no owner.
 
+use std::time::Duration;
+
 use gantry_types::error::Failure;
 use gantry_wlm::{JobRef, JobStarter, Queued, Submission};
 use serde::{Deserialize, Serialize};
+
+/// How long a WLM is asked to cancel a job while it gives no answer.
+pub const CANCELS_WITHIN: Duration = Duration::from_secs(600);
 
 /// From the tool.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,5 +42,14 @@ pub enum FromSubmitter {
     /// It has not.
     Refused(Failure),
     /// The job had no owner: whether it is cancelled.
-    Cancelled(Result<(), Failure>),
+    Cancelled(Result<(), NotCancelled>),
+}
+
+/// A job that the WLM was asked to cancel, and has not.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NotCancelled {
+    /// What it said.
+    pub failure: Failure,
+    /// Whether it is asked again, for [`CANCELS_WITHIN`].
+    pub again: bool,
 }

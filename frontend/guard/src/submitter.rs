@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use gantry_guard::protocol::FromGuard;
-use gantry_guard::submission::{FromSubmitter, Order, ToSubmitter};
+use gantry_guard::submission::{CANCELS_WITHIN, FromSubmitter, NotCancelled, Order, ToSubmitter};
 use gantry_shared::wire::build::describe;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_types::id::Pid;
@@ -24,9 +24,6 @@ use crate::error::{Error, Result};
 /// The names of these processes in the kernel, as `ps -o comm` shows them. Who ends guards by name does not mean them.
 const SUBMITS: &CStr = c"gantry-submit";
 const CANCELS: &CStr = c"gantry-cancel";
-
-/// How long a WLM is asked to cancel a job while it gives no answer.
-const CANCELS_WITHIN: Duration = Duration::from_secs(600);
 
 /// The first pause before it is asked again, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -51,8 +48,8 @@ pub(crate) fn run(mut tool: UnixStream) -> io::Result<()> {
     // A tool that is gone does not read this, and says nothing.
     tell(&mut tool, &FromSubmitter::Accepted(job.clone())).ok();
     if !is_owned(&mut tool, &mut incoming) {
-        cancel(batch, &job, |cancelled| {
-            let cancelled = cancelled.map_err(|error| error.to_failure());
+        cancel(batch, &job, |cancelled, again| {
+            let cancelled = cancelled.map_err(|error| NotCancelled { failure: error.to_failure(), again });
             tell(&mut tool, &FromSubmitter::Cancelled(cancelled)).ok();
         });
     }
@@ -89,18 +86,19 @@ pub(crate) fn cancel_for(wlm: &str, job: &str) -> Result<()> {
     // The programs that it runs stay with this process: the guard would kill them as remains of an agent.
     nix::sys::prctl::set_child_subreaper(true).ok();
     let mut last = Ok(());
-    cancel(find_batch(registry::find(wlm)?)?, &JobRef(job.to_owned()), |cancelled| last = cancelled);
+    cancel(find_batch(registry::find(wlm)?)?, &JobRef(job.to_owned()), |cancelled, _| last = cancelled);
     last
 }
 
-/// Cancels a job. A WLM that gives no answer is asked again. `tell` gets each result.
-fn cancel(batch: &dyn BatchJobs, job: &JobRef, mut tell: impl FnMut(Result<()>)) {
+/// Cancels a job. A WLM that gives no answer is asked again. `tell` gets each result, and whether
+/// another question follows.
+fn cancel(batch: &dyn BatchJobs, job: &JobRef, mut tell: impl FnMut(Result<()>, bool)) {
     let until = Instant::now() + CANCELS_WITHIN;
     let [mut pause, longest] = PAUSES;
     loop {
         let cancelled = batch.cancel(job, &Machine);
         let again = matches!(cancelled, Err(gantry_wlm::Error::Unanswered(_))) && Instant::now() < until;
-        tell(cancelled.map_err(Error::Wlm));
+        tell(cancelled.map_err(Error::Wlm), again);
         if !again {
             return;
         }
