@@ -258,7 +258,8 @@ fn a_job_whose_tool_gives_up_or_is_killed_while_it_is_submitted_is_cancelled() {
     for signal in [Signal::SIGKILL, Signal::SIGINT, Signal::SIGTERM] {
         check_given_up(&[], |_, run| proc::send(run.pid(), signal));
     }
-    check_given_up(&["--timeout", "1"], |_, _| {});
+    // Long enough for sbatch to start on a busy machine.
+    check_given_up(&["--timeout", "10"], |_, _| {});
     check_given_up(&[], |world, run| {
         proc::send(run.pid(), Signal::SIGSTOP);
         kill_guards(world);
