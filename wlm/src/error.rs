@@ -114,9 +114,16 @@ impl Error {
 
     /// The error of a command that did not run to its end.
     pub(crate) fn not_run(command: &[OsString], error: &io::Error) -> Self {
+        Self::not_run_for("", command, error)
+    }
+
+    /// The same, where the message begins with the `subject` of the command.
+    pub(crate) fn not_run_for(subject: &str, command: &[OsString], error: &io::Error) -> Self {
         let line = command.join(OsStr::new(" "));
-        let failure = Failure::new(error.into(), format!("cannot run {}: {error}", line.display()));
-        match failure.kind() {
+        let kind = Kind::from(error);
+        let what = if kind == Kind::TimedOut { "no answer from" } else { "cannot run" };
+        let failure = Failure::new(kind, format!("{subject}{what} {}: {error}", line.display()));
+        match kind {
             Kind::NotFound | Kind::NoAccess => Self::NotStarted(failure),
             _ => Self::Unanswered(failure),
         }
@@ -191,6 +198,6 @@ mod tests {
             assert!(matches!(run(kind), Error::NotStarted(_)) && !run(kind).is_temporary(), "{kind}");
         }
         let late = run(io::ErrorKind::TimedOut);
-        assert!(late.is_temporary() && late.to_string().starts_with("cannot run /bin/ask 7: "), "{late}");
+        assert!(late.is_temporary() && late.to_string().starts_with("no answer from /bin/ask 7: "), "{late}");
     }
 }

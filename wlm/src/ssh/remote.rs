@@ -60,7 +60,7 @@ pub(crate) fn ask(
     let command = build_command(there, words, agent, host)?;
     let said = host
         .ask_as(&command, build_environment(host), timeout)
-        .map_err(|error| Error::not_run(&command, &error))?;
+        .map_err(|error| Error::not_run_for(&format!("{there}: "), &command, &error))?;
     let words = read_words(&said.stderr);
     if !words.authenticated && said.stdout.is_empty() {
         let failure = explain(there, &words).failure;
@@ -117,9 +117,12 @@ mod tests {
 
     #[test]
     fn a_refused_login_names_the_host() {
+        let limit = Duration::from_secs(1);
+        let not_run = ask("n1", &["x"], Path::new("/g/gantry-agent"), limit, &host()).unwrap_err();
+        assert!(not_run.to_string().starts_with("n1: cannot run /bin/ssh -T "), "{not_run}");
         let ask = |stdout: &str, stderr: &str| {
             let host = host().with_answer(&line(&["x"]), stdout, stderr);
-            ask("n1", &["x"], Path::new("/g/gantry-agent"), Duration::from_secs(1), &host)
+            ask("n1", &["x"], Path::new("/g/gantry-agent"), limit, &host)
         };
         let refused = ask("", "me@n1: Permission denied (publickey).").unwrap_err();
         assert_eq!(refused.kind(), Kind::NoAccess, "{refused}");
