@@ -73,8 +73,8 @@ impl Trust {
         self
     }
 
-    /// Checks a program before its execution: a regular file. No directory in which its name is looked up may be
-    /// world-writable.
+    /// Checks a program before its execution: a regular file. Others may not write to a directory in which its name is
+    /// looked up.
     ///
     /// # Errors
     /// Why it is not trusted. [`Distrust::is_missing`] tells whether it exists.
@@ -82,8 +82,8 @@ impl Trust {
         self.check_by(path, Wanted::Program, &Machine)
     }
 
-    /// Checks a directory from which programs are taken by name, or whose content only trusted users may create. It may
-    /// not be world-writable.
+    /// Checks a directory from which programs are taken by name, or whose content only trusted users may create. Others
+    /// may not write to it.
     ///
     /// # Errors
     /// Why it is not trusted.
@@ -91,7 +91,7 @@ impl Trust {
         self.check_by(path, Wanted::OwnDir, &Machine)
     }
 
-    /// Checks a directory in which a private one is to be created, under a new name. It may be world-writable if it is
+    /// Checks a directory in which a private one is to be created, under a new name. Others may write to it if it is
     /// sticky.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ pub enum Why {
     GroupWrites(u32),
     /// It has an access list, which may let others write to it.
     AccessList,
-    /// All users may create names in this directory.
+    /// Others may create names in this directory.
     Planted,
     /// The path does not begin at `/`.
     NotAbsolute,
@@ -220,7 +220,7 @@ impl fmt::Display for Why {
             Self::OthersWrite(mode) => write!(f, "is writable for everybody (mode {mode:o})"),
             Self::GroupWrites(gid) => write!(f, "is writable for group {gid}, which may have other members"),
             Self::AccessList => f.write_str("has an access control list that lets other users write to it"),
-            Self::Planted => f.write_str("is a directory in which everybody may put a file of that name"),
+            Self::Planted => f.write_str("is a directory in which other users may put a file of that name"),
             Self::NotAbsolute => f.write_str("is not an absolute path"),
             Self::Missing => f.write_str("is missing"),
             Self::NotADirectory => f.write_str("is not a directory"),
