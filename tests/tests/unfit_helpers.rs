@@ -55,10 +55,11 @@ fn a_helper_that_is_missing_is_named_with_where_it_was_looked_for() {
     });
 }
 
-/// Changes the version number inside the program.
-fn patch_version(program: &Path, world: &World) {
+/// Changes the version number inside the program. Returns the new one.
+fn patch_version(program: &Path, world: &World) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let other = format!("{}9", &version[..version.len() - 1]);
+    let digit = if version.ends_with('9') { '8' } else { '9' };
+    let other = format!("{}{digit}", &version[..version.len() - 1]);
     let mut bytes = std::fs::read(program).expect("the program");
     let places: Vec<usize> = bytes
         .windows(version.len())
@@ -71,6 +72,7 @@ fn patch_version(program: &Path, world: &World) {
     }
     let patched = world.executable("patched", &bytes);
     std::fs::rename(patched, program).expect("a rename");
+    other
 }
 
 #[test]
@@ -78,9 +80,10 @@ fn a_guard_of_another_version_is_refused() {
     within(LIMIT, || {
         let world = World::new();
         let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
-        patch_version(&folder.join("gantry-guard"), &world);
+        let other = patch_version(&folder.join("gantry-guard"), &world);
         let mut tool = installed_tool(&world, &folder);
-        let text = format!("is version 0.1.9 (protocol {PROTOCOL_VERSION}), this library is {}", describe());
+        let text =
+            format!("is version {other} (protocol {PROTOCOL_VERSION}), this library is {}", describe());
         check(&mut tool, &world, "hold /bin/true", "unsupported", &text, "from one version");
     });
 }
@@ -112,9 +115,9 @@ fn an_agent_of_another_version_is_refused() {
     within(LIMIT, || {
         let world = World::new();
         let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
-        patch_version(&folder.join("gantry-agent"), &world);
+        let other = patch_version(&folder.join("gantry-agent"), &world);
         let mut tool = installed_tool(&world, &folder);
-        let text = format!("the frontend is version {}, this agent is 0.1.9", env!("CARGO_PKG_VERSION"));
+        let text = format!("the frontend is version {}, this agent is {other}", env!("CARGO_PKG_VERSION"));
         check(&mut tool, &world, "hold /bin/true", "unsupported", &text, "from one version");
         check(&mut tool, &world, "hold -N 3 -n 3 /bin/true", "unsupported", &text, "from one version");
     });
