@@ -193,7 +193,8 @@ impl Frontend {
         attached.map_err(|why| match (why.into_error(), doubt) {
             // It may be the name of a job.
             (error, Some(doubt)) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => {
-                let failure = Failure::new(error.kind(), error.to_string()).with_hint(doubt);
+                let hints: Vec<String> = error.hint().into_iter().chain([doubt]).collect();
+                let failure = Failure::new(error.kind(), error.to_string()).with_hint(hints.join("; "));
                 gantry_wlm::Error::Refused(failure).into()
             }
             (error, _) => error,

@@ -253,14 +253,15 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
         let folder = world.work_dir().join("programs");
         std::fs::create_dir(&folder).unwrap();
         std::os::unix::fs::symlink("/bin/false", folder.join("srun")).unwrap();
-        let run = |args: &[&str]| {
+        let begin = |args: &[&str]| {
             let mut command = world.gantry_command(args);
             for name in ["CTI_WLM_IMPL", "GANTRY_WLM", "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JOB_ID"] {
                 command.env_remove(name);
             }
             command.env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
-            world.spawn(command).wait(SOON)
+            world.spawn(command)
         };
+        let run = |args: &[&str]| begin(args).wait(SOON);
         let report: Value = serde_json::from_str(&run(&["wlm", "--json"]).stdout[0]).unwrap();
         if report["wlm"] != "localhost" {
             return record_skip("this machine belongs to a cluster");
@@ -276,6 +277,19 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
         assert!(said(&["submit", "--", "job.sh"]));
         // No process has such a number.
         assert!(said(&["attach", "99999999"]));
+        // One has, but it may also be that of a job.
+        let mut process = world.start("/bin/sleep".as_ref(), ["1000"]);
+        let pid = process.pid().to_string();
+        let done = run(&["attach", &format!("{pid}.other")]);
+        let hints = format!("of at most 15 characters; {expected}");
+        assert!(done.stderr.iter().any(|line| line.ends_with(&hints)), "{done:?}");
+        assert!(said(&["stack", &pid]));
+        let mut attached = begin(&["attach", &pid]);
+        eventually(SOON, "a note", || attached.stderr().iter().any(|line| line.ends_with(&expected)));
+        process.signal(Signal::SIGTERM);
+        process.exited(SOON);
+        attached.exited(SOON);
+        assert!(!said(&["stack", "--wlm", "localhost", &pid]));
         assert!(!said(&["launch", "--wlm", "localhost", "--", "-n", "1", "/bin/true"]));
     });
 }

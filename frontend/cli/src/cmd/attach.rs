@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gantry_frontend::{Config, Frontend};
 
+use super::doubt_about;
 use super::stay::{Plan, stay};
 use crate::args::Attach;
 use crate::exit::{Fault, Outcome};
@@ -38,5 +39,8 @@ pub(super) async fn attach(args: Attach, debugger: Option<Debugger>, screen: Arc
         app = attached => app?,
         interrupt = interrupts.next() => return Ok(interrupt.code(true)),
     };
+    if let Some(doubt) = doubt_about(&args.target, &frontend) {
+        screen.note(&doubt);
+    }
     stay(app, plan, screen, &mut interrupts).await
 }

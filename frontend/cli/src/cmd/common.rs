@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_frontend::App;
 use gantry_frontend::control::{Client, Registry};
 use gantry_frontend::frontend::Choice;
+use gantry_frontend::{App, Frontend};
 
 use super::interrupts::Interrupts;
 use crate::exit::{Fault, Outcome};
@@ -43,6 +43,12 @@ pub(super) async fn close(app: App, interrupts: &mut Interrupts) -> Result<(), F
 /// The note for people whose launch may be meant for another workload manager.
 pub(super) fn doubt_of(choice: &Choice) -> Option<String> {
     choice.doubt.as_ref().map(|doubt| format!("{} is used: {doubt}", choice.wlm))
+}
+
+/// The note for people whose number of a process may be meant as that of another workload manager's job.
+pub(super) fn doubt_about(target: &str, frontend: &Frontend) -> Option<String> {
+    let is_number = target.bytes().all(|letter| letter.is_ascii_digit());
+    frontend.choice().ok().filter(|_| is_number).as_ref().and_then(doubt_of)
 }
 
 /// Prints the result of a command.

@@ -18,6 +18,7 @@ use gantry_types::id::{AppId, Rank};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 
+use super::doubt_about;
 use super::queue::note_waits;
 use crate::args::Look;
 use crate::exit::Fault;
@@ -26,6 +27,7 @@ use crate::stack::daemons::{Daemons, Missing, Silent, add_nameless, timeout_afte
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
+use crate::view;
 
 /// The most code addresses in one request to the nodes. It is small enough for a single message: unlike bulk data, that
 /// reaches the others when a node does not answer.
@@ -304,8 +306,11 @@ impl Owner {
         let attached = match wait {
             Some(time) => frontend.attach_with_news(target, note_waits(), time).await,
             None => frontend.attach(target, timeout).await,
-        };
-        Ok(Self::Own(attached?))
+        }?;
+        if let Some(doubt) = doubt_about(target, frontend) {
+            view::note(&doubt);
+        }
+        Ok(Self::Own(attached))
     }
 
     /// Another tool's app, if the target names one.

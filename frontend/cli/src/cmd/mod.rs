@@ -37,7 +37,7 @@ mod wlm;
 
 use std::fs::{File, OpenOptions};
 
-use self::common::{END, absolute, block_on, close, doubt_of, reach, say};
+use self::common::{END, absolute, block_on, close, doubt_about, doubt_of, reach, say};
 use crate::args::{Cli, Command};
 use crate::exit::{self, Fault, Outcome};
 use crate::view;
