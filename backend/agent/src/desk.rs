@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use gantry_shared::wire::frame::{self, FrameBuffer};
+use gantry_shared::wire::frame::{self, FrameBuffer, MAX_BUFFERED_BYTES};
 use gantry_shared::wire::hold::{CheckIn, FromDesk, MAX_LOCAL_RANKS, ToDesk};
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::RankReport;
@@ -16,11 +16,12 @@ use gantry_types::id::{Pid, Rank};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, interval, timeout_at};
 
 use crate::failure;
+use crate::framed::{Framed, Limits};
 use crate::process::error::StartError;
 use crate::process::follow::{Follower, Pattern};
 use crate::process::thread::{RanksThread, Seized};
@@ -33,6 +34,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 ///
 /// A launcher that fails kills its ranks, and the agent has no other way to learn of it.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Frames bound the messages of ranks.
+const WORDS: Limits = Limits { read: 1024, pending: MAX_BUFFERED_BYTES, exceeded: "" };
 
 /// How long a process that connects may take to say what it wants.
 const COLLECTOR_DEADLINE: Duration = Duration::from_secs(2);
@@ -68,8 +72,7 @@ pub(crate) struct Entered {
 struct Waiting {
     rank: Rank,
     pid: i32,
-    stream: UnixStream,
-    incoming: FrameBuffer,
+    said: Framed<UnixStream>,
 }
 
 /// Accepts the processes that a launcher starts after a rank's end. They wait for this agent's end. Never ends.
@@ -77,16 +80,10 @@ struct Waiting {
 /// `take` gets the socket on which each one waits.
 pub(crate) async fn receive_collectors(listener: UnixListener, mut take: impl FnMut(UnixStream)) {
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                failure::pause_accepts(&error, "a collector").await;
-                continue;
-            }
-        };
+        let (stream, _) = failure::accept("a collector", || listener.accept()).await;
         let deadline = Instant::now() + COLLECTOR_DEADLINE;
         if let Some((it, ToDesk::RankEnded)) = meet(stream, deadline).await {
-            take(it.stream);
+            take(it.said.stream);
         }
     }
 }
@@ -200,8 +197,9 @@ async fn meet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, ToDesk)
         );
         return None;
     }
-    let mut it = Waiting { rank: Rank(0), pid: peer.pid(), stream, incoming: FrameBuffer::new() };
-    match timeout_at(deadline, it.hear()).await {
+    let mut it =
+        Waiting { rank: Rank(0), pid: peer.pid(), said: Framed::new(stream, FrameBuffer::new(), WORDS) };
+    match timeout_at(deadline, it.said.next()).await {
         Ok(Ok(Some(said))) => Some((it, said)),
         Ok(Ok(None) | Err(_)) | Err(_) => None,
     }
@@ -266,7 +264,7 @@ async fn prepare(waiting: &mut [Waiting], deadline: Instant) -> Result<(), Failu
         it.say(&FromDesk::Prepare { agent }).await?;
     }
     for it in waiting.iter_mut() {
-        match timeout_at(deadline, it.hear()).await {
+        match timeout_at(deadline, it.said.next()).await {
             Ok(Ok(Some(ToDesk::Ready))) => {}
             said => return Err(it.gone(&format!("{said:?}"))),
         }
@@ -277,7 +275,7 @@ async fn prepare(waiting: &mut [Waiting], deadline: Instant) -> Result<(), Failu
 /// Waits until every rank executes its program. Then its end of the socket closes without a message.
 async fn all_started(waiting: &mut [Waiting], deadline: Instant) -> Result<(), Failure> {
     for it in waiting.iter_mut() {
-        match timeout_at(deadline, it.hear()).await {
+        match timeout_at(deadline, it.said.next()).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(ToDesk::NotStarted(failure)))) => return Err(failure),
             Ok(said) => return Err(it.gone(&format!("{said:?}"))),
@@ -292,24 +290,9 @@ async fn all_started(waiting: &mut [Waiting], deadline: Instant) -> Result<(), F
 }
 
 impl Waiting {
-    /// None: the rank executes its program, or has ended.
-    async fn hear(&mut self) -> std::io::Result<Option<ToDesk>> {
-        let invalid = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
-        loop {
-            if let Some(message) = self.incoming.next_message().map_err(invalid)? {
-                return Ok(Some(message));
-            }
-            let mut bytes = [0; 4096];
-            match self.stream.read(&mut bytes).await? {
-                0 => return Ok(None),
-                read => self.incoming.push(&bytes[..read]).map_err(invalid)?,
-            }
-        }
-    }
-
     /// Whether the rank is there and silent, as it must be after it has checked in.
     fn still_waits(&self) -> Result<(), Failure> {
-        match self.stream.try_read(&mut [0]) {
+        match self.said.stream.try_read(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(self.gone(&error.to_string())),
             Ok(0) => Err(self.gone("other ranks of this node had not checked in yet")),
@@ -320,7 +303,7 @@ impl Waiting {
     async fn say(&mut self, message: &FromDesk) -> Result<(), Failure> {
         let bytes =
             frame::encode(message).map_err(|error| Failure::new(Kind::Protocol, error.to_string()))?;
-        self.stream.write_all(&bytes).await.map_err(|error| self.gone(&error.to_string()))
+        self.said.stream.write_all(&bytes).await.map_err(|error| self.gone(&error.to_string()))
     }
 
     fn gone(&self, what: &str) -> Failure {

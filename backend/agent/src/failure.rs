@@ -27,8 +27,18 @@ pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
     }
 }
 
+/// The next connection. Tries again after every failure.
+pub(crate) async fn accept<T, F: Future<Output = io::Result<T>>>(whose: &str, next: impl Fn() -> F) -> T {
+    loop {
+        match next().await {
+            Ok(accepted) => return accepted,
+            Err(error) => pause_accepts(&error, whose).await,
+        }
+    }
+}
+
 /// Waits after a failed accept. Nearly always a descriptor is missing, and anything on the machine may return one.
-pub(crate) async fn pause_accepts(error: &io::Error, whose: &str) {
+async fn pause_accepts(error: &io::Error, whose: &str) {
     const PAUSE: Duration = Duration::from_millis(100);
     tracing::warn!(%error, whose, "cannot accept a connection");
     tokio::time::sleep(PAUSE).await;

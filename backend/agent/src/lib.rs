@@ -48,6 +48,7 @@ mod channel;
 mod stdio;
 mod tree;
 mod failure;
+mod framed;
 mod heap;
 pub mod unpack;
 #[cfg(any(test, feature = "fuzz"))]

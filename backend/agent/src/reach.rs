@@ -31,9 +31,7 @@ pub(crate) fn listen(within: Duration) -> Result<Vec<SocketAddr>, Failure> {
     }
     tokio::spawn(timeout(within, async move {
         loop {
-            if let Err(error) = listener.accept().await {
-                failure::pause_accepts(&error, "another node").await;
-            }
+            drop(failure::accept("another node", || listener.accept()).await);
         }
     }));
     Ok(addresses)

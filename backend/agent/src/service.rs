@@ -14,13 +14,13 @@ use std::time::Duration;
 use gantry_backend::socket_path::SocketPath;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::backend::{Ask, NodeFacts, Tell, VERSION, build_token};
-use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
+use gantry_shared::wire::frame::{FrameBuffer, encode};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId, NodeId, SessionId};
 use gantry_types::placement::LocalRank;
 use gantry_types::session_dirs::SessionDirs;
 use nix::unistd::geteuid;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -28,10 +28,12 @@ use tokio::time::timeout;
 
 use crate::channel::connection;
 use crate::failure;
+use crate::framed::{self, Framed};
 use crate::overlay::Uplink;
 
-/// A query has some ten bytes. A client that sends more than this without a complete query is not sending one.
-const MAX_ASK_BYTES: usize = 4096;
+/// A query has some ten bytes. A client that sends 4 KiB without a complete query is not sending one.
+const ASKS: framed::Limits =
+    framed::Limits { read: 1024, pending: 4096, exceeded: "its question is too long" };
 
 /// What daemons may see.
 #[derive(Debug, Clone)]
@@ -116,14 +118,14 @@ impl Service {
         let view = Arc::new(self.view);
         loop {
             tokio::select! {
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) if connections.len() < self.limits.connections => {
+                (stream, _) = failure::accept("a daemon", || self.listener.accept()) => {
+                    if connections.len() < self.limits.connections {
                         let up = self.up.clone();
                         connections.spawn(attend(stream, Arc::clone(&view), up, self.limits.patience));
+                    } else {
+                        refuse_at_once(&stream, &too_many(self.limits.connections));
                     }
-                    Ok((stream, _)) => refuse_at_once(&stream, &too_many(self.limits.connections)),
-                    Err(error) => failure::pause_accepts(&error, "a daemon").await,
-                },
+                }
                 Some(_) = connections.join_next() => {}
             }
         }
@@ -149,11 +151,13 @@ async fn attend(
     up: Option<Uplink>,
     patience: Duration,
 ) {
-    let mut client = Client { stream, buffer: FrameBuffer::new(), patience };
+    let mut client = Client { asks: Framed::new(stream, FrameBuffer::new(), ASKS), patience };
     match (converse(&mut client, &view).await, up) {
-        (Ok(Some(daemon)), Some(up)) => connection::attend(client.stream, client.buffer, daemon, up).await,
+        (Ok(Some(daemon)), Some(up)) => {
+            connection::attend(client.asks.stream, client.asks.rest, daemon, up).await;
+        }
         (Ok(_), _) | (Err(End::Broken), _) => {}
-        (Err(End::Cut(why)), _) => refuse_at_once(&client.stream, &why),
+        (Err(End::Cut(why)), _) => refuse_at_once(&client.asks.stream, &why),
     }
 }
 
@@ -179,7 +183,7 @@ impl From<io::Error> for End {
 
 /// Answers queries until the client closes its end, or opens a channel. Returns the daemon of that channel.
 async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<Option<DaemonId>, End> {
-    let peer = client.stream.peer_cred()?;
+    let peer = client.asks.stream.peer_cred()?;
     let found = peer.uid();
     if found != geteuid().as_raw() {
         return Err(Failure::new(
@@ -253,38 +257,30 @@ fn answer_later(ask: &Ask, view: &View) -> Result<Tell, Failure> {
 
 /// The other side of a connection.
 struct Client {
-    stream: UnixStream,
-    buffer: FrameBuffer,
+    asks: Framed<UnixStream>,
     patience: Duration,
 }
 
 impl Client {
     /// The next query. `None` when the client has closed between two queries.
     async fn next_ask(&mut self) -> Result<Option<Ask>, End> {
-        let garbage = |why: String| {
+        let garbage = |why: &str| {
             Failure::new(Kind::Protocol, format!("read a daemon's message: {why}"))
                 .with_hint("use gantry's backend library to talk to the agent")
         };
-        let mut chunk = [0; 1024];
-        loop {
-            if let Some(body) = self.buffer.pop().map_err(|error| garbage(error.to_string()))? {
-                return Ok(Some(decode(&body).map_err(|error| garbage(error.to_string()))?));
+        match self.asks.next().await {
+            Ok(None) if !self.asks.rest.is_empty() => Err(garbage("it closed inside a question").into()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(garbage(&error.to_string()).into())
             }
-            if self.buffer.pending_bytes() > MAX_ASK_BYTES {
-                return Err(garbage("its question is too long".into()).into());
-            }
-            match self.stream.read(&mut chunk).await? {
-                0 if self.buffer.is_empty() => return Ok(None),
-                0 => return Err(garbage("it closed inside a question".into()).into()),
-                count => self.buffer.push(&chunk[..count]).map_err(|error| garbage(error.to_string()))?,
-            }
+            said => Ok(said?),
         }
     }
 
     async fn tell(&mut self, answer: &Tell) -> Result<(), End> {
         let frame = encode(answer)
             .map_err(|error| Failure::new(Kind::Unsupported, format!("answer a daemon: {error}")))?;
-        match timeout(self.patience, self.stream.write_all(&frame)).await {
+        match timeout(self.patience, self.asks.stream.write_all(&frame)).await {
             Ok(written) => Ok(written?),
             // Part of the answer may be sent: the client would read a reason as the rest of it.
             Err(_) => Err(End::Broken),

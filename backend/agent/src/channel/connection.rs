@@ -2,24 +2,28 @@
 //!
 //! The hub bounds the messages that wait for the daemon. The reader bounds the bytes of an incomplete message.
 
+use std::io::ErrorKind;
+
 use gantry_shared::wire::channel::{FromDaemon, MAX_MESSAGE_BYTES, ToDaemon};
-use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
+use gantry_shared::wire::frame::{FrameBuffer, encode};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::DaemonId;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
 
 use super::LAST_BYTES;
+use crate::framed::{Framed, Limits};
 use crate::overlay::Uplink;
 
 /// The longest frame is a message. The rest is room for the fields around it.
-const MAX_FRAME: usize = MAX_MESSAGE_BYTES + 1024;
-
-/// Bytes per read.
-const READ_BYTES: usize = 64 * 1024;
+const WORDS: Limits = Limits {
+    read: 64 * 1024,
+    pending: MAX_MESSAGE_BYTES + 1024,
+    exceeded: "it sends a message that is too long",
+};
 
 /// How long a daemon has to read why the agent closes its channel.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -61,37 +65,22 @@ async fn refuse(writer: &mut OwnedWriteHalf, why: Failure) {
 
 /// Reads until the daemon closes its end or violates the protocol.
 async fn read(
-    mut reader: OwnedReadHalf,
-    mut buffer: FrameBuffer,
+    reader: OwnedReadHalf,
+    rest: FrameBuffer,
     mut hear: impl FnMut(FromDaemon) -> Result<(), Failure>,
 ) -> Option<Failure> {
-    let garbage = |why: String| Failure::new(Kind::Protocol, format!("read a daemon's message: {why}"));
-    let mut chunk = vec![0; READ_BYTES];
+    let mut words = Framed::new(reader, rest, WORDS);
     loop {
-        loop {
-            let body = match buffer.pop() {
-                Ok(Some(body)) => body,
-                Ok(None) => break,
-                Err(error) => return Some(garbage(error.to_string())),
-            };
-            let said: FromDaemon = match decode(&body) {
-                Ok(said) => said,
-                Err(error) => return Some(garbage(error.to_string())),
-            };
-            if let Err(why) = hear(said) {
-                return Some(why);
-            }
-        }
-        if buffer.pending_bytes() > MAX_FRAME {
-            return Some(garbage("it sends a message that is too long".to_owned()));
-        }
-        match reader.read(&mut chunk).await {
-            Ok(0) | Err(_) => return None,
-            Ok(count) => {
-                if let Err(error) = buffer.push(&chunk[..count]) {
-                    return Some(garbage(error.to_string()));
+        match words.next().await {
+            Ok(Some(said)) => {
+                if let Err(why) = hear(said) {
+                    return Some(why);
                 }
             }
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return Some(Failure::new(Kind::Protocol, format!("read a daemon's message: {error}")));
+            }
+            Ok(None) | Err(_) => return None,
         }
     }
 }

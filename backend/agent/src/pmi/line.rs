@@ -17,7 +17,7 @@ use crate::pmix::{FromServer, build_answer, take_message};
 use crate::session::AppDir;
 
 /// Bytes per read.
-const CHUNK_BYTES: usize = 4096;
+pub(super) const CHUNK_BYTES: usize = 4096;
 
 /// How long the library may take to end. Then its process is killed.
 const END_WITHIN: Duration = Duration::from_secs(4);
@@ -66,11 +66,7 @@ impl Line {
 
     /// Reads what the process has sent so far.
     pub(super) fn read_now(&self) {
-        let mut chunk = [0; CHUNK_BYTES];
-        // The runtime may not have noticed yet that the socket is readable.
-        while let Ok(count @ 1..) = recv(self.socket.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
-            self.inbox.borrow_mut().extend_from_slice(chunk.get(..count).unwrap_or_default());
-        }
+        while read_now(&self.socket, &mut self.inbox.borrow_mut()) {}
     }
 
     /// Takes the next complete message, and the bytes behind it.
@@ -117,4 +113,12 @@ impl Rest {
             tracing::warn!(%failure, "files of PMIx stay behind");
         }
     }
+}
+
+/// Reads once what has arrived. False: nothing has. The runtime may not have noticed yet that the socket is readable.
+pub(super) fn read_now(socket: &UnixStream, inbox: &mut Vec<u8>) -> bool {
+    let mut chunk = [0; CHUNK_BYTES];
+    let read = recv(socket.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT);
+    inbox.extend_from_slice(chunk.get(..read.unwrap_or(0)).unwrap_or_default());
+    matches!(read, Ok(1..))
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,20 +19,18 @@ use gantry_types::error::Kind;
 use gantry_types::id::Rank;
 use gantry_types::rendezvous::Resource;
 use gantry_types::status::ExitStatus;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
 use super::foreign;
-use super::line::{Line, Rest};
+use super::line::{CHUNK_BYTES, Line, Rest, read_now};
 use super::message::Message;
 use super::world::{Deed, Failed, Heard, World};
 use crate::pmix;
 use crate::rendezvous::{Request, Room};
-
-/// Bytes per read.
-const CHUNK_BYTES: usize = 4096;
 
 /// How long silent ranks run before the first look at their libraries, and between the first looks.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -181,12 +179,17 @@ impl Server {
 }
 
 /// Serves one rank until it ends.
-async fn attend(stream: UnixStream, rank: Rank, house: Rc<House>, mut ended: oneshot::Receiver<ExitStatus>) {
+async fn attend(
+    mut stream: UnixStream,
+    rank: Rank,
+    house: Rc<House>,
+    mut ended: oneshot::Receiver<ExitStatus>,
+) {
     let mut inbox = Vec::new();
     let status = tokio::select! {
         biased;
         status = &mut ended => status,
-        _ = house.converse(&stream, rank, &mut inbox) => ended.await,
+        _ = house.converse(&mut stream, rank, &mut inbox) => ended.await,
     };
     // A dropped sender means that the agent leaves.
     let Ok(status) = status else { return };
@@ -198,18 +201,14 @@ impl House {
     /// Serves a rank until it closes its end or violates the protocol.
     async fn converse(
         self: &Rc<Self>,
-        stream: &UnixStream,
+        stream: &mut UnixStream,
         rank: Rank,
         inbox: &mut Vec<u8>,
     ) -> io::Result<()> {
         loop {
-            stream.readable().await?;
             inbox.reserve(CHUNK_BYTES);
-            match stream.try_read_buf(inbox) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(error),
+            if stream.read_buf(inbox).await? == 0 {
+                return Ok(());
             }
             while let Some(heard) = self.hear_next(rank, inbox) {
                 let answer = match heard {
@@ -220,7 +219,7 @@ impl House {
                     },
                     Heard::Nothing => continue,
                 };
-                write_all(stream, &answer).await?;
+                stream.write_all(&answer).await?;
             }
             if inbox.is_empty() {
                 // Most ranks are silent most of the time, so the buffer is freed.
@@ -298,13 +297,7 @@ impl House {
 
     /// Reads what a rank sent before it ended.
     fn read_rest(self: &Rc<Self>, stream: &UnixStream, rank: Rank, inbox: &mut Vec<u8>) {
-        let mut chunk = [0; CHUNK_BYTES];
-        // The runtime may not have noticed yet that the socket is readable.
-        while let Ok(count @ 1..) = recv(stream.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
-            inbox.extend_from_slice(chunk.get(..count).unwrap_or_default());
-            while self.hear_next(rank, inbox).is_some() {}
-        }
-        while self.hear_next(rank, inbox).is_some() {}
+        while self.hear_next(rank, inbox).is_some() || read_now(stream, inbox) {}
     }
 
     /// Runs `act` on the world and carries out its deeds.
@@ -361,16 +354,4 @@ impl House {
             Err(Refusal::Broken(broken)) => world.fence_failed(&broken.why),
         });
     }
-}
-
-async fn write_all(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.writable().await?;
-        match stream.try_write(bytes) {
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

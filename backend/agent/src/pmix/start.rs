@@ -14,7 +14,7 @@ use gantry_shared::wire::mpi::PmixServer;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, Rank};
 use gantry_types::rank_set::RankSet;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -154,7 +154,7 @@ pub(crate) async fn start(job: Job, ranks: &RanksThread) -> Result<Started, Fail
     let mut inbox = Vec::new();
     let begun = async {
         socket.write_all(&message).await.map_err(|error| error.to_string())?;
-        hear_all(&socket, &mut inbox).await
+        hear_all(&mut socket, &mut inbox).await
     };
     let why = match timeout_at(deadline, begun).await {
         Ok(Ok((library, variables))) => {
@@ -245,7 +245,7 @@ pub(crate) fn is_foreign(name: &[u8]) -> bool {
 
 /// Hears all messages until the server is ready.
 async fn hear_all(
-    socket: &UnixStream,
+    socket: &mut UnixStream,
     inbox: &mut Vec<u8>,
 ) -> Result<(String, BTreeMap<Rank, Vec<(OsString, OsString)>>), String> {
     let mut variables = BTreeMap::new();
@@ -258,11 +258,8 @@ async fn hear_all(
                 _ => return Err("it speaks before it is ready".to_owned()),
             }
         }
-        socket.readable().await.map_err(|error| error.to_string())?;
-        match socket.try_read_buf(inbox) {
-            Ok(0) => return Err("its process has ended".to_owned()),
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.to_string()),
-            _ => {}
+        if socket.read_buf(inbox).await.map_err(|error| error.to_string())? == 0 {
+            return Err("its process has ended".to_owned());
         }
     }
 }

@@ -164,12 +164,9 @@ impl Socket {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                accepted = accept(&listener, &newcomers) => match accepted {
-                    Ok((stream, place)) => {
-                        connections.spawn(attend(stream, place, Arc::clone(&house)));
-                    }
-                    Err(error) => failure::pause_accepts(&error, "a rank").await,
-                },
+                (stream, place) = failure::accept("a rank", || accept(&listener, &newcomers)) => {
+                    connections.spawn(attend(stream, place, Arc::clone(&house)));
+                }
                 Some(_) = connections.join_next() => {}
             }
         }

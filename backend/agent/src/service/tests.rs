@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use gantry_backend::{Address, Backend, Error};
-use gantry_shared::wire::frame::{FrameError, read_frame, write_frame};
+use gantry_shared::wire::frame::{FrameError, decode, read_frame, write_frame};
 use gantry_types::id::{Pid, Rank};
 use gantry_types::status::RankState;
 use tokio::sync::oneshot;
@@ -341,6 +341,6 @@ fn a_daemon_is_served_after_descriptors_were_short_while_another_stays() {
     let fixture = Fixture::with(Limits { patience: 10 * DEADLINE, ..LIMITS }, "");
     let _stays = fixture.connect().unwrap();
     let mut stream = without_descriptors(|| fixture.raw());
-    stream.write_all(&[0xff; MAX_ASK_BYTES]).unwrap();
+    stream.write_all(&[0xff; ASKS.pending]).unwrap();
     refusal(&mut stream);
 }
