@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -38,38 +37,17 @@ const FAREWELL: Duration = Duration::from_secs(6);
 const MOST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why the daemon ends early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The agent is gone, or does not answer.
-    Backend(BackendError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
     /// The answers exceed the room of a contribution.
+    #[error(transparent)]
     Answers(Failure),
     /// The system refused.
-    System(io::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Backend(error) => error.fmt(f),
-            Self::Answers(failure) => failure.fmt(f),
-            Self::System(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<BackendError> for Error {
-    fn from(error: BackendError) -> Self {
-        Self::Backend(error)
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
+    #[error(transparent)]
+    System(#[from] io::Error),
 }
 
 /// State of the daemon.

@@ -1,7 +1,6 @@
 //! The daemon: reads the stacks of its node's ranks on request, and contributes one tree of them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use gantry_backend::types::error::Failure;
@@ -22,41 +21,20 @@ use crate::reader::{Reader, Stack};
 const NEVER: Duration = Duration::MAX;
 
 /// Why the daemon ends early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The orders are not valid.
+    #[error("{0}")]
     Orders(&'static str),
     /// The agent is gone, or does not answer.
-    Backend(BackendError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
     /// The tree exceeds its limits.
-    Tree(Failure),
+    #[error(transparent)]
+    Tree(#[from] Failure),
     /// The system refused.
+    #[error(transparent)]
     System(std::io::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Orders(why) => f.write_str(why),
-            Self::Backend(error) => error.fmt(f),
-            Self::Tree(failure) => failure.fmt(f),
-            Self::System(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<BackendError> for Error {
-    fn from(error: BackendError) -> Self {
-        Self::Backend(error)
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        Self::Tree(failure)
-    }
 }
 
 /// Executes the first orders, and then all that follow, until the session ends.
