@@ -74,8 +74,13 @@ impl Patience {
         Self { until: self.until.max(Instant::now() + bounded(time)), ..self }
     }
 
-    fn is_over(self) -> Error {
+    pub(crate) fn is_over(self) -> Error {
         Error::TimedOut { phase: self.phase, after: self.timeout }
+    }
+
+    /// The error of a call whose connection failed.
+    pub(crate) fn failed(self, error: io::Error) -> Error {
+        if error.kind() == io::ErrorKind::TimedOut { self.is_over() } else { Error::Lost(Some(error)) }
     }
 }
 

@@ -3,10 +3,9 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gantry_shared::deadline::bounded;
 use gantry_shared::wire::backend::{Ask, Tell};
 use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
 use nix::errno::Errno;
@@ -16,8 +15,10 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 use nix::unistd::geteuid;
+use serde::de::DeserializeOwned;
 
 use crate::Error;
+use crate::dialogue::Patience;
 use crate::socket_path::SocketPath;
 
 /// A connection on which every answer belongs to the last question. It is dropped after the first error.
@@ -29,60 +30,67 @@ pub(crate) struct Link {
 impl Link {
     /// Connects to the agent and checks that our own user runs it.
     pub(crate) fn connect(path: &Path, timeout: Duration) -> Result<Self, Error> {
-        let stream = open(path, timeout).map_err(|source| match source.kind() {
-            io::ErrorKind::TimedOut => {
-                Error::TimedOut { phase: "connect to this node's agent", after: timeout }
-            }
-            _ => Error::Unreachable { socket: path.to_owned(), source },
-        })?;
-        // The kernel recorded which user called listen(2); that cannot be forged.
-        let found = getsockopt(&stream, PeerCredentials)
-            .map_err(|error| Error::Unreachable { socket: path.to_owned(), source: error.into() })?
-            .uid();
-        let expected = geteuid().as_raw();
-        if found == expected {
-            Ok(Self { stream })
-        } else {
-            Err(Error::ForeignAgent { socket: path.to_owned(), found, expected })
-        }
+        let patience = Patience::new("connect to this node's agent", timeout);
+        let stream = open_own(|until| open(path, until), patience, || path.to_owned())?;
+        Ok(Self { stream })
     }
 
     /// Sends a request and waits for the answer. After an error, or a refusal, which is also an error, the link is
     /// closed.
     pub(crate) fn exchange(&self, ask: &Ask, phase: &'static str, timeout: Duration) -> Result<Tell, Error> {
-        let mut stream = Timed { stream: &self.stream, until: Instant::now() + bounded(timeout) };
+        let patience = Patience::new(phase, timeout);
         let frame = encode(ask).map_err(Error::protocol)?;
-        let written = stream.write_all(&frame);
+        let written = Timed { stream: &self.stream, until: patience.until }.write_all(&frame);
         // A refusing agent closes at once: then writing fails, but the reason can still be read.
-        let answer = match (read_frame(&mut stream), written) {
-            (Ok(Some(body)), _) => decode(&body).map_err(Error::protocol)?,
-            (_, Err(error)) | (Err(FrameError::Io(error)), Ok(())) => {
-                return Err(if error.kind() == io::ErrorKind::TimedOut {
-                    Error::TimedOut { phase, after: timeout }
-                } else {
-                    Error::Lost(Some(error))
-                });
-            }
-            (Ok(None) | Err(FrameError::Cut), Ok(())) => return Err(Error::Lost(None)),
-            (Err(error), Ok(())) => return Err(Error::protocol(error)),
+        let answer = match (read_answer(&self.stream, patience), written) {
+            (Err(Error::Lost(_) | Error::TimedOut { .. }), Err(error)) => return Err(patience.failed(error)),
+            (answer, _) => answer?,
         };
         match answer {
             Tell::Refused(failure) => Err(Error::Refused(failure)),
             answer => Ok(answer),
         }
     }
-}
 
-impl Link {
     /// The stream, for another protocol. Call this between two exchanges.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.stream
     }
 }
 
-fn open(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+/// Reads an answer. After an error the stream must be dropped.
+pub(crate) fn read_answer<T: DeserializeOwned>(stream: &UnixStream, patience: Patience) -> Result<T, Error> {
+    match read_frame(&mut Timed { stream, until: patience.until }) {
+        Ok(Some(body)) => decode(&body).map_err(Error::protocol),
+        Ok(None) | Err(FrameError::Cut) => Err(Error::Lost(None)),
+        Err(FrameError::Io(error)) => Err(patience.failed(error)),
+        Err(error) => Err(Error::protocol(error)),
+    }
+}
+
+/// Connects by `open` to an agent, and checks that our own user runs it. `socket` is its address for users.
+pub(crate) fn open_own(
+    open: impl FnOnce(Instant) -> io::Result<UnixStream>,
+    patience: Patience,
+    socket: impl Fn() -> PathBuf,
+) -> Result<UnixStream, Error> {
+    let opened = open(patience.until).and_then(|stream| Ok((find_owner(&stream)?, stream)));
+    match opened {
+        Ok(((found, expected), stream)) if found == expected => Ok(stream),
+        Ok(((found, expected), _)) => Err(Error::ForeignAgent { socket: socket(), found, expected }),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(patience.is_over()),
+        Err(source) => Err(Error::Unreachable { socket: socket(), source }),
+    }
+}
+
+/// The user of the listener, and our own. The kernel recorded who called listen(2); that cannot be forged.
+fn find_owner(stream: &UnixStream) -> io::Result<(u32, u32)> {
+    Ok((getsockopt(stream, PeerCredentials)?.uid(), geteuid().as_raw()))
+}
+
+fn open(path: &Path, until: Instant) -> io::Result<UnixStream> {
     let short = SocketPath::new(path)?;
-    open_address(&UnixAddr::new(short.as_path())?, Instant::now() + bounded(timeout))
+    open_address(&UnixAddr::new(short.as_path())?, until)
 }
 
 /// Connects until `until`, and times out then.
@@ -108,8 +116,7 @@ pub(crate) fn open_address(address: &UnixAddr, until: Instant) -> io::Result<Uni
 /// not trust it before this check.
 pub fn connect_abstract(name: &str, until: Instant) -> io::Result<UnixStream> {
     let stream = open_address(&UnixAddr::new_abstract(name.as_bytes())?, until)?;
-    // The kernel recorded which user called listen(2); that cannot be forged.
-    let (found, expected) = (getsockopt(&stream, PeerCredentials)?.uid(), geteuid().as_raw());
+    let (found, expected) = find_owner(&stream)?;
     if found != expected {
         let why = format!("the socket @{name} belongs to user {found}, not to {expected}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -170,7 +177,10 @@ mod tests {
 
     #[test]
     fn the_longest_timeout_of_a_caller_is_taken() {
-        assert_eq!(open(Path::new("/nowhere"), Duration::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let error = Link::connect(Path::new("/nowhere"), Duration::MAX).unwrap_err();
+        assert!(
+            matches!(error, Error::Unreachable { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        );
     }
 
     #[test]

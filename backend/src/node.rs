@@ -32,9 +32,15 @@ pub struct Address {
 }
 
 impl Address {
-    fn hello(&self) -> Ask {
-        let Self { session, daemon, ref token, .. } = *self;
-        Ask::Hello { version: VERSION, session, daemon, token: token.clone() }
+    /// Connects, and says hello.
+    fn connect(&self, timeout: Duration) -> Result<(Link, NodeFacts), Error> {
+        let Self { ref socket, session, daemon, ref token } = *self;
+        let link = Link::connect(socket, timeout)?;
+        let hello = Ask::Hello { version: VERSION, session, daemon, token: token.clone() };
+        match link.exchange(&hello, "say hello to this node's agent", timeout)? {
+            Tell::Node(facts) => Ok((link, facts)),
+            _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
+        }
     }
 
     /// The address in the environment of this process.
@@ -93,13 +99,8 @@ impl Backend {
     /// No agent listens there, or it belongs to another user. Or it does not know this session and daemon, or does not
     /// answer in time.
     pub fn connect_to(address: &Address, timeout: Duration) -> Result<Self, Error> {
-        let link = Link::connect(&address.socket, timeout)?;
-        match link.exchange(&address.hello(), "say hello to this node's agent", timeout)? {
-            Tell::Node(facts) => {
-                Ok(Self { address: address.clone(), facts, timeout, link: Mutex::new(Some(link)) })
-            }
-            _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
-        }
+        let (link, facts) = address.connect(timeout)?;
+        Ok(Self { address: address.clone(), facts, timeout, link: Mutex::new(Some(link)) })
     }
 
     /// Opens this daemon's end of the channel to its tool, on a separate connection.
@@ -109,14 +110,9 @@ impl Backend {
     /// # Errors
     /// As [`Backend::connect_to`]; [`Error::Refused`] when this daemon has opened it before.
     pub fn channel(&self) -> Result<Channel, Error> {
-        let Address { socket, daemon, .. } = &self.address;
-        let link = Link::connect(socket, self.timeout)?;
-        match link.exchange(&self.address.hello(), "say hello to this node's agent", self.timeout)? {
-            Tell::Node(_) => {
-                Channel::open(link, Member { node: self.facts.node, daemon: *daemon }, self.timeout)
-            }
-            _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
-        }
+        let (link, _) = self.address.connect(self.timeout)?;
+        let member = Member { node: self.facts.node, daemon: self.address.daemon };
+        Channel::open(link, member, self.timeout)
     }
 
     /// The workload manager's name, as the frontend's events give it.

@@ -29,26 +29,24 @@
 //! address, and many threads may use it.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use gantry_shared::deadline::bounded;
 use gantry_shared::storage::{GANTRY_JOB_HANDLE, GANTRY_MULTIJOB_HANDLE, GANTRY_SUBJOB_RANK};
-use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
+use gantry_shared::wire::frame::encode;
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Gate, Refusal, Tell, VERSION, Want};
 pub use gantry_types::id::Rank;
 pub use gantry_types::rendezvous::{
     Broken, Data, DataError, Handle, Limits, MAX_ITEM_BYTES, MAX_TOTAL_BYTES, Name, Resource,
 };
 pub use gantry_types::rendezvous::{Standing, Status};
-use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{UnixAddr, getsockopt};
-use nix::unistd::geteuid;
+use nix::sys::socket::UnixAddr;
 
 use crate::Error;
-use crate::link::{Timed, open_address};
+use crate::dialogue::Patience;
+use crate::link::{Timed, open_address, open_own, read_answer};
 
 /// How much memory is allocated for data before it has arrived.
 const TRUSTED_BYTES: usize = 1024 * 1024;
@@ -118,7 +116,7 @@ impl Rendezvous {
     /// [`Error::Refused`]: this rank has registered already, this process belongs to no rank, there is no such
     /// rendezvous; [`Error::Broken`], [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Lost`].
     pub fn register(&self, item: &[u8], timeout: Duration) -> Result<(), Error> {
-        let mut asked = self.ask(AskWhat::Put { bytes: item.len() as u64 }, "register", timeout)?;
+        let asked = self.ask(AskWhat::Put { bytes: item.len() as u64 }, "register", timeout)?;
         // A refusing agent does not read the rest, but still answers.
         let written = asked.timed().write_all(item);
         match (asked.hear(), written) {
@@ -192,7 +190,7 @@ impl Rendezvous {
     /// # Errors
     /// As [`Rendezvous::register`].
     pub fn list(&self, timeout: Duration) -> Result<Vec<Status>, Error> {
-        let mut asked = self.ask(AskWhat::List, "ask for all rendezvous", timeout)?;
+        let asked = self.ask(AskWhat::List, "ask for all rendezvous", timeout)?;
         let Tell::List { count } = asked.hear()? else { return Err(unfit()) };
         let status = |_| match asked.hear()? {
             Tell::Status(status) => Ok(status),
@@ -203,7 +201,7 @@ impl Rendezvous {
 
     /// A link to the job's frontend, for the runtime.
     pub(crate) fn open_link(&self, timeout: Duration) -> Result<UnixStream, Error> {
-        let mut asked = self.ask(AskWhat::Link, "connect to the job", timeout)?;
+        let asked = self.ask(AskWhat::Link, "connect to the job", timeout)?;
         match asked.hear()? {
             Tell::Done => Ok(asked.stream),
             _ => Err(unfit()),
@@ -211,22 +209,11 @@ impl Rendezvous {
     }
 
     fn ask(&self, what: AskWhat, phase: &'static str, timeout: Duration) -> Result<Asked, Error> {
-        let until = Instant::now() + bounded(timeout);
-        let socket = || format!("@{}", self.handle.service).into();
-        let unreachable = |source: io::Error| match source.kind() {
-            ErrorKind::TimedOut => Error::TimedOut { phase, after: timeout },
-            _ => Error::Unreachable { socket: socket(), source },
-        };
-        let address = UnixAddr::new_abstract(self.handle.service.as_bytes());
-        let stream = address.map_err(io::Error::from).and_then(|address| open_address(&address, until));
-        let stream = stream.map_err(unreachable)?;
-        // The kernel recorded which user called listen(2); that cannot be forged.
-        let found = getsockopt(&stream, PeerCredentials).map_err(|error| unreachable(error.into()))?.uid();
-        let expected = geteuid().as_raw();
-        if found != expected {
-            return Err(Error::ForeignAgent { socket: socket(), found, expected });
-        }
-        let asked = Asked { stream, phase, until, after: timeout };
+        let service = &self.handle.service;
+        let patience = Patience::new(phase, timeout);
+        let open = |until| open_address(&UnixAddr::new_abstract(service.as_bytes())?, until);
+        let stream = open_own(open, patience, || format!("@{service}").into())?;
+        let asked = Asked { stream, patience };
         let of = Gate { resource: self.handle.resource.clone(), expected: self.expected };
         let ask = encode(&Ask { version: VERSION, rank: self.rank, of, what }).map_err(Error::protocol)?;
         asked.timed().write_all(&ask).map_err(|error| asked.failed(error))?;
@@ -266,7 +253,7 @@ impl Subscription {
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn wait(mut self) -> Result<Vec<u8>, Error> {
+    pub fn wait(self) -> Result<Vec<u8>, Error> {
         self.0.take()
     }
 
@@ -274,7 +261,7 @@ impl Subscription {
     ///
     /// # Errors
     /// As [`Rendezvous::register`]; [`Error::Lost`] with the writer's error.
-    pub fn wait_into(mut self, out: &mut dyn Write) -> Result<u64, Error> {
+    pub fn wait_into(self, out: &mut dyn Write) -> Result<u64, Error> {
         let bytes = self.0.hear_bytes()?;
         let copied = io::copy(&mut self.0.timed().take(bytes), out).map_err(|error| self.0.failed(error))?;
         if copied == bytes { Ok(bytes) } else { Err(Error::Lost(None)) }
@@ -292,45 +279,34 @@ impl AsFd for Subscription {
 #[derive(Debug)]
 struct Asked {
     stream: UnixStream,
-    phase: &'static str,
-    until: Instant,
-    after: Duration,
+    patience: Patience,
 }
 
 impl Asked {
     fn timed(&self) -> Timed<'_> {
-        Timed { stream: &self.stream, until: self.until }
+        Timed { stream: &self.stream, until: self.patience.until }
     }
 
     fn failed(&self, error: io::Error) -> Error {
-        match error.kind() {
-            ErrorKind::TimedOut => Error::TimedOut { phase: self.phase, after: self.after },
-            _ => Error::Lost(Some(error)),
-        }
+        self.patience.failed(error)
     }
 
-    fn hear(&mut self) -> Result<Tell, Error> {
-        let body = match read_frame(&mut self.timed()) {
-            Ok(Some(body)) => body,
-            Ok(None) | Err(FrameError::Cut) => return Err(Error::Lost(None)),
-            Err(FrameError::Io(error)) => return Err(self.failed(error)),
-            Err(error) => return Err(Error::protocol(error)),
-        };
-        match decode(&body).map_err(Error::protocol)? {
+    fn hear(&self) -> Result<Tell, Error> {
+        match read_answer(&self.stream, self.patience)? {
             Tell::Refused(Refusal::Broken(broken)) => Err(Error::Broken(broken)),
             Tell::Refused(Refusal::Failed(failure)) => Err(Error::Refused(failure)),
             tell => Ok(tell),
         }
     }
 
-    fn hear_bytes(&mut self) -> Result<u64, Error> {
+    fn hear_bytes(&self) -> Result<u64, Error> {
         match self.hear()? {
             Tell::Data { bytes } if bytes <= MAX_TOTAL_BYTES * 2 => Ok(bytes),
             _ => Err(unfit()),
         }
     }
 
-    fn take(&mut self) -> Result<Vec<u8>, Error> {
+    fn take(&self) -> Result<Vec<u8>, Error> {
         let bytes = self.hear_bytes()?;
         let size = usize::try_from(bytes).map_err(|_| unfit())?;
         let mut data = Vec::with_capacity(size.min(TRUSTED_BYTES));
