@@ -21,8 +21,9 @@ use gantry_shared::elf::read_interpreter;
 use gantry_shared::storage::LOADER_DIR;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::session_dirs::SessionDirs;
-use nix::fcntl::{AT_FDCWD, AtFlags};
-use nix::unistd::{AccessFlags, faccessat};
+use nix::fcntl::AT_FDCWD;
+
+use super::program::look_at;
 
 /// How much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
 const FIRST_LINE_BYTES: usize = 256;
@@ -54,7 +55,7 @@ impl Command {
             return self;
         }
         let Some((interpreter, arg)) = read_first_line(&self.program) else { return self };
-        let ours = |name: &OsStr| Some(dirs.bin.join(name)).filter(|path| is_executable(path));
+        let ours = |name: &OsStr| Some(dirs.bin.join(name)).filter(|path| look_at(path).is_ok());
         let (found, arg) = match (interpreter.file_name(), arg) {
             (Some(name), Some(arg)) if name == "env" && is_plain_name(&arg) => (ours(&arg), None),
             (Some(name), arg) if interpreter.is_absolute() && tree::open_trusted(&interpreter).is_err() => {
@@ -87,7 +88,7 @@ impl Command {
         }
         let dir = dirs.root.join(LOADER_DIR);
         let loader = dir.join(name);
-        if !is_executable(&loader) {
+        if look_at(&loader).is_err() {
             let message = format!(
                 "start {} through its own loader {}: no such program",
                 self.program.display(),
@@ -114,10 +115,6 @@ impl Command {
 /// Whether the path, as written, is below the directory.
 fn is_in(path: &Path, dir: &Path) -> bool {
     path.starts_with(dir) && path.components().all(|part| part != Component::ParentDir)
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.is_file() && faccessat(AT_FDCWD, path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok()
 }
 
 /// Whether `env` takes the argument for a program's name.

@@ -17,7 +17,7 @@ pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Why a file cannot be started as a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Unfit {
+pub(super) enum Unfit {
     Missing,
     Directory,
     NotExecutable,
@@ -77,7 +77,8 @@ pub(super) fn look_up(
     first_unfit.map(|(path, unfit)| Err(unfit.into_failure(&path)))
 }
 
-fn look_at(path: &Path) -> Result<(), Unfit> {
+/// Whether the file can be started as a program.
+pub(super) fn look_at(path: &Path) -> Result<(), Unfit> {
     use std::io::ErrorKind as E;
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Err(Unfit::Directory),

@@ -43,8 +43,6 @@ pub(crate) struct Site<'a> {
     pub(crate) rendezvous: (&'a str, Option<Subjob>),
     /// Marks daemons, so that their descendants are found.
     pub(crate) marker: Option<&'a Marker>,
-    /// Variables that apply unless the order sets them; usually none, since an order carries a whole environment.
-    pub(crate) base_env: &'a [(OsString, OsString)],
 }
 
 /// A daemon that can be started.
@@ -80,7 +78,7 @@ pub(crate) fn build_daemon(
     site: &Site<'_>,
 ) -> Result<PreparedDaemon, Failure> {
     check_texts(order)?;
-    let mut env = merge_env(site.base_env, env)?;
+    let mut env = check_env(env)?;
     let search = env.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
     let program = find_program(&order.program.program, site.dirs, &search)?;
     let lib_dirs = lib_dirs(order, site.dirs)?;
@@ -134,9 +132,10 @@ fn check_texts(order: &StartDaemon) -> Result<(), Failure> {
 
 type Env = BTreeMap<OsString, OsString>;
 
-fn merge_env(base: &[(OsString, OsString)], order: Vec<(OsString, OsString)>) -> Result<Env, Failure> {
+/// The environment, each name with its last value.
+fn check_env(given: Vec<(OsString, OsString)>) -> Result<Env, Failure> {
     let mut env = Env::new();
-    for (name, value) in base.iter().cloned().chain(order) {
+    for (name, value) in given {
         let bytes = name.as_bytes();
         // The value is not shown: it may be a secret.
         if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_bytes().contains(&0) {
@@ -242,10 +241,10 @@ mod tests {
         }
 
         fn build_from(&self, order: &StartDaemon) -> Result<PreparedDaemon, Failure> {
-            let base_env = [("LANG".into(), "C".into()), ("A".into(), "base".into())];
+            let earlier = [("LANG".into(), "C".into()), ("A".into(), "earlier".into())];
             build_daemon(
                 order,
-                order.program.env.clone(),
+                earlier.into_iter().chain(order.program.env.clone()).collect(),
                 &Site {
                     dirs: &self.dirs,
                     loader: None,
@@ -255,7 +254,6 @@ mod tests {
                     socket: Path::new("/x/agent.sock"),
                     rendezvous: ("here", None),
                     marker: None,
-                    base_env: &base_env,
                 },
             )
         }

@@ -353,7 +353,6 @@ impl Agent {
                 token: &token,
                 rendezvous: (&service, subjob),
                 marker: marker.as_ref(),
-                base_env: &[],
             };
             starter.start(|| turn.and_then(|()| crate::daemons::prepare(order, &site, &host, nofile)));
         });
