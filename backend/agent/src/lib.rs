@@ -402,7 +402,7 @@ fn read_ticket_from(reader: &mut impl io::Read) -> Result<Ticket, Failure> {
 
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {
     strays::sweep().map_err(|e| failure::from_io("search for processes of dead agents", &e))?;
-    let base = storage::choose_base(directory)?;
+    let base = session::StageBase::choose(directory)?;
     let memory = directory.is_none().then(session::StageBase::in_memory).flatten();
     let mut kept = Ok(());
     for swept in [Some(base), memory].iter().flatten().flat_map(session::sweep) {

@@ -22,8 +22,7 @@ use gantry_types::error::{Failure, Kind};
 use gantry_types::id::EntryIndex;
 use gantry_types::session_dirs::SessionDirs;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, readlinkat};
-use nix::sys::stat::Mode;
+use nix::fcntl::readlinkat;
 use nix::unistd::symlinkat;
 
 use again::find_again;
@@ -67,9 +66,7 @@ pub(crate) fn provide(
     let targets = build_targets(entries)?;
     let loader = libc.map(c_library::loader_name).transpose()?;
     let enough = libc.is_some_and(|needs| c_library::is_enough(needs, cache));
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let root = open(&dirs.root, flags, Mode::empty())
-        .map_err(|error| failure::from_io(format_args!("open {}", dirs.root.display()), &error.into()))?;
+    let root = tree::open_root(&dirs.root)?;
     let mut missing = EntrySet::new();
     for (target, indices) in &targets {
         let candidates: Vec<&Entry> = indices.iter().filter_map(|index| at(entries, *index)).collect();

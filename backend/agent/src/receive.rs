@@ -11,7 +11,6 @@ mod stream;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader};
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,14 +19,13 @@ use crate::unpack::{Limits, unpack};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, SessionId};
 use gantry_types::session_dirs::SessionDirs;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
 
 use self::cut::Cut;
 use self::stream::Pieces;
 use crate::failure;
 use crate::jobs::Jobs;
 use crate::overlay::Piece;
+use crate::tree;
 
 /// The limit on archives that arrive for a session at once. Each has a thread.
 const MAX_RECEIVES: usize = 16;
@@ -108,7 +106,7 @@ impl Receives {
                 let lock = settling.lock().unwrap_or_else(PoisonError::into_inner);
                 thread_cut.check().map(|()| lock)
             };
-            let unpacked = turn.and_then(|()| open_root(&root)).and_then(|root| {
+            let unpacked = turn.and_then(|()| tree::open_root(&root)).and_then(|root| {
                 let pieces = Pieces::new(taken, thread_cut.clone());
                 let archive = decompress(pieces, compressed)?;
                 unpack(archive, &root, number, limits, may_settle)
@@ -182,12 +180,6 @@ impl Ended {
             }
         }
     }
-}
-
-fn open_root(root: &std::path::Path) -> Result<OwnedFd, Failure> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    open(root, flags, Mode::empty())
-        .map_err(|error| failure::from_io(format_args!("open {}", root.display()), &error.into()))
 }
 
 fn decompress(pieces: Pieces, compressed: bool) -> Result<Box<dyn BufRead>, Failure> {

@@ -13,6 +13,3 @@ mod sweep;
 pub(crate) use app_dir::{AppDir, AppDirName, SessionDir};
 pub(crate) use base::StageBase;
 pub(crate) use sweep::sweep;
-
-/// Looks up variables as the agent found them: the environment for [`StageBase::choose`].
-pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<std::ffi::OsString>;

@@ -88,24 +88,6 @@ pub(crate) struct Where {
     pub(crate) base: Option<OsString>,
 }
 
-/// Chooses the base of the storage: the requested one, or else by the environment.
-pub(crate) fn choose_base(asked: Option<&Path>) -> Result<StageBase, Failure> {
-    StageBase::choose(asked, &env)
-}
-
-/// As [`choose_base`], for the base that another node has chosen.
-fn follow_base(there: &Path, asked: Option<&Path>) -> Result<StageBase, Failure> {
-    StageBase::follow(there, asked, &env)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the agent is a program of its own and reads its own environment"
-)]
-fn env(name: &str) -> Option<OsString> {
-    std::env::var_os(name)
-}
-
 impl Storage {
     /// No storage yet. `asked` is the requested base.
     pub(crate) fn new(app: AppId, node: NodeId, asked: Option<OsString>) -> Self {
@@ -149,8 +131,8 @@ impl Storage {
         state.jobs.push(move |turn| {
             let asked = asked.as_deref().map(Path::new);
             let base = turn.and_then(|()| match &place.base {
-                Some(there) => follow_base(Path::new(there), asked),
-                None => choose_base(asked),
+                Some(there) => StageBase::follow(Path::new(there), asked),
+                None => StageBase::choose(asked),
             });
             let opened = base
                 .and_then(|base| lock(&home).open_session((&base, &name, node), session, served, &runtime));

@@ -18,12 +18,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use gantry_shared::trust::Trust;
+use gantry_types::error::Failure;
 use nix::NixPath;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use crate::failure;
 
 /// The depth limit. A directory at this depth is first moved to the top.
 const MAX_DEPTH: usize = 32;
@@ -40,6 +43,12 @@ const DIRECTORY: OFlag =
 /// It is not a directory, or is a link to one.
 pub(crate) fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
+}
+
+/// Opens a session's directory.
+pub(crate) fn open_root(root: &Path) -> Result<OwnedFd, Failure> {
+    open_dir(AT_FDCWD, root)
+        .map_err(|error| failure::from_io(format_args!("open {}", root.display()), &error))
 }
 
 /// Creates the directory `name` in `parent` with mode 0700, whatever the umask, and opens it.

@@ -26,7 +26,6 @@ use crate::process::hold::Hold;
 use crate::process::spawn::ProcessSpec;
 use crate::process::thread::RanksThread;
 use crate::session::{AppDir, AppDirName, StageBase};
-use crate::storage::choose_base;
 
 /// How long the library may take to start.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -175,7 +174,7 @@ fn make_directory(app: AppId, node: NodeId, asked: Option<&Path>) -> Result<AppD
     let name = name.map_err(|error| Failure::new(Kind::System, error.to_string()))?;
     let base = match StageBase::in_memory() {
         Some(base) => base,
-        None => choose_base(asked)?,
+        None => StageBase::choose(asked)?,
     };
     AppDir::create(&base, &AppDirName::parse(app, name)?, node)
 }

@@ -270,7 +270,7 @@ fn a_directory_that_turned_into_a_link_is_not_followed() {
 fn opening_a_source_that_is_a_pipe_does_not_wait() {
     let mut node = Fixture::new();
     let pipe = node.scratch.path().join("pipe");
-    nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(node.provide(&[entry(Place::Bin, "p", &pipe, "")]).unwrap(), [0]);
 }
 

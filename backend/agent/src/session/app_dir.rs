@@ -18,8 +18,8 @@ use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, SessionId};
 use gantry_types::session_dirs::{BIN_DIR, LIB_DIR, SessionDirs, TMP_DIR};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, renameat};
-use nix::sys::stat::{Mode, fstat, fstatat};
+use nix::fcntl::{AtFlags, Flock, FlockArg, renameat};
+use nix::sys::stat::{fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, mkdtemp, unlinkat};
 
 use super::StageBase;
@@ -80,17 +80,16 @@ impl AppDir {
         let failed = |error: io::Error| {
             failure::from_io(format_args!("make the app's directory {}", path.display()), &error)
         };
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let base_fd = open(base.path(), flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let base_fd = base.open().map_err(failed)?;
         let file_name = CString::new(name.name.as_str()).map_err(|error| failed(error.into()))?;
         let here = Owner::this_process().map_err(failed)?;
         for _ in 0..MAX_TRIES {
             let (dir, lease) = match make(base, &base_fd, name, &file_name).map_err(failed)? {
                 Some(made) => made,
                 None => match join(&base_fd, &file_name, &here).map_err(failed)? {
-                    Entered::In(dir, lease) => (dir, lease),
-                    Entered::Gone => continue,
-                    Entered::Apart(host) => return Err(not_shareable(&path, &host)),
+                    Some((dir, Joined::Share(lease))) => (dir, lease),
+                    Some((_, Joined::Apart(host))) => return Err(not_shareable(&path, &host)),
+                    Some((_, Joined::Gone | Joined::Dead(_))) | None => continue,
                 },
             };
             // Programs that clear old files out of /tmp leave a locked directory alone (systemd-tmpfiles(8)).
@@ -253,20 +252,10 @@ fn make(
     }
 }
 
-/// Result of joining the agents in a directory.
-enum Entered {
-    /// We have joined.
-    In(OwnedFd, Lease),
-    /// The directory is gone.
-    Gone,
-    /// See [`Joined::Apart`].
-    Apart(String),
-}
-
-/// Joins the agents in the directory of that name.
-fn join(base: &OwnedFd, name: &CString, here: &Owner) -> io::Result<Entered> {
+/// Joins the agents in the directory of that name. Removes the directory of a dead one. None: it is gone.
+fn join(base: &OwnedFd, name: &CString, here: &Owner) -> io::Result<Option<(OwnedFd, Joined)>> {
     let dir = match tree::open_dir(base, &**name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entered::Gone),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         dir => dir?,
     };
     let stat = fstat(&dir)?;
@@ -276,15 +265,11 @@ fn join(base: &OwnedFd, name: &CString, here: &Owner) -> io::Result<Entered> {
             "a directory of another user has that name",
         ));
     }
-    Ok(match lease::join(&dir, here)? {
-        Joined::Share(lease) => Entered::In(dir, lease),
-        Joined::Gone => Entered::Gone,
-        Joined::Dead(lease) => {
-            remove_leased(base.as_fd(), dir.as_fd(), name, &lease)?;
-            Entered::Gone
-        }
-        Joined::Apart(host) => Entered::Apart(host),
-    })
+    let joined = lease::join(&dir, here)?;
+    if let Joined::Dead(lease) = &joined {
+        remove_leased(base.as_fd(), dir.as_fd(), name, lease)?;
+    }
+    Ok(Some((dir, joined)))
 }
 
 fn not_shareable(path: &Path, host: &str) -> Failure {

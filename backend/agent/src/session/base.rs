@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -9,11 +11,10 @@ use gantry_shared::storage::GANTRY_STAGE_DIR;
 use gantry_shared::trust::{Distrust, Trust};
 use gantry_types::error::{Failure, Kind};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
+use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, faccessat};
-
-use super::Lookup;
 
 /// The directory below which apps' directories are made. [`StageBase::choose`] checks it once; later changes show only
 /// when it is used.
@@ -30,16 +31,16 @@ impl StageBase {
     ///
     /// # Errors
     /// When the requested place is not usable (no other is tried), or none of the usual ones: with each one's reason.
-    pub(crate) fn choose(asked: Option<&Path>, env: Lookup<'_>) -> Result<Self, Failure> {
-        choose_by(asked, env, &look_at)
+    pub(crate) fn choose(asked: Option<&Path>) -> Result<Self, Failure> {
+        choose_by(asked, &env, &look_at)
     }
 
     /// The place where another node has its storage, because a session has the same path on every node.
     ///
     /// # Errors
     /// When it is not usable here, or another place was requested.
-    pub(crate) fn follow(there: &Path, asked: Option<&Path>, env: Lookup<'_>) -> Result<Self, Failure> {
-        follow_by(there, asked, env, &look_at)
+    pub(crate) fn follow(there: &Path, asked: Option<&Path>) -> Result<Self, Failure> {
+        follow_by(there, asked, &env, &look_at)
     }
 
     /// The place for files that processes share as memory: a file system in memory. Programs need not start from it.
@@ -48,6 +49,12 @@ impl StageBase {
         let path = Path::new("/dev/shm");
         let is_usable = matches!(look_at(path), Ok(()) | Err(Unfit::NoExec));
         (is_usable && Trust::of_process().check_dir(path).is_ok()).then(|| Self { path: path.to_owned() })
+    }
+
+    /// Opens the directory.
+    pub(super) fn open(&self) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(open(&self.path, flags, Mode::empty())?)
     }
 
     /// The directory's path.
@@ -121,6 +128,17 @@ impl fmt::Display for Unfit {
             Self::Unreadable(errno) => write!(f, "{}", errno.desc()),
         }
     }
+}
+
+/// Looks up variables of the environment.
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the agent is a program of its own and reads its own environment"
+)]
+fn env(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 type Probe<'a> = &'a dyn Fn(&Path) -> Result<(), Unfit>;

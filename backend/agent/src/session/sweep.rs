@@ -10,8 +10,7 @@ use std::time::SystemTime;
 use gantry_shared::storage::parse_app_dir_name;
 use gantry_types::error::Failure;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::geteuid;
 
 use super::StageBase;
@@ -42,8 +41,7 @@ pub(crate) fn sweep(base: &StageBase) -> Vec<Swept> {
 fn sweep_at(base: &StageBase, now: SystemTime) -> Vec<Swept> {
     let path = base.path();
     let listed = Owner::this_process().and_then(|here| {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let dir = open(path, flags, Mode::empty())?;
+        let dir = base.open()?;
         let names = tree::names(&dir)?;
         Ok((here, dir, names))
     });
@@ -240,7 +238,7 @@ mod tests {
         symlink(&target, linked.join(LEASE_FILE)).unwrap();
         let piped = scratch.path().join("gantry-3kx9w0fz-aapipe");
         fs::create_dir(&piped).unwrap();
-        nix::unistd::mkfifo(&piped.join(LEASE_FILE), Mode::S_IRWXU).unwrap();
+        nix::unistd::mkfifo(&piped.join(LEASE_FILE), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let swept = sweep_at(&StageBase::at(scratch.path()), in_two_minutes());
         assert_eq!(swept.iter().filter(|swept| swept.outcome.is_err()).count(), 2);
         assert!(linked.exists() && piped.exists() && target.exists());

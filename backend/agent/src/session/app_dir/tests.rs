@@ -67,7 +67,7 @@ fn directories_are_private_under_any_umask() {
     }
     let scratch = tempfile::tempdir().unwrap();
     for mask in [0o000, 0o777] {
-        let before = nix::sys::stat::umask(Mode::from_bits_truncate(mask));
+        let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
         let made = create_as(scratch.path(), 0).and_then(|dir| Ok((dir.open_session(SessionId(1))?, dir)));
         nix::sys::stat::umask(before);
         let (session, dir) = made.unwrap();
