@@ -332,7 +332,7 @@ fn serve_brought() -> Result<(), Failure> {
             (false, _, None) => desk::Hold::No,
             (true, None, None) => desk::Hold::Yes,
         };
-        let thread = process::thread::RanksThread::spawn().map_err(failed)?;
+        let thread = process::thread::RanksThread::default();
         let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
         // Ranks may look for the socket as soon as they run.
         let socket = rendezvous::bind(&ticket)?;

@@ -211,7 +211,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let failed = |error: std::io::Error| crate::failure::from_io("set up the agent", &error);
     let nofile = crate::process::spawn::raise_open_files().ok();
     let (thread, brought, socket) = match beginning {
-        Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None, rendezvous::bind_own(&ticket)?),
+        Beginning::Empty => (RanksThread::default(), None, rendezvous::bind_own(&ticket)?),
         Beginning::Brought { ranks, size, hold, thread, desk, socket, mpi } => {
             (thread, Some((ranks, size, hold, desk, mpi)), socket)
         }

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::Instant;
 
 use super::batch::Batch;
+use super::cancel::{Cancellable, GiveUpOnDrop};
 use super::error::StartError;
 use super::hold::{StartFailure, end_started, start_alone};
 use super::spawn::ProcessSpec;
-use super::thread::COLLECT_AT_MOST;
 
 /// Result of a start: the pid, and what else the starting thread has made.
 type Started<T, E> = Result<(i32, T), E>;
@@ -28,15 +28,17 @@ pub(crate) struct Starter<T, E> {
 #[derive(Debug)]
 pub(crate) struct Pending<T, E> {
     program: PathBuf,
-    batch: Arc<Batch>,
-    answer: oneshot::Receiver<Started<T, E>>,
+    start: Cancellable<Started<T, E>>,
 }
 
 /// The two ends of a start of `program`.
 pub(crate) fn new_start<T, E>(program: PathBuf) -> (Starter<T, E>, Pending<T, E>) {
-    let (reply, answer) = oneshot::channel();
-    let batch = Arc::<Batch>::default();
-    (Starter { batch: Arc::clone(&batch), reply }, Pending { program, batch, answer })
+    let (reply, result) = oneshot::channel();
+    let batch = GiveUpOnDrop::default();
+    (
+        Starter { batch: Arc::clone(&batch.0), reply },
+        Pending { program, start: Cancellable { batch, result } },
+    )
 }
 
 impl<T, E: From<StartFailure>> Starter<T, E> {
@@ -55,7 +57,7 @@ impl<T, E: From<StartFailure>> Starter<T, E> {
 impl<T, E: From<StartFailure>> Pending<T, E> {
     /// The batch, by which another thread can cancel the start.
     pub(crate) fn batch(&self) -> Arc<Batch> {
-        Arc::clone(&self.batch)
+        Arc::clone(&self.start.batch.0)
     }
 
     /// Waits for the process until `deadline`.
@@ -63,14 +65,7 @@ impl<T, E: From<StartFailure>> Pending<T, E> {
     /// # Errors
     /// Why it was not started; [`StartError::GivenUp`] when the start was cancelled, or was not over by then.
     pub(crate) async fn wait(mut self, deadline: Instant) -> Started<T, E> {
-        let answer = match timeout_at(deadline, &mut self.answer).await {
-            Ok(answer) => answer.ok(),
-            Err(_elapsed) => {
-                self.batch.give_up();
-                timeout(COLLECT_AT_MOST, &mut self.answer).await.ok().and_then(Result::ok)
-            }
-        };
-        answer.unwrap_or_else(|| {
+        self.start.wait(deadline).await.unwrap_or_else(|| {
             let error = StartError::GivenUp { program: std::mem::take(&mut self.program) };
             Err(StartFailure { index: 0, error }.into())
         })
@@ -79,9 +74,9 @@ impl<T, E: From<StartFailure>> Pending<T, E> {
 
 impl<T, E> Drop for Pending<T, E> {
     fn drop(&mut self) {
-        self.batch.give_up();
-        self.answer.close();
-        if let Ok(Ok((pid, _))) = self.answer.try_recv() {
+        self.start.batch.0.give_up();
+        self.start.result.close();
+        if let Ok(Ok((pid, _))) = self.start.result.try_recv() {
             end_started(vec![pid]);
         }
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::batch::Batch;
+use super::cancel::given_up;
 use super::error::StartError;
 use super::hold::StartFailure;
 use super::pauses::Pauses;
@@ -47,11 +48,11 @@ pub(super) fn seize_all(pids: &[i32], batch: &Batch) -> Result<(), StartFailure>
 /// # Errors
 /// The first that did not get there; all of them are ended then.
 pub(super) fn hold_all(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure> {
-    let held = hold_each(pids, batch);
-    if held.is_err() {
+    hold_each(pids, batch).map_err(|failure| {
+        let is_cancelled = batch.is_given_up();
         batch.end();
-    }
-    held
+        if is_cancelled { given_up() } else { failure }
+    })
 }
 
 fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure> {
@@ -66,12 +67,7 @@ fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure
     for ((index, &pid), place) in pids.iter().enumerate().zip(places) {
         proofs.push(prove_stopped(pid, place).map_err(at(index, pid))?);
     }
-    match pids.first() {
-        Some(&pid) if !batch.hand_over() => {
-            Err(StartFailure { index: 0, error: StartError::GivenUp { program: waiting(pid) } })
-        }
-        _ => Ok(proofs),
-    }
+    if batch.hand_over() { Ok(proofs) } else { Err(given_up()) }
 }
 
 /// Waits until `pid` has stopped.

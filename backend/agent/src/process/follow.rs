@@ -17,14 +17,14 @@ use std::time::Duration;
 use gantry_shared::wire::message::AdoptRanks;
 use nix::unistd::gettid;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::Instant;
 
 use super::batch::Batch;
+use super::cancel::{Cancellable, GiveUpOnDrop, given_up};
 use super::enter::{explain, prove_held, prove_stopped, refused, waiting};
 use super::error::StartError;
 use super::hold::StartFailure;
 use super::pauses::Pauses;
-use super::thread::{COLLECT_AT_MOST, GiveUpOnDrop, given_up};
 use super::trace::{self, EndWatch, HeldProof, HoldFailure, Stop};
 use super::{procfs, sys};
 
@@ -130,10 +130,7 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
 
 /// Traced ranks that wait in our shim. They are ended if they do not become held.
 #[derive(Debug)]
-pub(crate) struct Follower {
-    batch: GiveUpOnDrop,
-    held: oneshot::Receiver<Result<Vec<(i32, HeldProof)>, StartFailure>>,
-}
+pub(crate) struct Follower(Cancellable<Result<Vec<(i32, HeldProof)>, StartFailure>>);
 
 impl Follower {
     /// Seizes all of `pids` and, from then on, their descendants.
@@ -149,9 +146,9 @@ impl Follower {
         pattern: Pattern,
         seize: fn(&mut Chase) -> Result<(), StartFailure>,
     ) -> Result<Self, StartFailure> {
-        let batch = GiveUpOnDrop(Arc::default());
+        let batch = GiveUpOnDrop::default();
         let (ready, seized) = oneshot::channel();
-        let (told, held) = oneshot::channel();
+        let (told, result) = oneshot::channel();
         let shared = Arc::clone(&batch.0);
         let thread = Builder::new().name("follow".to_owned()).spawn(move || {
             let mut chase = Chase::new(&pids, pattern, shared);
@@ -163,7 +160,7 @@ impl Follower {
         });
         thread.map_err(|source| StartFailure { index: 0, error: StartError::Fork { source } })?;
         seized.await.unwrap_or_else(|_| Err(given_up()))?;
-        Ok(Self { batch, held })
+        Ok(Self(Cancellable { batch, result }))
     }
 
     /// As [`Follower::start`], for ranks that are held at their first instruction. Ranks that match already stay held;
@@ -182,17 +179,7 @@ impl Follower {
     /// The first rank none of whose programs matches; [`StartError::GivenUp`] after `deadline`. None of them is left
     /// then.
     pub(crate) async fn hold(mut self, deadline: Instant) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
-        match timeout_at(deadline, &mut self.held).await {
-            Ok(held) => held.unwrap_or_else(|_| Err(given_up())),
-            Err(_elapsed) => {
-                self.batch.0.give_up();
-                match timeout(COLLECT_AT_MOST, self.held).await {
-                    // They were handed over just before.
-                    Ok(Ok(Ok(held))) => Ok(held),
-                    _ => Err(given_up()),
-                }
-            }
-        }
+        self.0.wait(deadline).await.unwrap_or_else(|| Err(given_up()))
     }
 }
 
@@ -268,7 +255,8 @@ impl Chase {
 
     /// Tells when all ranks are held, or one cannot be. Then all that is still traced dies with this thread.
     fn run(mut self, told: oneshot::Sender<Result<Vec<(i32, HeldProof)>, StartFailure>>) {
-        let result = self.hold();
+        let result =
+            self.hold().map_err(|failure| if self.batch.is_given_up() { given_up() } else { failure });
         match &result {
             Ok(_) => {
                 self.let_go();

@@ -10,6 +10,7 @@
 pub(crate) mod adopted;
 pub(crate) mod alone;
 pub(crate) mod batch;
+mod cancel;
 pub(crate) mod cores;
 pub(crate) mod diagnose;
 mod enter;

@@ -64,7 +64,7 @@ fn rank_killed_while_held_leaves_nothing() {
 fn parent_thread_ends_and_its_ranks_die_held_or_not() {
     let _turn = turn();
     with_runtime(|| async {
-        let thread = RanksThread::spawn().unwrap();
+        let thread = RanksThread::default();
         let mut ranks = held_by(&thread, &["exit 0", "exit 0"]).await;
         let running = vec![shell("exec sleep 1000")];
         ranks.extend(thread.start(running, Hold::No, Instant::now() + LONG).await.unwrap());
@@ -121,7 +121,7 @@ fn reaper_tells_every_end_and_no_stop() {
     let _turn = turn();
     with_runtime(|| async {
         let mut reaper = Reaper::new().unwrap();
-        let thread = RanksThread::spawn().unwrap();
+        let thread = RanksThread::default();
         let ranks = held_by(&thread, &["exit 3", "kill -STOP $$; exit 4", "exit 0"]).await;
         let pids: Vec<i32> = ranks.iter().map(|rank| rank.process.pid).collect();
         pids.iter().for_each(|&pid| reaper.own(pid));
@@ -167,7 +167,7 @@ fn orphans_are_collected_and_ranks_being_started_are_not() {
     with_runtime(|| async {
         let mut reaper = Reaper::new().unwrap();
         reaper.adopt_orphans().unwrap();
-        let thread = RanksThread::spawn().unwrap();
+        let thread = RanksThread::default();
         let (parent, orphan) = foreign("echo $$; exec sleep 1000");
         let orphan = Pinned::now(orphan).unwrap();
         reaper.own(parent.process.pid);
@@ -226,7 +226,7 @@ fn a_thread_that_waits_for_a_process_that_cannot_be_killed_is_left_behind() {
     with_runtime(|| async {
         let pids = [(); 2].map(|()| start_one(shell("exec sleep 1000")).unwrap());
         let undying = Undying::of(pids[1]);
-        let thread = RanksThread::spawn().unwrap();
+        let thread = RanksThread::default();
         let mut seize = Box::pin(thread.seize(pids.to_vec()));
         let first = std::future::poll_fn(|context| Poll::Ready(seize.as_mut().poll(context).is_pending()));
         assert!(first.await);
@@ -267,7 +267,7 @@ fn child_that_ended_before_it_was_owned_is_told_too() {
 fn batch_that_misses_its_deadline_is_killed() {
     let _turn = turn();
     with_runtime(|| async {
-        let thread = RanksThread::spawn().unwrap();
+        let thread = RanksThread::default();
         let specs = (0..200).map(|_| shell("exit 0")).collect();
         let failure = thread.start(specs, Hold::AtEntry, Instant::now()).await.unwrap_err();
         assert_eq!(failure.error.kind(), Kind::TimedOut, "{failure:?}");
@@ -283,7 +283,7 @@ fn batch_that_misses_its_deadline_is_killed() {
 fn start_that_nobody_waits_for_leaves_no_process() {
     let _turn = turn();
     with_runtime(|| async {
-        let thread = RanksThread::spawn().unwrap();
+        let thread = RanksThread::default();
         for wait in [0, 1, 5, 20] {
             let specs = (0..8).map(|_| shell("exit 0")).collect();
             let start = thread.start(specs, Hold::AtEntry, Instant::now() + LONG);
@@ -302,7 +302,7 @@ fn start_that_nobody_waits_for_leaves_no_process() {
 fn started_ranks_that_nobody_takes_are_ended() {
     let _turn = turn();
     with_runtime(|| async {
-        let thread = RanksThread::spawn().unwrap();
+        let thread = RanksThread::default();
         let specs = (0..8).map(|_| shell("exit 0")).collect();
         let mut start = Box::pin(thread.start(specs, Hold::AtEntry, Instant::now() + LONG));
         let first = std::future::poll_fn(|context| Poll::Ready(start.as_mut().poll(context).is_pending()));
