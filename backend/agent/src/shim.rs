@@ -75,6 +75,8 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
 struct Entered {
     /// The connection to the agent.
     desk: UnixStream,
+    /// This process's environment.
+    environment: Vec<(OsString, OsString)>,
     /// The variables by which the program finds its rendezvous.
     variables: Vec<(&'static str, String)>,
     /// Settings of this rank alone.
@@ -92,7 +94,8 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
     })?;
     let ticket = HoldTicket::from_text(&text.to_string_lossy());
     let ticket = ticket.map_err(|error| refuse(&error))?;
-    let facts = parse_rank_facts(&host.environment(), by)
+    let environment = host.environment();
+    let facts = parse_rank_facts(&environment, by)
         .map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
     let local = facts.local.ok_or_else(|| {
         Failure::new(Kind::Unsupported, "the launcher does not tell how many ranks this node has")
@@ -107,10 +110,8 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
                 variables = build_variables(&service, ticket.agent.subjob);
                 // Without the marker the agent finds only descendants of the rank when the app ends.
                 let marker = Marker::new(ticket.agent.app, getppid().as_raw()).ok();
-                let environment = host.environment();
-                let environment =
-                    environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
-                variables.extend(marker.map(|marker| marker.build(environment)));
+                let known = environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+                variables.extend(marker.map(|marker| marker.build(known)));
                 if ticket.mpi != MpiRanks::NotServed {
                     let socket = ask_for_mpi(&service, check_in.rank)?;
                     let (numbers, here) = ((check_in.rank, check_in.size), (local.rank, local.size));
@@ -125,7 +126,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
             }
             FromDesk::Go => {
                 let own = ticket.own.into_iter().find(|own| own.ranks.contains(check_in.rank));
-                return Ok(Entered { desk, variables, own: own.unwrap_or_default(), served });
+                return Ok(Entered { desk, environment, variables, own: own.unwrap_or_default(), served });
             }
             FromDesk::Refused(failure) => return Err(failure),
         }
@@ -223,7 +224,7 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 fn become_program(
     command: &[OsString],
     by: Option<&RankSide>,
-    Entered { mut desk, variables, own, served }: Entered,
+    Entered { mut desk, environment, variables, own, served }: Entered,
 ) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
@@ -234,7 +235,7 @@ fn become_program(
         becoming.env_remove(name);
     }
     let hides = |name: &OsString| by.is_some_and(|by| by.hides(name));
-    for (name, _) in Machine.environment().iter().filter(|(name, _)| hides(name)) {
+    for (name, _) in environment.iter().filter(|(name, _)| hides(name)) {
         becoming.env_remove(name);
     }
     if let Some(cwd) = &own.cwd {

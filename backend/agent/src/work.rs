@@ -7,6 +7,7 @@ mod starting;
 mod worlds;
 mod leaving;
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -161,8 +162,8 @@ pub(crate) struct Agent {
     started_here: bool,
     /// A launcher has started the ranks for us: the processes that they start are not below the agent.
     brought: bool,
-    /// Marks ranks and daemons, so that the agent finds what they start. None if `/proc` does not identify the agent.
-    marker: Option<Marker>,
+    /// See [`Agent::marker`].
+    marker: OnceCell<Option<Marker>>,
     ranks: Ranks,
     daemons: Daemons,
     storage: Storage,
@@ -232,7 +233,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         claim: Claim::None,
         started_here: false,
         brought: false,
-        marker: Marker::new(ticket.app, std::process::id().cast_signed()).ok(),
+        marker: OnceCell::new(),
         ranks: Ranks::default(),
         daemons: Daemons::default(),
         storage: Storage::new(ticket.app, joined.node, ticket.stage_base.clone()),

@@ -22,6 +22,7 @@ use crate::process::HeldProof;
 use crate::process::alone::new_start;
 use crate::process::follow::{Follower, Pattern};
 use crate::process::hold::{Hold, StartedRank};
+use crate::process::strays::Marker;
 use crate::ranks::{self, OurEnds, Ranks};
 use crate::rendezvous::{Request, Socket};
 use crate::stdio::{self, Input};
@@ -62,10 +63,17 @@ impl Agent {
         }
     }
 
+    /// Marks ranks and daemons, so that the agent finds what they start. None if `/proc` does not identify the agent. The
+    /// first rank or daemon needs it: an agent that attaches does not.
+    fn marker(&self) -> Option<&Marker> {
+        let new = || Marker::new(self.ticket.app, std::process::id().cast_signed()).ok();
+        self.marker.get_or_init(new).as_ref()
+    }
+
     /// The place of every rank.
     fn place(&self) -> ranks::Place<'_> {
         let Ticket { app, subjob, .. } = self.ticket;
-        ranks::Place { app, node: self.node, service: &self.service, subjob, marker: self.marker.as_ref() }
+        ranks::Place { app, node: self.node, service: &self.service, subjob, marker: self.marker() }
     }
 
     pub(super) fn start_ranks(
@@ -340,7 +348,7 @@ impl Agent {
         let (dirs, socket) = (self.storage.dirs(session)?, self.storage.socket(session)?);
         let loader = self.storage.loader(session);
         let token = build_token(&self.ticket.secret, session, order.daemon);
-        let (service, subjob, marker) = (self.service.clone(), self.ticket.subjob, self.marker.clone());
+        let (service, subjob, marker) = (self.service.clone(), self.ticket.subjob, self.marker().cloned());
         let (app, host, node, nofile) = (self.ticket.app, self.ticket.host.clone(), self.node, self.nofile);
         let (starter, pending) = new_start(order.program.program.clone().into());
         let begun = self.storage.in_session(session, move |turn| {
