@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use syn::visit::{self, Visit};
+use syn::{Expr, PatGuard};
 
 /// The exact workspace imports of each crate. A crate may import only crates above it.
 const ARROWS: [(&str, &[&str]); 21] = [
@@ -303,6 +305,17 @@ fn no_timeout_is_added_as_it_is() {
     assert!(found.is_empty(), "these panic for Duration::MAX:\n{}", found.join("\n"));
 }
 
+/// The language of a newer Rust than `rust-version`: newer compilers take it without a word, and clippy looks at the
+/// standard library alone. Rust 1.95 was the first with `let` in the guard of an arm.
+#[test]
+fn no_arm_needs_a_newer_compiler() {
+    let folders = CODE.iter().chain(&ON_TOP).flat_map(|folder| sources(&root().join(folder)));
+    let rust = folders.filter(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    let newer = rust.filter(|file| guards_with_let(&fs::read_to_string(file).expect("a source")) > 0);
+    let newer: Vec<PathBuf> = newer.collect();
+    assert!(newer.is_empty(), "arms of these files have `if let` as guard: {newer:?}");
+}
+
 #[test]
 fn no_file_is_longer_than_the_house_allows() {
     let folders = CODE.iter().chain(&ON_TOP).flat_map(|folder| sources(&root().join(folder)));
@@ -472,6 +485,27 @@ fn raw_sums(source: &str) -> Vec<String> {
     raw.map(|it| it.join(" ")).collect()
 }
 
+/// The number of arms whose guard has a `let`.
+fn guards_with_let(source: &str) -> usize {
+    fn has_let(guard: &Expr) -> bool {
+        match guard {
+            Expr::Let(_) => true,
+            Expr::Binary(both) => has_let(&both.left) || has_let(&both.right),
+            _ => false,
+        }
+    }
+    struct Guards(usize);
+    impl<'ast> Visit<'ast> for Guards {
+        fn visit_pat_guard(&mut self, it: &'ast PatGuard) {
+            self.0 += usize::from(has_let(&it.guard));
+            visit::visit_pat_guard(self, it);
+        }
+    }
+    let mut guards = Guards(0);
+    guards.visit_file(&syn::parse_file(source).expect("Rust"));
+    guards.0
+}
+
 /// Proves that each check can fail: each gets bad input once.
 mod seen_to_fail {
     use super::*;
@@ -546,5 +580,12 @@ mod seen_to_fail {
         check("Instant::now()\n    + patience", &["Instant::now() + patience"]);
         check("// now + x\nInstant::now() + bounded(timeout); now + policy::PATIENCE / 2; known + x", &[]);
         check("now + Duration::from_secs(x); now += 1; mod tests {}\nmod tests {\n now + x", &[]);
+    }
+
+    #[test]
+    fn a_guard_with_let_is_found() {
+        let arms = |arms: &str| guards_with_let(&format!("fn a() {{ match x {{ {arms} }} }}"));
+        assert_eq!(arms("[] if let Some(y) = z => y, b if c && let Some(_) = d => (),"), 2);
+        assert_eq!(arms("a if b && c => if let Some(y) = z && d {}, b if c(|| if let X = d {}) => (),"), 0);
     }
 }

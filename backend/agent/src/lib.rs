@@ -128,7 +128,7 @@ pub fn run() -> ExitCode {
     let ticket = Machine.env(GANTRY_TICKET);
     let result = match words.as_slice() {
         // Some launchers take a program to run after each rank, but no arguments for it.
-        [] if let Some(ticket) = ticket => after_rank::run_after_rank(&ticket.to_string_lossy()),
+        [] if ticket.is_some() => after_rank::run_after_rank(&ticket.unwrap_or_default().to_string_lossy()),
         ["enter"] => enter(),
         ["serve"] | ["serve", "step"] => begin(read_ticket).and_then(|ticket| serve(ticket, false)),
         ["serve", "told", wlm] => {
