@@ -1,7 +1,7 @@
 //! Scripts that start a launcher as a child, driven to its breakpoint, and the launcher's stand-in in batch scripts.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use gantry_tests::driven::{Driven, How, LEAVE, STAY};
@@ -59,6 +59,43 @@ fn a_launcher_below_a_script_stays_and_gets_the_signals() {
     run.driver.order(Order::Release);
     assert_eq!(run.ended(), ExitStatus::Code(0));
     assert_eq!(run.rest(), ["body", "called", "0"]);
+}
+
+#[test]
+fn a_script_goes_on_and_gets_the_signals_after_its_standing_launcher_is_killed() {
+    let lines = "trap 'echo a signal' USR1; LAUNCHER \"$@\"; echo $?\n\
+        until read line; do [ -n \"$line\" ] || sleep 0.01; done; exit 5\n";
+    for is_released_at_once in [false, true] {
+        let world = World::new();
+        let mut run = Driven::start(&world, &script(&world, "/bin/sh", lines), STAY);
+        run.held();
+        assert_eq!(run.line(), "debugged 1");
+        let [launcher] = proc::children(run.pid)[..] else { panic!("more than the launcher") };
+        proc::send(launcher, nix::sys::signal::Signal::SIGKILL);
+        if is_released_at_once {
+            run.driver.order(Order::Release);
+        }
+        assert_eq!(run.line(), "137");
+        run.driver.order(Order::Release);
+        run.driver.order(Order::Signal(Signal::new(libc::SIGUSR1).unwrap()));
+        assert_eq!(run.line(), "a signal");
+        run.stdin.take().expect("its input").write_all(b"go\n").expect("a reader");
+        assert_eq!(run.ended(), ExitStatus::Code(5));
+    }
+}
+
+/// A process that is killed while it becomes a program stands in a stop that nobody can continue.
+#[test]
+fn launchers_that_a_script_kills_as_they_start_do_not_end_the_launch() {
+    let lines = "for turns in $(seq 150); do LAUNCHER say=x > /dev/null & n=0\n\
+        while [ $n -lt $((turns * 60)) ]; do n=$((n + 1)); done; kill -9 $!; wait $!; done 2> /dev/null\n\
+        LAUNCHER \"$@\"; exit 5\n";
+    for how in [LEAVE, CHANGE_CODE] {
+        let world = World::new();
+        let mut run = Driven::start(&world, &script(&world, "/bin/sh", lines), how);
+        assert_eq!(run.held().placement.rank_count(), 4);
+        assert_eq!(run.ended(), ExitStatus::Code(5));
+    }
 }
 
 #[test]

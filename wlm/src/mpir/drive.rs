@@ -199,15 +199,7 @@ fn end(tracee: &mut Tracee, trouble: Trouble) -> (Trouble, ExitStatus) {
     }
     tracee.kill();
     let status = tracee.wait_end(Instant::now() + END_PATIENCE);
-    // If the launcher was killed during a stop, ptrace first reports that it does not exist.
-    let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
-    match trouble {
-        Trouble::Halted(Halt::Call { source, .. }) if gone(&source) => (Halt::Ended(status).into(), status),
-        Trouble::Failed(MpirError::Look { source, .. }) if gone(&source) => {
-            (Halt::Ended(status).into(), status)
-        }
-        other => (other, status),
-    }
+    (if trouble.is_end() { Halt::Ended(status).into() } else { trouble }, status)
 }
 
 fn prepare(command: LauncherCommand) -> io::Result<(Command, Words)> {

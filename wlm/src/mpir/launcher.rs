@@ -27,7 +27,7 @@ use super::error::MpirError;
 use super::memory::{Memory, ProcessMemory, Width};
 use super::symbols::{Symbol, Symbols};
 use super::sys;
-use super::tracee::{Errand, Halt, Stop, Tracee, call};
+use super::tracee::{Errand, Halt, Stop, Tracee, call, is_gone};
 use super::{Table, TableError};
 use crate::host::Host;
 
@@ -60,6 +60,17 @@ pub(super) enum Trouble {
     Failed(MpirError),
     NoSymbols,
     Aborted(String),
+}
+
+impl Trouble {
+    /// As [`Halt::is_gone`], or its end is known.
+    pub(super) fn is_end(&self) -> bool {
+        match self {
+            Self::Halted(halt) => matches!(halt, Halt::Ended(_)) || halt.is_gone(),
+            Self::Failed(MpirError::Look { source, .. }) => is_gone(source),
+            _ => false,
+        }
+    }
 }
 
 impl From<Halt> for Trouble {
@@ -154,14 +165,15 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Ends the launcher if it cannot continue: it must not stay at the breakpoint for ever.
+    /// Ends the launcher if it cannot continue: it must not stay at the breakpoint for ever. One that was killed
+    /// leaves its script alone.
     fn release_or_end(&mut self, may_go: impl FnOnce(&Tracee) -> Result<bool, Halt>) {
-        let gone = match may_go(&self.tracee) {
+        let done = match may_go(&self.tracee) {
             Ok(true) => self.release(),
             Ok(false) => Ok(()),
             Err(halt) => Err(halt),
         };
-        if gone.is_err() {
+        if done.is_err_and(|halt| !halt.is_gone()) {
             self.tracee.kill();
         }
     }
@@ -329,21 +341,25 @@ impl<'a> Launcher<'a> {
     /// Runs a descendant to its breakpoint if it has become a launcher. `None`: it is none, or has ended without ranks,
     /// as for `--version`.
     fn hold_below(&mut self, pid: i32, then: AtBreakpoint) -> Result<Option<Table>, Trouble> {
-        self.tracee.control(pid)?;
-        loop {
-            // A program that may not be read is none of the user's launchers.
-            if !Image::read(self.tracee.pid(), self.host).is_ok_and(|image| image.symbols().can_hold()) {
-                self.tracee.pass(pid)?;
-                break;
-            }
-            match self.run_program(then) {
-                Ok(None) => {}
-                Err(Trouble::Halted(Halt::Ended(_))) if self.tracee.leader_runs() => break,
-                other => return other,
-            }
+        match self.run_below(pid, then) {
+            Ok(Some(table)) => return Ok(Some(table)),
+            Err(trouble) if !(trouble.is_end() && self.tracee.leader_runs()) => return Err(trouble),
+            Ok(None) | Err(_) => {}
         }
         self.breakpoint = None;
         self.tracee.control_leader();
+        Ok(None)
+    }
+
+    fn run_below(&mut self, pid: i32, then: AtBreakpoint) -> Result<Option<Table>, Trouble> {
+        self.tracee.control(pid)?;
+        // A program that may not be read is none of the user's launchers.
+        while Image::read(self.tracee.pid(), self.host).is_ok_and(|image| image.symbols().can_hold()) {
+            if let Some(table) = self.run_program(then)? {
+                return Ok(Some(table));
+            }
+        }
+        self.tracee.pass(pid)?;
         Ok(None)
     }
 }

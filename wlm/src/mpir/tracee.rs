@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
 use gantry_types::id::Pid;
@@ -65,6 +65,13 @@ pub(super) enum Halt {
     Ordered,
     /// A call failed.
     Call { step: &'static str, source: io::Error },
+}
+
+impl Halt {
+    /// Whether it was killed during a stop. Then ptrace reports that it does not exist, and its end is the next news.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Call { source, .. } if is_gone(source))
+    }
 }
 
 /// A stop that the tracer has to decide about.
@@ -125,7 +132,7 @@ pub(super) struct Tracee {
     watched: BTreeMap<i32, Sender<()>>,
     /// The signal by which its other threads notify the first one. 0: they do not.
     word: i32,
-    /// It runs untraced.
+    /// It runs untraced, or has ended below a script: it cannot be released.
     free: bool,
 }
 
@@ -292,7 +299,7 @@ impl Tracee {
             let left = until.saturating_duration_since(Instant::now());
             match self.inbox.recv_timeout(left) {
                 Ok(Message::News(pid)) => {
-                    if let Some(event) = self.collect(pid).map_err(call("wait for it"))?
+                    if let Some(event) = self.collect(pid)
                         && let Some(event) = self.sort(pid, event)?
                     {
                         return Ok(event);
@@ -305,29 +312,28 @@ impl Tracee {
                     self.obey(order);
                     return Err(Halt::Ordered);
                 }
-                Err(RecvTimeoutError::Timeout) => return Err(Halt::Deadline),
-                Err(RecvTimeoutError::Disconnected) => return Err(Halt::Ordered),
+                // `news` keeps the inbox open.
+                Err(_) => return Err(Halt::Deadline),
             }
         }
     }
 
     /// Collects the status change that a watcher has reported, and lets it wait for the next one.
-    fn collect(&mut self, pid: i32) -> io::Result<Option<Event>> {
+    fn collect(&mut self, pid: i32) -> Option<Event> {
         // A descendant that is not traced any more may be reported once.
-        let Some(collected) = self.watched.get(&pid) else { return Ok(None) };
+        let collected = self.watched.get(&pid)?;
         let event = match sys::collect(pid, false) {
-            // The guard's own thread may collect an orphan first.
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                Some(Event::Ended(ExitStatus::Unknown))
-            }
-            status => status?.map(classify),
+            Ok(status) => status.map(classify),
+            // The guard's own thread has collected an orphan first.
+            Err(_) => Some(Event::Ended(ExitStatus::Unknown)),
         };
-        // A watcher that has ended has nothing more to report.
-        collected.send(()).ok();
         if matches!(event, Some(Event::Ended(_))) {
             self.watched.remove(&pid);
+        } else {
+            // A watcher that has ended has nothing more to report.
+            collected.send(()).ok();
         }
-        Ok(event)
+        event
     }
 
     /// Returns the events that need a decision. All others of processes that are not under control are handled here.
@@ -390,16 +396,20 @@ impl Tracee {
     /// Waits without a timeout for its end or for the order to release it. Obeys all other orders meanwhile.
     pub(super) fn next_errand(&mut self) -> Errand {
         loop {
-            // The watcher holds the sending end as long as there is a process to wait for.
+            // `news` keeps the inbox open.
             let Ok(message) = self.inbox.recv() else { return Errand::Ended(ExitStatus::Unknown) };
             match message {
                 Message::News(pid) => match self.collect(pid) {
-                    Ok(Some(Event::Ended(status))) if pid == self.leader.get() => {
+                    Some(Event::Ended(status)) if pid == self.leader.get() => {
                         return Errand::Ended(status);
                     }
-                    Ok(Some(event)) if pid != self.raw() => self.let_alone(pid, &event),
-                    Err(_) if pid == self.leader.get() => return Errand::Ended(ExitStatus::Unknown),
-                    Ok(_) | Err(_) => {}
+                    // The script goes on without it. Nothing is left to release.
+                    Some(Event::Ended(_)) if pid == self.raw() => {
+                        self.control_leader();
+                        self.free = true;
+                    }
+                    Some(event) if self.free || pid != self.raw() => self.let_alone(pid, &event),
+                    _ => {}
                 },
                 Message::Order(Order::Release) if !self.free => return Errand::Release,
                 Message::Order(Order::Leave) if !self.free => return Errand::Leave,
@@ -464,10 +474,13 @@ fn start_watcher(watcher: impl FnOnce() + Send + 'static) -> Result<(), Halt> {
 
 /// A watcher: reports status changes until there can be no more.
 fn watch(pid: i32, news: &Sender<Message>, acknowledged: &Receiver<()>) {
-    while sys::wait_for_news(pid).is_ok()
-        && news.send(Message::News(pid)).is_ok()
-        && acknowledged.recv().is_ok()
-    {}
+    loop {
+        // It fails if another thread has collected the end, which is news as well.
+        let waits = sys::wait_for_news(pid).is_ok();
+        if news.send(Message::News(pid)).is_err() || !waits || acknowledged.recv().is_err() {
+            return;
+        }
+    }
 }
 
 /// Receives the watcher's reason why there is no process.
@@ -502,9 +515,14 @@ fn classify(status: i32) -> Event {
 /// Ignores the error for a killed tracee: its end is the next news.
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        Err(error) if is_gone(&error) => Ok(()),
         other => other,
     }
+}
+
+/// Whether a call failed because there is no such process.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Adds the attempted step to an error.
@@ -533,5 +551,17 @@ mod tests {
         check(stop(libc::SIGSTOP, 0), &Event::Signal(libc::SIGSTOP));
         check(stop(libc::SIGTSTP, libc::PTRACE_EVENT_STOP), &Event::GroupStop);
         check(stop(libc::SIGTRAP, libc::PTRACE_EVENT_STOP), &Event::Other);
+    }
+
+    /// The guard's own thread reaps orphans. One that it reaped before the watcher looked ended unheard.
+    #[test]
+    fn an_end_that_another_thread_has_collected_is_news() {
+        #[expect(clippy::disallowed_methods, reason = "a process that has ended")]
+        let mut child = Command::new("/bin/true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        child.wait().unwrap();
+        let ((news, inbox), (_collected, acknowledged)) = (mpsc::channel(), mpsc::channel());
+        watch(pid, &news, &acknowledged);
+        assert!(matches!(inbox.try_recv(), Ok(Message::News(about)) if about == pid));
     }
 }
