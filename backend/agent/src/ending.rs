@@ -18,6 +18,9 @@ const ON_THE_WAY: Duration = Duration::from_secs(1);
 /// How long everything else may take before the agent leaves without it: last output, orphans, files.
 pub(crate) const CLEAR_UP: Duration = LEAVE_SLACK.saturating_sub(AFTER_KILL).saturating_sub(ON_THE_WAY);
 
+/// The part of [`CLEAR_UP`] that is kept for files. A library of the ranks that hangs takes no more than the rest.
+pub(crate) const REMOVALS: Duration = Duration::from_secs(2);
+
 /// The scope of an ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {

@@ -19,6 +19,7 @@ use gantry_types::session_dirs::SessionDirs;
 use tokio::sync::watch;
 
 use self::home::{Home, lock};
+use crate::ending::REMOVALS;
 use crate::jobs::Jobs;
 use crate::overlay::{Piece, Uplink};
 use crate::provide::{ContentCache, Provided, provide};
@@ -289,11 +290,24 @@ impl Storage {
         Removal { root, result }
     }
 
+    /// As [`Storage::remove`], once all processes have ended. What hangs there leaves [`REMOVALS`] for the files.
+    ///
+    /// # Errors
+    /// As [`Storage::remove`], and that of the processes' end.
+    pub(crate) async fn remove_after(
+        self,
+        processes: impl Future<Output = Result<(), Failure>>,
+        until: tokio::time::Instant,
+    ) -> Result<(), Failure> {
+        let ended = tokio::time::timeout_at(until - REMOVALS, processes).await.unwrap_or(Ok(()));
+        self.remove(until).await.and(ended)
+    }
+
     /// Removes everything. Waits until it is gone, at most until `until`.
     ///
     /// # Errors
     /// Something could not be removed, or not in that time.
-    pub(crate) async fn remove(mut self, until: tokio::time::Instant) -> Result<(), Failure> {
+    async fn remove(mut self, until: tokio::time::Instant) -> Result<(), Failure> {
         let leaving = Failure::new(Kind::Gone, "receive files: the app is ending on this node");
         self.receives.cut_off(None, &leaving);
         self.removals.retain(|(_, removal)| removal.is_running());
@@ -359,6 +373,13 @@ mod tests {
         assert_eq!((first.await, second.await), (Ok(Answer::Done), Ok(Answer::Done)));
         assert_eq!(storage.close_session(SESSION).await, Ok(Answer::Done));
         assert!(storage.removals.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_hangs_before_a_removal_leaves_it_its_time() {
+        let storage = with_session();
+        let until = tokio::time::Instant::now() + REMOVALS + Duration::from_millis(10);
+        assert_eq!(storage.remove_after(std::future::pending(), until).await, Ok(()));
     }
 
     #[tokio::test]

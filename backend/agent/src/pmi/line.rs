@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use gantry_types::error::Failure;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
@@ -103,15 +104,16 @@ impl Rest {
     }
 
     /// Ends the library and removes its directory.
-    pub(super) async fn close(self, line: Option<&Line>) {
+    ///
+    /// # Errors
+    /// Files of it stay behind.
+    pub(super) async fn close(self, line: Option<&Line>) -> Result<(), Failure> {
         if let Some(line) = line {
             // The process may have ended by itself.
             shutdown(line.socket.as_raw_fd(), Shutdown::Write).ok();
         }
         drop(timeout(END_WITHIN, self.over).await);
-        if let Err(failure) = self.directory.leave() {
-            tracing::warn!(%failure, "files of PMIx stay behind");
-        }
+        self.directory.leave()
     }
 }
 

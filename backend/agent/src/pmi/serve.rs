@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gantry_shared::wire::mpi::MpiNote;
 use gantry_shared::wire::rendezvous::{Gate, Key, MAX_SMALL_BYTES, Refusal, Want};
-use gantry_types::error::Kind;
+use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Rank;
 use gantry_types::rendezvous::Resource;
 use gantry_types::status::ExitStatus;
@@ -170,10 +170,14 @@ impl Server {
     }
 
     /// Ends a library, and removes its files. The ranks have ended.
-    pub(crate) async fn close(self) {
+    ///
+    /// # Errors
+    /// Files of it stay behind.
+    pub(crate) async fn close(self) -> Result<(), Failure> {
         self.stop();
-        if let Some(library) = self.library {
-            library.close(self.house.line.as_ref()).await;
+        match self.library {
+            Some(library) => library.close(self.house.line.as_ref()).await,
+            None => Ok(()),
         }
     }
 }

@@ -174,19 +174,21 @@ impl Agent {
     /// Something stays behind, and no request was there to be answered with it.
     pub(super) async fn leave(mut self, inputs: mpsc::UnboundedReceiver<Incoming>) -> Result<(), Failure> {
         let until = Instant::now() + CLEAR_UP;
-        if let Some(mpi) = self.mpi.take() {
-            // A library removes what it has made, and is then no orphan.
-            mpi.close().await;
-        }
         let mut left = self.find_left();
         let streams = self.streams.into_values().chain(self.last_output).collect();
-        let clear_up = async {
+        let processes = async {
+            // A library removes what it has made, and is then no orphan.
+            let closed = match self.mpi {
+                Some(mpi) => mpi.close().await,
+                None => Ok(()),
+            };
             process::end_orphans().await;
             if let Ok(thread) = std::rc::Rc::try_unwrap(self.thread) {
                 thread.close().await;
             }
-            self.storage.remove(until).await
+            closed
         };
+        let clear_up = self.storage.remove_after(processes, until);
         let last_output = pass_last_output(&mut self.outputs, &self.up, (streams, until), inputs);
         let (removed, ()) = tokio::join!(clear_up, last_output);
         left.retain(|pid| process::procfs::read_stat(*pid).is_ok());
