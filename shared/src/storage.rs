@@ -100,7 +100,25 @@ const RANDOM_CHARS: usize = 16;
 /// How many characters `mkdtemp(3)` adds.
 const MKDTEMP_CHARS: usize = 6;
 
-/// The prefix of an app's directory: `gantry-<app>-`. `mkdtemp(3)` adds six characters while an agent creates it.
+/// As many, behind the digits of the kernel's id of this boot: [`app_dir_prefix_now`].
+const NEW_CHARS: usize = 32 + MKDTEMP_CHARS;
+
+/// The prefix of an app's directory while an agent creates it. `mkdtemp(3)` adds six characters. The name tells a sweep
+/// whether the agent works on the sweep's own kernel. `boot` is the kernel's id of this boot.
+#[must_use]
+pub fn app_dir_prefix_now(app: AppId, boot: &str) -> String {
+    app_dir_prefix(app) + &boot.replace('-', "")
+}
+
+/// Whether an agent has begun to create a directory of that name since this boot.
+#[must_use]
+pub fn is_new_since(boot: &str, app_dir_name: &str) -> bool {
+    app_dir_name.len().checked_sub(MKDTEMP_CHARS).and_then(|end| app_dir_name.get(..end)).is_some_and(
+        |prefix| parse_app_dir_name(app_dir_name).is_some_and(|app| prefix == app_dir_prefix_now(app, boot)),
+    )
+}
+
+/// The prefix of an app's directory: `gantry-<app>-`.
 #[must_use]
 pub fn app_dir_prefix(app: AppId) -> String {
     format!("{APP_DIR_PREFIX}{app}-")
@@ -127,7 +145,7 @@ pub fn agent_socket_name(node: NodeId) -> String {
 #[must_use]
 pub fn parse_app_dir_name(name: &str) -> Option<AppId> {
     let (app, unique) = name.strip_prefix(APP_DIR_PREFIX)?.split_once('-')?;
-    let is_ours = matches!(unique.len(), MKDTEMP_CHARS | RANDOM_CHARS);
+    let is_ours = matches!(unique.len(), MKDTEMP_CHARS | NEW_CHARS | RANDOM_CHARS);
     (is_ours && unique.bytes().all(|byte| byte.is_ascii_alphanumeric())).then(|| app.parse().ok())?
 }
 
@@ -161,6 +179,10 @@ mod tests {
         check("xgantry-3kx9w0fz-aB3xY9", None);
         let app = "3kx9w0fz".parse().unwrap();
         check(&(app_dir_prefix(app) + "abcdef"), Some("3kx9w0fz"));
+        let (boot, other) = ("3f2504e0-4f89-11d3-9a0c-0305e82c3301", "4f2504e0-4f89-11d3-9a0c-0305e82c3301");
+        let new = app_dir_prefix_now(app, boot) + "abcdef";
+        check(&new, Some("3kx9w0fz"));
+        assert!(is_new_since(boot, &new) && !is_new_since(other, &new) && !is_new_since(boot, "gantry"));
         let chosen = choose_app_dir_name(app).unwrap();
         check(&chosen, Some("3kx9w0fz"));
         assert_ne!(chosen, choose_app_dir_name(app).unwrap());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_shared::storage::{
-    LEASE_FILE, agent_socket_name, app_dir_prefix, parse_app_dir_name, session_dir_name, session_dirs,
+    LEASE_FILE, agent_socket_name, app_dir_prefix_now, parse_app_dir_name, session_dir_name, session_dirs,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, SessionId};
@@ -69,9 +69,9 @@ pub(crate) struct AppDir {
 impl AppDir {
     /// Makes the directory below `base` and takes its lease, or joins the agents that have made it.
     ///
-    /// Its mode is 0700, whatever the umask. A sweep in another process never removes it. Until the lease has its name,
-    /// the directory is too young to be swept; from then on the lease is locked. If this process stalls for more than a
-    /// minute in between and a sweep has begun, this fails. Waits while another agent removes a directory of that name.
+    /// Its mode is 0700, whatever the umask. A sweep in another process never removes it: its lease is locked. A sweep
+    /// that comes before the lease has its name removes an empty directory, and this makes another one. Waits while
+    /// another agent removes a directory of that name.
     ///
     /// # Errors
     /// When the base cannot be written to, its file system has no locks, or something else has that name.
@@ -84,13 +84,14 @@ impl AppDir {
         let file_name = CString::new(name.name.as_str()).map_err(|error| failed(error.into()))?;
         let here = Owner::this_process().map_err(failed)?;
         for _ in 0..MAX_TRIES {
-            let (dir, lease) = match make(base, &base_fd, name, &file_name).map_err(failed)? {
+            let entered = match make(base, &base_fd, name, &file_name, &here).map_err(failed)? {
                 Some(made) => made,
-                None => match join(&base_fd, &file_name, &here).map_err(failed)? {
-                    Some((dir, Joined::Share(lease))) => (dir, lease),
-                    Some((_, Joined::Apart(host))) => return Err(not_shareable(&path, &host)),
-                    Some((_, Joined::Gone | Joined::Dead(_))) | None => continue,
-                },
+                None => join(&base_fd, &file_name, &here).map_err(failed)?,
+            };
+            let (dir, lease) = match entered {
+                Entered::In(dir, lease) => (dir, lease),
+                Entered::Gone => continue,
+                Entered::Apart(host) => return Err(not_shareable(&path, &host)),
             };
             // Programs that clear old files out of /tmp leave a locked directory alone (systemd-tmpfiles(8)).
             let in_use = tree::open_dir(&dir, ".")
@@ -223,14 +224,17 @@ fn make(
     base_fd: &OwnedFd,
     name: &AppDirName,
     file_name: &CString,
-) -> io::Result<Option<(OwnedFd, Lease)>> {
-    let made = mkdtemp(&base.path().join(app_dir_prefix(name.app) + "XXXXXX"))?;
+    here: &Owner,
+) -> io::Result<Option<Entered>> {
+    let made = mkdtemp(&base.path().join(app_dir_prefix_now(name.app, &here.boot) + "XXXXXX"))?;
     let new = made.file_name().and_then(|name| CString::new(name.as_encoded_bytes()).ok());
     let new = new.ok_or(io::ErrorKind::InvalidFilename)?;
     let dir = tree::own_dir(base_fd, &*new);
-    let furnished = dir.and_then(|dir| Ok((lease::take(&dir)?, dir)));
+    let furnished = dir.and_then(|dir| Ok((lease::take(&dir, here)?, dir)));
     let (lease, dir) = match furnished {
-        Ok(furnished) => furnished,
+        Ok((Some(lease), dir)) => (lease, dir),
+        Ok((None, _)) => return Ok(Some(Entered::Gone)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Entered::Gone)),
         Err(error) => {
             if let Ok(dir) = tree::open_dir(base_fd, &*new) {
                 unlinkat(&dir, NEW_LEASE, UnlinkatFlags::NoRemoveDir).ok();
@@ -241,7 +245,7 @@ fn make(
     };
     // The rename replaces only an empty directory, and an app's directory always has its lease.
     match renameat(base_fd, &*new, base_fd, &**file_name) {
-        Ok(()) => Ok(Some((dir, lease))),
+        Ok(()) => Ok(Some(Entered::In(dir, lease))),
         Err(error) => {
             remove_leased(base_fd.as_fd(), dir.as_fd(), &new, &lease)?;
             match error {
@@ -252,10 +256,20 @@ fn make(
     }
 }
 
-/// Joins the agents in the directory of that name. Removes the directory of a dead one. None: it is gone.
-fn join(base: &OwnedFd, name: &CString, here: &Owner) -> io::Result<Option<(OwnedFd, Joined)>> {
+/// Result of joining the agents in a directory.
+enum Entered {
+    /// We have joined.
+    In(OwnedFd, Lease),
+    /// The directory is gone: somebody has removed it.
+    Gone,
+    /// See [`Joined::Apart`].
+    Apart(String),
+}
+
+/// Joins the agents in the directory of that name.
+fn join(base: &OwnedFd, name: &CString, here: &Owner) -> io::Result<Entered> {
     let dir = match tree::open_dir(base, &**name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entered::Gone),
         dir => dir?,
     };
     let stat = fstat(&dir)?;
@@ -265,11 +279,15 @@ fn join(base: &OwnedFd, name: &CString, here: &Owner) -> io::Result<Option<(Owne
             "a directory of another user has that name",
         ));
     }
-    let joined = lease::join(&dir, here)?;
-    if let Joined::Dead(lease) = &joined {
-        remove_leased(base.as_fd(), dir.as_fd(), name, lease)?;
-    }
-    Ok(Some((dir, joined)))
+    Ok(match lease::join(&dir, here)? {
+        Joined::Share(lease) => Entered::In(dir, lease),
+        Joined::Gone => Entered::Gone,
+        Joined::Dead(lease) => {
+            remove_leased(base.as_fd(), dir.as_fd(), name, &lease)?;
+            Entered::Gone
+        }
+        Joined::Apart(host) => Entered::Apart(host),
+    })
 }
 
 fn not_shareable(path: &Path, host: &str) -> Failure {
@@ -292,7 +310,7 @@ fn make_session(dir: &OwnedFd, name: &str) -> io::Result<()> {
 /// Removes an app's directory whose lease the caller holds.
 ///
 /// Meanwhile the locked lease keeps sweeps away. Between the lease's removal and the directory's own, the directory's
-/// recent change does.
+/// recent change does. A lease that is not complete yet goes last, since its owner may live and complete another one.
 pub(super) fn remove_leased(
     base: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
@@ -302,8 +320,8 @@ pub(super) fn remove_leased(
     let lease_name = CString::new(LEASE_FILE)?;
     let new_name = CString::new(NEW_LEASE)?;
     tree::clear(dir, &[&lease_name, &new_name])?;
-    tree::remove(dir, &new_name)?;
     tree::remove(dir, &lease_name)?;
+    tree::remove(dir, &new_name)?;
     match unlinkat(base, &**name, UnlinkatFlags::RemoveDir) {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
         // As soon as it was empty, another agent's directory may have replaced it under its name.
@@ -313,7 +331,7 @@ pub(super) fn remove_leased(
 }
 
 /// Whether that directory has this name.
-fn is_named(base: BorrowedFd<'_>, name: &CString, dir: BorrowedFd<'_>) -> io::Result<bool> {
+pub(super) fn is_named(base: BorrowedFd<'_>, name: &CString, dir: BorrowedFd<'_>) -> io::Result<bool> {
     let own = fstat(dir)?;
     match fstatat(base, &**name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(named) => Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)),

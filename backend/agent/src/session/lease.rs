@@ -28,7 +28,8 @@ use crate::tree;
 /// The lease's name during its creation.
 pub(super) const NEW_LEASE: &str = "lease.new";
 
-/// A directory without a complete lease counts as under construction until it has been unchanged for this long.
+/// A directory without a complete lease counts as under construction until it has been unchanged for this long, unless
+/// the agent that makes it works on our kernel.
 pub(super) const CONSTRUCTION: Duration = Duration::from_secs(60);
 
 /// A longer text is not a lease of gantry.
@@ -122,20 +123,26 @@ fn parse_start(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Makes the lease of a new directory and takes a share of it for the lifetime of the result.
+/// Makes the lease of a new directory and takes a share of it for the lifetime of the result. `None`: a sweep has taken
+/// the directory for one of a dead agent, and removes it.
 ///
 /// # Errors
-/// When another process works in that directory (a sweep that took it for dead), or the file system fails or has no
-/// locks.
-pub(super) fn take(dir: impl AsFd) -> io::Result<Lease> {
+/// When the file system fails or has no locks.
+pub(super) fn take(dir: impl AsFd, here: &Owner) -> io::Result<Option<Lease>> {
+    let dir = dir.as_fd();
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let file = File::from(openat(dir.as_fd(), NEW_LEASE, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    let file = match openat(dir, NEW_LEASE, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::EEXIST | Errno::ENOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
     fchmod(&file, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    let mut lock = Flock::lock(file, FlockArg::LockSharedNonblock).map_err(|(_, errno)| errno)?;
-    lock.write_all(Owner::this_process()?.build_text().as_bytes())?;
-    let lease = Lease(Some(lock));
-    renameat(dir.as_fd(), NEW_LEASE, dir.as_fd(), LEASE_FILE)?;
-    Ok(lease)
+    let Some(mut lease) = share_named(dir, NEW_LEASE, file)? else { return Ok(None) };
+    if let Some(lock) = &mut lease.0 {
+        lock.write_all(here.build_text().as_bytes())?;
+    }
+    renameat(dir, NEW_LEASE, dir, LEASE_FILE)?;
+    Ok(Some(lease))
 }
 
 /// Result of joining the agents in a directory.
@@ -213,20 +220,22 @@ pub(super) enum Verdict {
     Leave,
 }
 
-/// Judges the owner of an app's directory. `here` is this process, `now` the time.
+/// Judges the owner of an app's directory. `here` is this process, `now` the time, `is_ours` whether the directory's
+/// maker works on our kernel.
 ///
 /// # Errors
 /// When the lease cannot be read or locked; then the caller must leave the directory alone.
-pub(super) fn judge(dir: impl AsFd, here: &Owner, now: SystemTime) -> io::Result<Verdict> {
+pub(super) fn judge(dir: impl AsFd, here: &Owner, now: SystemTime, is_ours: bool) -> io::Result<Verdict> {
     let dir = dir.as_fd();
     if let Some(file) = open(dir, LEASE_FILE, OFlag::empty())? {
         return judge_lease(dir, file, here, now);
     }
-    if !is_older_than_construction(dir, now)? {
+    if !is_ours && !is_older_than_construction(dir, now)? {
         return Ok(Verdict::Leave);
     }
-    // The owner died before its lease was complete, or has stalled for a minute. Making `lease.new` ourselves stops a
-    // stalled owner: it makes that file only if it does not exist, and locks it before it goes on.
+    // The owner died before its lease was complete, or works on it just now. Making `lease.new` ourselves stops a living
+    // owner: it makes that file only if it does not exist, and locks it before it goes on. It then makes another
+    // directory. Locks may not reach an owner on another machine, so that one has had its time before.
     let Some(file) = open(dir, NEW_LEASE, OFlag::O_CREAT)? else { return Ok(Verdict::Leave) };
     let Some(lease) = lock(file)? else { return Ok(Verdict::Leave) };
     // The owner may have completed its lease between our two checks.

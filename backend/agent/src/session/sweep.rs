@@ -7,14 +7,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use gantry_shared::storage::parse_app_dir_name;
+use gantry_shared::storage::{is_new_since, parse_app_dir_name};
 use gantry_types::error::Failure;
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::geteuid;
 
 use super::StageBase;
-use super::app_dir::remove_leased;
+use super::app_dir::{is_named, remove_leased};
 use super::lease::{self, Owner, Verdict};
 use crate::{failure, tree};
 
@@ -30,8 +30,8 @@ pub(crate) struct Swept {
 /// Removes the directories in `base` whose agents are dead.
 ///
 /// Four conditions must hold: the name is one that an agent gives, it is a directory (not a link to one), it belongs to
-/// our own user, and its lease can be locked. A directory without a lease is under construction, until it has been
-/// unchanged for a minute. A directory whose lease names another machine is left to that machine.
+/// our own user, and its lease can be locked. A directory without a lease may be under construction: on another machine,
+/// until it has been unchanged for a minute. On this machine its agent makes another one. A directory whose lease names another machine is left to that machine.
 ///
 /// Two sweeps at once share the work: the sweep that holds a lease's lock removes the directory.
 pub(crate) fn sweep(base: &StageBase) -> Vec<Swept> {
@@ -93,9 +93,16 @@ fn sweep_one(base: BorrowedFd<'_>, name: &CString, here: &Owner, now: SystemTime
     if !ours(&fstat(&dir)?) {
         return Ok(false);
     }
-    match lease::judge(&dir, here, now)? {
+    let is_ours = name.to_str().is_ok_and(|name| is_new_since(&here.boot, name));
+    match lease::judge(&dir, here, now, is_ours)? {
         Verdict::Leave => Ok(false),
-        Verdict::Dead(lease) => remove_leased(base, dir.as_fd(), name, &lease).map(|()| true),
+        // Its owner has renamed it before it ended. The next sweep finds it under that name.
+        Verdict::Dead(_) if !is_named(base, name, dir.as_fd())? => Ok(false),
+        Verdict::Dead(lease) => match remove_leased(base, dir.as_fd(), name, &lease) {
+            // Its owner lives, or another sweep works there.
+            Err(error) if is_ours && error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            removed => removed.map(|()| true),
+        },
     }
 }
 
@@ -106,7 +113,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use gantry_shared::storage::LEASE_FILE;
+    use gantry_shared::storage::{LEASE_FILE, app_dir_prefix_now};
     use gantry_types::id::{AppId, NodeId, SessionId};
 
     use super::super::lease::NEW_LEASE;
@@ -193,15 +200,62 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_wakes_during_a_sweep_fails_and_removes_nothing() {
+    fn a_directory_that_an_agent_here_was_killed_over_goes_at_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let here = Owner::this_process().unwrap();
+        let at = |boot: &str, unique: &str| {
+            let path = scratch.path().join(app_dir_prefix_now(app(), boot) + unique);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        at(&here.boot, "nolock");
+        fs::write(at(&here.boot, "notext").join(NEW_LEASE), "").unwrap();
+        fs::write(at(&here.boot, "sometx").join(NEW_LEASE), "pid 1\n").unwrap();
+        let elsewhere = at("3f2504e0-4f89-11d3-9a0c-0305e82c3301", "remote");
+        assert_eq!(swept(scratch.path(), SystemTime::now()).len(), 3);
+        assert_eq!(swept(scratch.path(), SystemTime::now()), [""; 0]);
+        assert!(elsewhere.exists());
+        assert_eq!(swept(scratch.path(), in_two_minutes()).len(), 1);
+    }
+
+    #[test]
+    fn agents_that_begin_while_others_sweep_have_their_directories() {
+        let scratch = tempfile::tempdir().unwrap();
+        let base = &StageBase::at(scratch.path());
+        let (over, is_over) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while is_over.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                    for swept in sweep_at(base, SystemTime::now()) {
+                        swept.outcome.unwrap();
+                    }
+                }
+            });
+            for number in 0..300 {
+                let name =
+                    AppDirName::parse(app(), format!("gantry-3kx9w0fz-0123456789abc{number:03}")).unwrap();
+                let made = AppDir::create(base, &name, NodeId(0)).unwrap();
+                assert!(made.path().join(LEASE_FILE).exists());
+                made.leave().unwrap();
+            }
+            drop(over);
+        });
+        // An owner that was found between its rename and its end has left the removal to a sweep.
+        swept(scratch.path(), SystemTime::now());
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_owner_that_wakes_during_a_sweep_begins_anew_and_removes_nothing() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("gantry-3kx9w0fz-slowly");
         fs::create_dir(&path).unwrap();
         let dir = fs::File::open(&path).unwrap();
         let here = Owner::this_process().unwrap();
-        let verdict = lease::judge(&dir, &here, in_two_minutes()).unwrap();
+        let verdict = lease::judge(&dir, &here, in_two_minutes(), false).unwrap();
         assert!(matches!(verdict, Verdict::Dead(_)));
-        assert_eq!(lease::take(&dir).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(lease::take(&dir, &here).unwrap().is_none());
+        assert!(path.join(NEW_LEASE).exists());
     }
 
     #[test]
