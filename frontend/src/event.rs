@@ -125,7 +125,8 @@ pub enum Event {
         message: String,
     },
     /// A rank has made an MPI call that gantry does not serve, or has loaded a library that does not speak PMI, or its
-    /// host does not reach another one. The app goes on. gantry reports each kind of call, libraries and hosts once.
+    /// host does not reach another one, or an agent cannot take its connection. The app goes on. gantry reports each kind
+    /// of call, libraries, hosts and connections once.
     MpiNote {
         /// The app.
         app: AppId,

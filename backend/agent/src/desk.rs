@@ -80,7 +80,7 @@ struct Waiting {
 /// `take` gets the socket on which each one waits.
 pub(crate) async fn receive_collectors(listener: UnixListener, mut take: impl FnMut(UnixStream)) {
     loop {
-        let (stream, _) = failure::accept("a collector", || listener.accept()).await;
+        let (stream, _) = failure::accept(|| listener.accept()).await;
         let deadline = Instant::now() + COLLECTOR_DEADLINE;
         if let Some((it, ToDesk::RankEnded)) = meet(stream, deadline).await {
             take(it.said.stream);
@@ -179,10 +179,8 @@ async fn greet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, CheckI
             it.rank = check_in.rank;
             Some((it, check_in))
         }
-        (it, said) => {
-            tracing::warn!(pid = it.pid, ?said, "a process connected that is not a rank");
-            None
-        }
+        // It is no rank.
+        _ => None,
     }
 }
 
@@ -190,11 +188,6 @@ async fn greet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, CheckI
 async fn meet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, ToDesk)> {
     let peer = getsockopt(&stream.as_fd(), PeerCredentials).ok()?;
     if peer.uid() != geteuid().as_raw() {
-        tracing::warn!(
-            uid = peer.uid(),
-            pid = peer.pid(),
-            "another user's process tried to register as a rank"
-        );
         return None;
     }
     let mut it =

@@ -27,19 +27,24 @@ pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
     }
 }
 
+/// How often this process could not accept a connection.
+#[cfg(test)]
+pub(crate) static PAUSES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
 /// The next connection. Tries again after every failure.
-pub(crate) async fn accept<T, F: Future<Output = io::Result<T>>>(whose: &str, next: impl Fn() -> F) -> T {
+pub(crate) async fn accept<T, F: Future<Output = io::Result<T>>>(next: impl Fn() -> F) -> T {
     loop {
         match next().await {
             Ok(accepted) => return accepted,
-            Err(error) => pause_accepts(&error, whose).await,
+            Err(_) => pause_accepts().await,
         }
     }
 }
 
 /// Waits after a failed accept. Nearly always a descriptor is missing, and anything on the machine may return one.
-async fn pause_accepts(error: &io::Error, whose: &str) {
+async fn pause_accepts() {
     const PAUSE: Duration = Duration::from_millis(100);
-    tracing::warn!(%error, whose, "cannot accept a connection");
+    #[cfg(test)]
+    PAUSES.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     tokio::time::sleep(PAUSE).await;
 }

@@ -354,9 +354,8 @@ fn serve_brought() -> Result<(), Failure> {
         if joined.is_err() {
             // No frontend will ever release them.
             let doomed = Doomed { roots: ranks.kill(None).1, app: Some(ticket.app) };
-            if let Err(error) = strays::end(&doomed) {
-                tracing::warn!(%error, "ending ranks");
-            }
+            // The first failure says more. A later sweep finds those that stay.
+            strays::end(&doomed).ok();
         }
         let joined = joined?;
         let beginning = work::Beginning::Brought { ranks, size, hold, thread, desk: listener, socket, mpi };

@@ -118,7 +118,7 @@ impl Service {
         let view = Arc::new(self.view);
         loop {
             tokio::select! {
-                (stream, _) = failure::accept("a daemon", || self.listener.accept()) => {
+                (stream, _) = failure::accept(|| self.listener.accept()) => {
                     if connections.len() < self.limits.connections {
                         let up = self.up.clone();
                         connections.spawn(attend(stream, Arc::clone(&view), up, self.limits.patience));

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use crate::failure::PAUSES;
 use crate::skip::skip;
 
 /// Runs the named test again as user nobody, in a process of its own, if this process is root. Root may write anywhere,
@@ -80,11 +80,9 @@ pub(crate) fn peak_memory_kib() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Calls `connect` while this process has room for one more descriptor, which `connect` takes. Then waits until a warning
-/// says that there was none to accept the connection, and makes room. For tests that run alone ([`rerun_alone`]).
+/// Calls `connect` while this process has room for one more descriptor, which `connect` takes. Then waits until there was
+/// none to accept the connection, and makes room. For tests that run alone ([`rerun_alone`]).
 pub(crate) fn without_descriptors<T>(connect: impl FnOnce() -> T) -> T {
-    let warnings = Arc::<AtomicUsize>::default();
-    tracing::subscriber::set_global_default(Warnings(Arc::clone(&warnings))).unwrap();
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let open = || File::open("/dev/null");
     let few = open().unwrap().as_raw_fd() + 8;
@@ -93,35 +91,10 @@ pub(crate) fn without_descriptors<T>(connect: impl FnOnce() -> T) -> T {
     all.pop();
     let connected = connect();
     let until = Instant::now() + Duration::from_secs(20);
-    while warnings.load(Ordering::SeqCst) == 0 {
+    while PAUSES.load(Ordering::SeqCst) == 0 {
         assert!(Instant::now() < until, "the connection was accepted, or nobody tried");
         std::thread::yield_now();
     }
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
     connected
-}
-
-/// Counts warnings.
-struct Warnings(Arc<AtomicUsize>);
-
-impl tracing::Subscriber for Warnings {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::WARN
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }

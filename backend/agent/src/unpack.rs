@@ -68,10 +68,8 @@ pub fn unpack<G>(
         settle::settle(&dir, root)
     });
     drop(dir);
-    if let Err(error) = tree::remove(root, &name) {
-        // It goes with the session. The result of the unpacking does not depend on it.
-        tracing::warn!(%error, "the rest of an archive stays until its session ends");
-    }
+    // What stays goes with the session. The result of the unpacking does not depend on it.
+    tree::remove(root, &name).ok();
     unpacked
 }
 

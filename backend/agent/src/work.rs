@@ -310,7 +310,7 @@ impl Agent {
         match event {
             Event::Incoming(Incoming::Order { request, order }) => self.obey(request, order),
             Event::Incoming(Incoming::Bulk(piece)) => self.take_piece(piece),
-            Event::Incoming(Incoming::Gone { orderly, reason }) => self.frontend_gone(orderly, &reason),
+            Event::Incoming(Incoming::Gone { .. }) => self.frontend_gone(),
             Event::ChildEnded(exited) => self.child_ended(exited),
             Event::OutputDone(pid, status) => self.tell_end(pid, status),
             Event::AdoptedEnded(rank, status) => self.rank_ended(rank, status),
@@ -405,12 +405,12 @@ impl Agent {
             }
             Order::Flow { flow, word } => return self.hear(flow, word),
             Order::Detach => {
-                self.release_now();
                 self.claim = Claim::Detached;
-                Ok(Answer::Done)
+                self.release_now().map(|()| Answer::Done)
             }
             Order::Leave { patience, grace } => {
-                self.release_now();
+                // What stays held ends.
+                self.release_now().ok();
                 if self.claim == Claim::Detached && self.started_here {
                     // The detach did not reach every node, or the tool did not wait for it. Now the frontend ends
                     // the app.
@@ -447,10 +447,9 @@ impl Agent {
     }
 
     fn answer(&self, request: Option<RequestId>, answer: Result<Answer, Failure>) {
-        match (request, answer) {
-            (Some(request), answer) => self.up.answer(request, answer),
-            (None, Ok(_)) => {}
-            (None, Err(failure)) => tracing::warn!(%failure, "an order without an answer failed"),
+        // Nobody waits for the answer to an order without a request.
+        if let Some(request) = request {
+            self.up.answer(request, answer);
         }
     }
 

@@ -168,9 +168,8 @@ pub(crate) async fn leave(wlm: &str) -> Result<()> {
 pub(crate) async fn leave_word(wlm: &str, word: &str) -> Result<()> {
     let word = from_hex(word).map_err(|e| Error::new(Kind::Protocol, e.to_string()))?;
     let failure: Failure = frame::decode(&word).map_err(|e| Error::new(Kind::Protocol, e.to_string()))?;
-    if let Err(error) = find_queue(wlm)?.leave_word(&failure, &Machine).await {
-        tracing::debug!(%error, "no reason could be recorded");
-    }
+    // The reason itself is the answer below.
+    find_queue(wlm)?.leave_word(&failure, &Machine).await.ok();
     Err(Error::Here(failure))
 }
 

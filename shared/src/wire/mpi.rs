@@ -54,6 +54,8 @@ pub enum MpiSubject {
     Foreign,
     /// Hosts do not reach each other.
     Network,
+    /// A rank's connection to the app's server was not taken.
+    Unserved,
 }
 
 /// A note for the user about an MPI world, which goes on.

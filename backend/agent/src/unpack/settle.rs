@@ -70,9 +70,8 @@ impl Settling {
     /// Removes the moved files again, as far as possible.
     fn undo(&self, to: BorrowedFd<'_>) {
         for path in self.moved.iter().rev() {
-            if let Err(error) = remove_below(to, path) {
-                tracing::warn!(path = %path.display(), %error, "the files of a failed archive stay until their session ends");
-            }
+            // What stays goes with the session.
+            remove_below(to, path).ok();
         }
     }
 }

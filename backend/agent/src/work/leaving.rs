@@ -21,8 +21,7 @@ use crate::stdio::{OpenStreams, Outputs};
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 impl Agent {
-    pub(super) fn frontend_gone(&mut self, orderly: bool, reason: &str) {
-        tracing::info!(orderly, reason, claim = ?self.claim, "the frontend has ended");
+    pub(super) fn frontend_gone(&mut self) {
         self.outputs.drop_everything();
         // Only this agent could write to them: now they read the end of their input.
         self.stdin.clear();
@@ -37,7 +36,7 @@ impl Agent {
     /// Handles a failure of the ranks' MPI world: all ranks of the app must end.
     pub(super) fn mpi_failed(&mut self, Failed { rank, code, why, end }: Failed) {
         if self.rendezvous.is_alone() {
-            tracing::warn!(%rank, why, "the MPI world ends");
+            // No frontend is there to hear why.
             return self.kill_ranks(None, None);
         }
         self.up.notice(Notice::MpiFailed { rank, code, why, end });
@@ -207,9 +206,8 @@ impl Agent {
         self.up.close().await;
         // Processes that are no ranks may have asked. Ranks may end before the answer to them is written.
         drop(self.rendezvous);
-        if !self.owed.nothing(LAST_ANSWERS).await {
-            tracing::warn!("a process has not taken its data of a rendezvous");
-        }
+        // A process that does not take its data by then does without.
+        self.owed.nothing(LAST_ANSWERS).await;
         untold
     }
 }

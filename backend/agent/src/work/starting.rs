@@ -309,11 +309,13 @@ impl Agent {
     }
 
     /// Carries out an order to release ranks that waits for their tracers: what comes now must find them released.
-    pub(super) fn release_now(&mut self) {
-        if std::mem::take(&mut self.releasing)
-            && let Err(failure) = self.ranks.release(false)
-        {
-            tracing::warn!(%failure, "held ranks were not released");
+    ///
+    /// # Errors
+    /// Held ranks were not released.
+    pub(super) fn release_now(&mut self) -> Result<(), Failure> {
+        match std::mem::take(&mut self.releasing) {
+            true => self.ranks.release(false).map(drop),
+            false => Ok(()),
         }
     }
 

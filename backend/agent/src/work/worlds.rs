@@ -5,7 +5,8 @@
 
 use std::os::fd::OwnedFd;
 
-use gantry_shared::wire::mpi::JoinWorld;
+use gantry_shared::wire::message::Notice;
+use gantry_shared::wire::mpi::{JoinWorld, MpiNote, MpiSubject};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Rank;
 
@@ -47,11 +48,11 @@ impl Agent {
             }
             (_, Some(server)) => {
                 if let Err(error) = server.serve(rank, socket) {
-                    tracing::warn!(%rank, %error, "a rank is not served as an MPI program");
+                    self.up.notice(Notice::MpiNote(build_unserved(rank, &error)));
                 }
             }
             // Dropping the socket tells the rank that there is no server.
-            (_, None) => tracing::warn!(%rank, "a rank asked for an MPI server, and there is none"),
+            (_, None) => {}
         }
     }
 
@@ -95,4 +96,11 @@ impl Agent {
             Wish::Note(note) => drop(events.send(Event::MpiNote(note))),
         }
     }
+}
+
+fn build_unserved(rank: Rank, error: &std::io::Error) -> MpiNote {
+    let text = format!(
+        "rank {rank} is not served as an MPI program: {error}: its MPI_Init fails, or makes a world of its own: raise the node's limit of open files (ulimit -n)"
+    );
+    MpiNote { rank, subject: MpiSubject::Unserved, text }
 }

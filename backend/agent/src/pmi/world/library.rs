@@ -72,7 +72,7 @@ impl World {
         let what = match subject {
             MpiSubject::Spawn => &SPAWN,
             MpiSubject::Names => &NAMES,
-            MpiSubject::Foreign | MpiSubject::Network => return,
+            MpiSubject::Foreign | MpiSubject::Network | MpiSubject::Unserved => return,
         };
         if !self.members.contains_key(&rank) || self.over {
             return;
