@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_wlm::pbs::tm::client::attach;
+use gantry_wlm::pbs::tm::blocking::{Polled, Session, attach};
 use gantry_wlm::pbs::tm::reply::Answer;
 use gantry_wlm::pbs::tm::{
     Client, Command, Cookie, Environment, Framing, Loss, NodeId, Spawn, Task, TaskId, TmError,
 };
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::task::{DONE, SOON};
 use crate::proc;
@@ -63,9 +66,8 @@ cases![
     a_task_has_its_own_identity_and_the_variables_that_it_was_sent,
     tasks_are_listed_and_hosts_described,
     ends_are_reported_to_all_and_to_late_callers,
-    answers_overtake_each_other,
     a_thousand_requests_are_under_way,
-    started_requests_end_as_events,
+    blocking_requests_end_in_the_order_of_their_answers,
     an_untrusted_caller_is_disconnected,
     a_request_that_no_pbs_carries_out_is_refused,
     a_session_is_attached_once_and_asks_only_its_own_host,
@@ -102,8 +104,9 @@ async fn a_script_learns_its_nodes_and_has_no_parent_task(context: Context) {
     assert_eq!(hosts.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [HERE, THERE, LAST]);
     let names: BTreeSet<&str> = hosts.iter().map(|(_, name)| *name).collect();
     assert_eq!(names.len(), 3);
-    let roots = client.init(SOON).await.expect("again");
-    assert_eq!(&roots, client.roots());
+    let roots = client.roots();
+    let again = client.ask_by(Command::Init, SOON).await.expect("again");
+    assert_eq!(again, Answer::Init(roots.clone()));
     assert_eq!((roots.parent_node, roots.parent_task), (-1, 0));
     assert_eq!(roots.parent_job, context.environment.caller.job);
     assert!(!roots.is_attached());
@@ -182,7 +185,7 @@ async fn an_invalid_request_is_refused_with_the_reason(context: Context) {
         let error = client.ask_by(command, SOON).await.expect_err("nonsense");
         assert!(matches!(error, TmError::Invalid { .. }), "{error}");
     }
-    client.init(SOON).await.expect("the connection still stands");
+    client.ask_by(Command::Init, SOON).await.expect("the connection still stands");
 }
 
 async fn signals_reach_the_session_and_the_dead_do_not_complain(context: Context) {
@@ -198,7 +201,7 @@ async fn signals_reach_the_session_and_the_dead_do_not_complain(context: Context
         let task = client.spawn(node, shell("kill -STOP $$; exit 5"), SOON).await.expect("a task");
         let end = client.obit(task);
         tokio::pin!(end);
-        assert!(tokio::time::timeout(NEVER, &mut end).await.is_err(), "a stopped task does not end");
+        assert!(timeout(NEVER, &mut end).await.is_err(), "a stopped task does not end");
         client.kill(task, libc::SIGCONT, SOON).await.expect("sent");
         assert_eq!(end.await.expect("an end"), 5);
     }
@@ -219,7 +222,7 @@ async fn published_bytes_are_read_unchanged(context: Context) {
     let read = loop {
         // A read does not wait, so it is repeated until the other task has published the data.
         match client.subscribe(task, b"place", SOON).await {
-            Err(TmError::Refused { code, .. }) if code.is_not_found() => tokio::time::sleep(NEVER / 20).await,
+            Err(TmError::Refused { code, .. }) if code.is_not_found() => sleep(NEVER / 20).await,
             other => break other,
         }
     };
@@ -265,7 +268,8 @@ async fn tasks_are_listed_and_hosts_described(context: Context) {
             client.task_info(node, SOON).await.expect("a list").contains(&task),
             "those that have ended too"
         );
-        let text = client.resource_info(node, SOON).await.expect("a text");
+        let answer = client.ask_by(Command::Resources { node }, SOON).await;
+        let Ok(Answer::Resources(text)) = answer else { panic!("a text was to come: {answer:?}") };
         let host = client.nodes().all()[index * 2].host.clone().expect("a node file");
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(text.starts_with("Linux ") && text.contains(&host) && text.contains(":"), "{text}");
@@ -280,7 +284,7 @@ async fn ends_are_reported_to_all_and_to_late_callers(context: Context) {
     let other = context.client().await;
     let killed = async {
         // Dropping a future cancels its request and no other request.
-        assert!(tokio::time::timeout(NEVER, other.obit(task)).await.is_err());
+        assert!(timeout(NEVER, other.obit(task)).await.is_err());
         client.kill(task, libc::SIGKILL, SOON).await.expect("sent");
     };
     let (first, second, third, ()) =
@@ -291,65 +295,45 @@ async fn ends_are_reported_to_all_and_to_late_callers(context: Context) {
     assert_eq!(late.obit(task).await.expect("told"), 265);
 }
 
-async fn answers_overtake_each_other(context: Context) {
+async fn a_thousand_requests_are_under_way(context: Context) {
+    let client = Arc::new(context.client().await);
+    let mut running = JoinSet::new();
+    // More than a mom could take at once.
+    for node in [HERE, THERE, LAST].into_iter().cycle().take(1000) {
+        let client = Arc::clone(&client);
+        running.spawn(async move {
+            let program = shell("exit 11").variable("PADDING", "p".repeat(400));
+            let task = client.spawn(node, program, SOON * 6).await.expect("a task");
+            assert_eq!(client.obit(task).await.expect("an end"), 11);
+            task.id
+        });
+    }
+    let tasks = timeout(SOON * 6, running.join_all()).await.expect("in time");
+    assert_eq!(tasks.into_iter().collect::<BTreeSet<_>>().len(), 1000, "no task comes twice");
+}
+
+async fn blocking_requests_end_in_the_order_of_their_answers(context: Context) {
     let client = context.client().await;
     let task = client.spawn(LAST, Spawn::new(["/bin/sleep", "300"]), SOON).await.expect("a task");
+    let mut session = Session::start(context.environment, Framing::Packets, SOON).expect("a mom");
+    let error = session.begin(&Command::Tasks { node: NodeId(-5) }).expect_err("nonsense");
+    assert!(matches!(error, TmError::Invalid { .. }), "{error}");
+    let mut begin = |command: Command| session.begin(&command).expect("sent");
     // Asked first, answered last.
-    let end = client.begin(Command::Obit { node: LAST, task: task.id });
-    let far = client.begin(Command::Tasks { node: LAST });
-    let near = client.begin(Command::Tasks { node: HERE });
-    let kill = client.begin(Command::Signal { node: LAST, task: task.id, signal: libc::SIGKILL });
+    let end = begin(Command::Obit { node: LAST, task: task.id });
+    let far = begin(Command::Tasks { node: LAST });
+    let near = begin(Command::Tasks { node: HERE });
+    let bad = begin(Command::Tasks { node: NodeId(99) });
+    let kill = begin(Command::Signal { node: LAST, task: task.id, signal: libc::SIGKILL });
     let mut order = Vec::new();
-    for _ in 0..4 {
-        order.push(client.next_ended().await.expect("an end").ticket);
+    for _ in 0..5 {
+        let Ok(Polled::Ended(ended)) = session.poll(true) else { panic!("only {order:?} have ended") };
+        assert_eq!(ended.outcome.is_err(), ended.event == bad, "{ended:?}");
+        order.push(ended.event);
     }
-    let place = |ticket| order.iter().position(|other| *other == ticket).expect("it has ended");
+    let place = |event| order.iter().position(|other| *other == event).expect("it has ended");
     assert!(place(near) < place(far), "the nearer host answers first: {order:?}");
     assert!(place(end) > place(far) && order.contains(&kill), "{order:?}");
-}
-
-async fn a_thousand_requests_are_under_way(context: Context) {
-    let client = context.client().await;
-    let count = 1000;
-    let nodes = [HERE, THERE, LAST];
-    let padding = "p".repeat(400);
-    // More than a mom could take at once.
-    for index in 0..count {
-        let program = shell("exit 11").variable("PADDING", &padding);
-        client.begin(program.on(nodes[index % nodes.len()]));
-    }
-    let mut tasks = BTreeSet::new();
-    let mut ends = 0;
-    while ends < count {
-        let ended =
-            tokio::time::timeout(SOON * 6, client.next_ended()).await.expect("in time").expect("an end");
-        match ended.outcome.expect("an answer") {
-            Answer::Task(task) => {
-                assert!(tasks.insert(task), "{task} twice");
-                client.begin(Command::Obit { node: ended.asked.node.expect("a node"), task });
-            }
-            Answer::Status(status) => {
-                assert_eq!(status, 11);
-                ends += 1;
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(tasks.len(), count);
-}
-
-async fn started_requests_end_as_events(context: Context) {
-    let client = context.client().await;
-    let good = client.begin(Command::Resources { node: LAST });
-    let bad = client.begin(Command::Tasks { node: NodeId(99) });
-    let unsent = client.begin(Command::Tasks { node: NodeId(-5) });
-    let mut seen = BTreeSet::new();
-    for _ in 0..3 {
-        let ended = client.next_ended().await.expect("an end");
-        assert_eq!(ended.outcome.is_ok(), ended.ticket == good, "{ended:?}");
-        seen.insert(ended.ticket);
-    }
-    assert_eq!(seen, BTreeSet::from([good, bad, unsent]));
 }
 
 async fn an_untrusted_caller_is_disconnected(context: Context) {
@@ -380,13 +364,13 @@ async fn a_request_that_no_pbs_carries_out_is_refused(context: Context) {
         assert_eq!(code(client.ask_by(Command::Other { number, node: HERE }, SOON).await), expected);
         // Then the mom disconnects; the next request and all later ones fail.
         loop {
-            match client.init(SOON).await {
+            match client.ask_by(Command::Init, SOON).await {
                 Ok(_) => {}
                 Err(TmError::Lost { loss: Loss::HungUp, .. }) => break,
                 Err(error) => panic!("{error}"),
             }
         }
-        let again = client.init(SOON).await.expect_err("the connection is gone");
+        let again = client.ask_by(Command::Init, SOON).await.expect_err("the connection is gone");
         assert!(matches!(again, TmError::Lost { .. }), "{again}");
     }
 }
@@ -399,9 +383,9 @@ async fn a_session_is_attached_once_and_asks_only_its_own_host(context: Context)
     let job = context.environment.caller.job.clone();
     let port = context.environment.port;
     let uid = nix::unistd::geteuid().as_raw();
-    let task = attach(&job, uid, pid, port, SOON).await.expect("attached");
-    assert_eq!(code(attach(&job, uid, pid, port, SOON).await), 17008);
-    assert_eq!(code(attach(&job, uid, i32::MAX, port, SOON).await), 17011);
+    let task = attach(&job, uid, pid, port, SOON).expect("attached");
+    assert_eq!(code(attach(&job, uid, pid, port, SOON)), 17008);
+    assert_eq!(code(attach(&job, uid, i32::MAX, port, SOON)), 17011);
     let mut environment = context.environment.clone();
     environment.caller.task = task;
     let attached = Client::connect(&environment, Framing::Packets, SOON).await.expect("a mom");

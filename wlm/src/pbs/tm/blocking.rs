@@ -319,14 +319,17 @@ fn remember(tasks: &mut HashMap<TaskId, NodeId>, node: NodeId, answer: &Answer) 
     }
 }
 
-/// Makes the session of a process a task of a job. See [`attach`](super::client::attach).
+/// Makes the session of any process a task of a job. Without a job's id, this means the only job of this user on this
+/// host. The task cannot send requests to other hosts' moms.
 ///
 /// # Errors
-/// As there.
+/// [`TmError::Refused`]: the process is a task already, belongs to another user, or does not exist; the job does not
+/// exist or is another user's; [`TmError::Connect`]: there is no mom on this host; [`TmError::TimedOut`].
 pub fn attach(job: &[u8], uid: u32, pid: i32, port: u16, timeout: Duration) -> Result<TaskId> {
     let caller = Caller { job: job.to_vec(), cookie: Cookie::none(), task: TaskId::NONE };
     let environment = Environment { caller, host_index: 0, port, hosts: None, own_host: None };
     let mut session = Session::new(environment, Framing::Packets);
+    // The protocol has it as a signed number of the same size.
     match session.ask(&Command::Attach { uid: uid.cast_signed(), pid }, timeout)? {
         Answer::Task(task) => Ok(task),
         _ => Ok(TaskId::NONE),

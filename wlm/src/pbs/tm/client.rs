@@ -4,15 +4,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gantry_shared::deadline::bounded;
 use tokio::net::TcpStream;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Instant, timeout_at};
 
-use super::connection::{self, Ended, Order, Ticket, Waiting};
+use super::connection::{self, Order, Waiting};
 use super::engine::Engine;
 use super::environment::{Environment, is_of_one_task};
 use super::error::{Asked, Result, TmError};
@@ -20,7 +19,7 @@ use super::id::{NodeId, TaskId};
 use super::nodes::Nodes;
 use super::packet::Framing;
 use super::reply::{Answer, Roots};
-use super::request::{Caller, Command, Cookie, Verb};
+use super::request::{Command, Verb};
 
 /// A task and a node of its host, which together name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,8 +90,6 @@ impl Spawn {
 #[derive(Debug)]
 pub struct Client {
     orders: mpsc::UnboundedSender<Order>,
-    ended: (mpsc::UnboundedSender<Ended>, Mutex<mpsc::UnboundedReceiver<Ended>>),
-    last_ticket: AtomicU64,
     roots: Roots,
     nodes: Nodes,
 }
@@ -112,14 +109,8 @@ impl Client {
         let (orders, received) = mpsc::unbounded_channel();
         let (restrict, restricted) = oneshot::channel();
         tokio::spawn(connection::drive(stream, engine, received, restricted));
-        let (sender, ended) = mpsc::unbounded_channel();
-        let mut client = Self {
-            orders,
-            ended: (sender, Mutex::new(ended)),
-            last_ticket: AtomicU64::new(0),
-            roots: Roots::default(),
-            nodes: Nodes::new(&Roots::default(), environment),
-        };
+        let roots = Roots::default();
+        let mut client = Self { orders, nodes: Nodes::new(&roots, environment), roots };
         client.roots = match timeout_at(until, client.ask(Command::Init)).await.map_err(|_| late())?? {
             Answer::Init(roots) => roots,
             _ => Roots::default(),
@@ -143,17 +134,6 @@ impl Client {
     #[must_use]
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
-    }
-
-    /// Asks again for the caller's place: the fastest request.
-    ///
-    /// # Errors
-    /// As for every request: [`TmError::Refused`], [`TmError::Lost`], [`TmError::TimedOut`].
-    pub async fn init(&self, timeout: Duration) -> Result<Roots> {
-        match self.ask_by(Command::Init, timeout).await? {
-            Answer::Init(roots) => Ok(roots),
-            _ => Ok(Roots::default()),
-        }
     }
 
     /// Starts a task: a new session, in the home of the job's owner, with its output in the job's. A successful start
@@ -202,17 +182,6 @@ impl Client {
         }
     }
 
-    /// The output of `uname` on a node, a colon, and the resources of the whole job.
-    ///
-    /// # Errors
-    /// As for every request.
-    pub async fn resource_info(&self, node: NodeId, timeout: Duration) -> Result<Vec<u8>> {
-        match self.ask_by(Command::Resources { node }, timeout).await? {
-            Answer::Resources(text) => Ok(text),
-            _ => Ok(Vec::new()),
-        }
-    }
-
     /// Stores bytes under a name with the calling task. They replace earlier ones.
     ///
     /// # Errors
@@ -234,20 +203,6 @@ impl Client {
         }
     }
 
-    /// Starts a request. Its result comes with [`next_ended`](Self::next_ended), together with those of all others that
-    /// were started.
-    pub fn begin(&self, command: Command) -> Ticket {
-        let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1);
-        self.send(command, Waiting::Ticket(ticket, self.ended.0.clone()));
-        ticket
-    }
-
-    /// Waits for the end of the next request started with [`begin`](Self::begin), in the order in which they end. Waits
-    /// for ever if none is pending.
-    pub async fn next_ended(&self) -> Option<Ended> {
-        self.ended.1.lock().await.recv().await
-    }
-
     /// Sends a command and waits for its answer, however long it takes.
     ///
     /// # Errors
@@ -255,7 +210,9 @@ impl Client {
     pub async fn ask(&self, command: Command) -> Result<Answer> {
         let asked = Asked { verb: command.verb(), node: command.node() };
         let (waiter, answer) = oneshot::channel();
-        self.send(command, Waiting::Answer(waiter));
+        // The receiver lives as long as this sender, except during the runtime's shutdown. Then waiters are dropped,
+        // and their callers notice.
+        drop(self.orders.send(Order { command, waiter: Waiting::Answer(waiter) }));
         answer.await.unwrap_or(Err(TmError::Gone { asked }))
     }
 
@@ -266,48 +223,6 @@ impl Client {
     pub async fn ask_by(&self, command: Command, timeout: Duration) -> Result<Answer> {
         let asked = Asked { verb: command.verb(), node: command.node() };
         time::timeout(timeout, self.ask(command)).await.unwrap_or(Err(TmError::TimedOut { asked, timeout }))
-    }
-
-    /// Closes the connection. Sends nothing else to PBS.
-    pub fn finalize(self) {
-        drop(self);
-    }
-
-    fn send(&self, command: Command, waiter: Waiting) {
-        // The receiver lives as long as this sender, except during the runtime's shutdown. Then waiters are dropped,
-        // and their callers notice.
-        drop(self.orders.send(Order { command, waiter }));
-    }
-}
-
-/// Makes the session of any process a task of a job. Without a job's id, this means the only job of this user on this
-/// host. The task cannot send requests to other hosts' moms.
-///
-/// # Errors
-/// [`TmError::Refused`]: the process is a task already, belongs to another user, or does not exist; the job does not
-/// exist or is another user's; [`TmError::Connect`]: there is no mom on this host; [`TmError::TimedOut`].
-pub async fn attach(job: &[u8], uid: u32, pid: i32, port: u16, timeout: Duration) -> Result<TaskId> {
-    let caller = Caller { job: job.to_vec(), cookie: Cookie::none(), task: TaskId::NONE };
-    let environment = Environment { caller, host_index: 0, port, hosts: None, own_host: None };
-    let asked = Asked { verb: Verb::Attach, node: None };
-    let attach = async {
-        let stream = open(&environment).await?;
-        let engine = Engine::new(environment.caller.clone(), Framing::Packets);
-        let (orders, received) = mpsc::unbounded_channel();
-        let (_unrestricted, restricted) = oneshot::channel();
-        let (waiter, answer) = oneshot::channel();
-        // The protocol has it as a signed number of the same size.
-        let command = Command::Attach { uid: uid.cast_signed(), pid };
-        drop(orders.send(Order { command, waiter: Waiting::Answer(waiter) }));
-        tokio::spawn(connection::drive(stream, engine, received, restricted));
-        // Orders stay open until the answer has arrived: closing them disconnects.
-        let answer = answer.await.unwrap_or(Err(TmError::Gone { asked }));
-        drop(orders);
-        answer
-    };
-    match time::timeout(timeout, attach).await.unwrap_or(Err(TmError::TimedOut { asked, timeout }))? {
-        Answer::Task(task) => Ok(task),
-        _ => Ok(TaskId::NONE),
     }
 }
 

@@ -28,28 +28,11 @@ pub(super) struct Order {
     pub(super) waiter: Waiting,
 }
 
-/// A started request, by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub(super) u64);
-
-/// A started request that has ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// Its number.
-    pub ticket: Ticket,
-    /// The request.
-    pub asked: Asked,
-    /// How it ended.
-    pub outcome: Result<Answer>,
-}
-
 /// The receiver of a result.
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// A future.
     Answer(oneshot::Sender<Result<Answer>>),
-    /// The receiver of started requests' results.
-    Ticket(Ticket, mpsc::UnboundedSender<Ended>),
     /// No receiver.
     NoReceiver,
 }
@@ -62,13 +45,9 @@ impl Waiter for Waiting {
 
 impl Waiting {
     /// Delivers the result. Returns the outcome if the receiver is gone.
-    fn tell(self, asked: Asked, outcome: Result<Answer>) -> std::result::Result<(), Result<Answer>> {
+    fn tell(self, outcome: Result<Answer>) -> std::result::Result<(), Result<Answer>> {
         match self {
             Self::Answer(answer) => answer.send(outcome),
-            Self::Ticket(ticket, ended) => {
-                let told = ended.send(Ended { ticket, asked, outcome });
-                told.map_err(|unsent| unsent.0.outcome)
-            }
             Self::NoReceiver => Ok(()),
         }
     }
@@ -85,10 +64,10 @@ pub(super) async fn drive(
     let Some(loss) = serve(&mut stream, &mut engine, &mut orders, &mut restricted).await else { return };
     drop(stream);
     tracing::debug!(%loss, "the connection to the mom has ended");
-    engine.lose(&loss, |finished| drop(finished.waiter.tell(finished.asked, finished.outcome)));
+    engine.lose(&loss, |finished| drop(finished.waiter.tell(finished.outcome)));
     while let Some(Order { command, waiter }) = orders.recv().await {
         let asked = Asked { verb: command.verb(), node: command.node() };
-        drop(waiter.tell(asked, Err(TmError::Lost { asked, loss: loss.clone() })));
+        drop(waiter.tell(Err(TmError::Lost { asked, loss: loss.clone() })));
     }
 }
 
@@ -133,8 +112,7 @@ async fn serve(
 fn take(engine: &mut Engine<Waiting>, command: &Command, waiter: Waiting) {
     tracing::debug!(?command, "asks the mom");
     if let Err((error, waiter)) = engine.submit(command, waiter) {
-        let asked = Asked { verb: command.verb(), node: command.node() };
-        drop(waiter.tell(asked, Err(error)));
+        drop(waiter.tell(Err(error)));
     }
 }
 
@@ -152,7 +130,7 @@ fn hear(engine: &mut Engine<Waiting>, bytes: &[u8]) -> std::result::Result<(), L
 
 fn tell(finished: Finished<Waiting>) -> Option<(NodeId, TaskId)> {
     let Finished { asked, waiter, outcome, .. } = finished;
-    match waiter.tell(asked, outcome) {
+    match waiter.tell(outcome) {
         Err(Ok(Answer::Task(task))) => asked.node.map(|node| (node, task)),
         _ => None,
     }
