@@ -64,6 +64,6 @@ pub use launch::{
 };
 pub use registry::{Choice, WLMS, choose};
 pub use seam::{
-    Capabilities, Evidence, Reach, Wlm, explain_launcher_end, extras, find_batch, find_described, find_mixed,
-    find_queue, has_job_names, reach, read_reach_args,
+    BuildArgs, Capabilities, Evidence, PlanMixed, Reach, Wlm, explain_launcher_end, extras, find_batch,
+    find_described, find_mixed, find_queue, has_job_names, reach, read_reach_args,
 };

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::launch::{Mixed, Wanted};
 
 use crate::caps::batch::BatchJobs;
-use crate::caps::described::{DescribedJobs, MixedJobs};
 use crate::caps::host_lists::HostLists;
 use crate::caps::jobs::Jobs;
 use crate::caps::launcher_output::LauncherOutput;
@@ -107,9 +107,9 @@ pub struct Capabilities {
     /// It gives nodes only to jobs, so a launch from a login node has to be a job. See [`Plan::Queued`].
     pub queue: Option<&'static dyn Queue>,
     /// It runs jobs described by their requirements.
-    pub described: Option<&'static dyn DescribedJobs>,
+    pub described: Option<BuildArgs>,
     /// It launches ranks that differ from each other.
-    pub mixed: Option<&'static dyn MixedJobs>,
+    pub mixed: Option<PlanMixed>,
     /// The user names its hosts. It can continue without hosts that it could not reach.
     pub host_lists: Option<&'static dyn HostLists>,
     /// gantry can parse its launcher's output.
@@ -119,6 +119,14 @@ pub struct Capabilities {
     /// Calls that exist for this WLM only. See [`extras`].
     pub extras: Option<&'static (dyn Any + Send + Sync)>,
 }
+
+/// Builds the arguments of a launch that runs this job of a co-allocation. The error names an attribute that the WLM does
+/// not support.
+pub type BuildArgs = fn(&Wanted) -> Result<Vec<OsString>>;
+
+/// Plans the launch of ranks that differ in program, directory, variables or host. The launch has everything else. Starts
+/// nothing. The error names the part that the WLM does not support.
+pub type PlanMixed = fn(&Mixed, &Launch, &dyn Host) -> Result<Plan>;
 
 impl Capabilities {
     /// No abilities, for machines of a network.
@@ -174,7 +182,7 @@ pub fn find_queue(wlm: &dyn Wlm) -> Result<&'static dyn Queue> {
 ///
 /// # Errors
 /// It runs no such jobs.
-pub fn find_described(wlm: &dyn Wlm, program: &Path) -> Result<&'static dyn DescribedJobs> {
+pub fn find_described(wlm: &dyn Wlm, program: &Path) -> Result<BuildArgs> {
     wlm.capabilities().described.ok_or_else(|| {
         let message = format!("{} takes no jobs that are described by what they need", wlm.name());
         Error::invalid_with(message, format!("launch {} there by itself", program.display()))
@@ -185,7 +193,7 @@ pub fn find_described(wlm: &dyn Wlm, program: &Path) -> Result<&'static dyn Desc
 ///
 /// # Errors
 /// It launches no such ranks.
-pub fn find_mixed(wlm: &dyn Wlm, size: u32) -> Result<&'static dyn MixedJobs> {
+pub fn find_mixed(wlm: &dyn Wlm, size: u32) -> Result<PlanMixed> {
     wlm.capabilities().mixed.ok_or_else(|| {
         let message = format!("{} starts no groups of {size} specified processes", wlm.name());
         Error::invalid_with(message, "choose another workload manager, or launch the programs there")

@@ -79,7 +79,7 @@ impl Frontend {
             scratch: choose_scratch(app),
         };
         let plan = match &request.mixed {
-            Some(mixed) => find_mixed(choice.wlm, mixed.size())?.plan_mixed(mixed, &launch, &Machine)?,
+            Some(mixed) => find_mixed(choice.wlm, mixed.size())?(mixed, &launch, &Machine)?,
             None => choice.wlm.plan(&launch, &Machine)?,
         };
         self.check_policy(choice.wlm, matches!(plan, Plan::Direct(_)) && request.mixed.is_none())?;

@@ -73,7 +73,7 @@ impl Planned {
             job_type => job_type,
         };
         let wanted = Wanted { place: contact.place, job_type, ..subrequest.wanted };
-        let args = find_described(contact.wlm, wanted.program.as_ref())?.build_args(&wanted)?;
+        let args = find_described(contact.wlm, wanted.program.as_ref())?(&wanted)?;
         let folder = subrequest.directory.clone().unwrap_or_default();
         let inside = |path: &Path| folder.join(path);
         let barrier = match joins_world {

@@ -1,7 +1,6 @@
 //! Abilities that only some workload managers have. A WLM lists its own in [`Capabilities`](crate::Capabilities).
 
 pub mod batch;
-pub mod described;
 pub mod host_lists;
 pub mod jobs;
 pub mod launcher_output;

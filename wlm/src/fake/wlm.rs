@@ -6,12 +6,10 @@ use std::path::Path;
 use async_trait::async_trait;
 use gantry_types::error::Failure;
 use gantry_types::id::Pid;
-use gantry_types::launch::Wanted;
 use gantry_types::status::EndCause;
 use zeroize::Zeroizing;
 
 use crate::caps::batch::BatchJobs;
-use crate::caps::described::DescribedJobs;
 use crate::caps::jobs::Jobs;
 use crate::caps::queue::{JobStarter, Queue, Stop};
 use crate::direct::Options;
@@ -118,7 +116,7 @@ static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&Fake),
     batch: Some(&Fake),
     queue: Some(&Fake),
-    described: Some(&Fake),
+    described: Some(|wanted| build_plain_args(wanted, "fake")),
     ..Capabilities::NONE
 };
 
@@ -168,12 +166,6 @@ impl BatchJobs for Fake {
 
     fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
         Job::find(job, host)?.cancel(host)
-    }
-}
-
-impl DescribedJobs for Fake {
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        build_plain_args(wanted, self.name())
     }
 }
 

@@ -1,22 +1,16 @@
 //! Flux's capabilities besides launching and attaching.
 
-use std::ffi::OsString;
-
 use gantry_types::error::Failure;
-use gantry_types::launch::Wanted;
 use gantry_types::status::EndCause;
 
 use super::cause::{find_cause, parse_cause};
 use super::detect::URI;
 use super::words::parse_failure;
-use super::{submit, wanted};
-use crate::caps::batch::BatchJobs;
-use crate::caps::described::DescribedJobs;
 use crate::caps::jobs::Jobs;
 use crate::caps::launcher_output::LauncherOutput;
 use crate::error::Result;
 use crate::host::Host;
-use crate::job::{EndedApp, JobRef, Submission};
+use crate::job::EndedApp;
 
 /// The variable in which a process finds its job.
 pub(crate) const JOB_VARIABLES: &[&str] = &["FLUX_JOB_ID"];
@@ -38,22 +32,6 @@ impl Jobs for FluxJobs {
 
     fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
         find_cause(ended, host)
-    }
-}
-
-impl BatchJobs for FluxJobs {
-    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
-        submit::submit(submission, host)
-    }
-
-    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
-        submit::cancel(job, host)
-    }
-}
-
-impl DescribedJobs for FluxJobs {
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        wanted::build_args(wanted)
     }
 }
 

@@ -5,62 +5,57 @@ use std::ffi::OsString;
 use gantry_types::error::{Failure, Kind};
 
 use super::ask::{Instance, explain, flux, refused};
+use super::jobs::FluxJobs;
 use super::reference::{JobId, Target};
-use crate::caps::batch::ANSWER_WITHIN;
+use crate::caps::batch::{ANSWER_WITHIN, BatchJobs};
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
 
-/// Submits a job.
-///
-/// # Errors
-/// `flux` is not installed, it refuses the job, or the script's first launch is to be held.
-pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
-    if submission.held.is_some() {
-        return Err(Error::invalid_with(
-            "gantry cannot hold the first launch of a script for Flux: it would have to stand in the place of flux itself",
-            "submit without the hold and attach, or write 'gantry launch --hold' in the script",
-        ));
+impl BatchJobs for FluxJobs {
+    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        if submission.held.is_some() {
+            return Err(Error::invalid_with(
+                "gantry cannot hold the first launch of a script for Flux: it would have to stand in the place of flux itself",
+                "submit without the hold and attach, or write 'gantry launch --hold' in the script",
+            ));
+        }
+        let words: Vec<OsString> =
+            std::iter::once("batch".into()).chain(submission.args.iter().cloned()).collect();
+        let command = flux(&words, host)?;
+        // A site's own command may print more, and stay until the job's end.
+        let is_answer = |line: &str| parse_submitted(line).is_some();
+        let said =
+            host.ask_for_line(submission.cwd.as_ref(), &command, &submission.env, is_answer, ANSWER_WITHIN);
+        let said = said.map_err(|error| {
+            let message = format!("cannot run flux batch in {}: {error}", submission.cwd.display());
+            Error::Refused(Failure::new(Kind::LauncherFailed, message))
+        })?;
+        match parse_submitted(&said.stdout) {
+            Some(job) => Ok(JobRef(job.to_string())),
+            None if said.stderr.trim().is_empty() => Err(Error::invalid_with(
+                format!("flux batch printed no job: '{}'", said.stdout.trim()),
+                "leave out options with which nothing is submitted",
+            )),
+            None => Err(Error::Refused(explain(&command, &said))),
+        }
     }
-    let words: Vec<OsString> =
-        std::iter::once("batch".into()).chain(submission.args.iter().cloned()).collect();
-    let command = flux(&words, host)?;
-    // A site's own command may print more, and stay until the job's end.
-    let is_answer = |line: &str| parse_submitted(line).is_some();
-    let said =
-        host.ask_for_line(submission.cwd.as_ref(), &command, &submission.env, is_answer, ANSWER_WITHIN);
-    let said = said.map_err(|error| {
-        let message = format!("cannot run flux batch in {}: {error}", submission.cwd.display());
-        Error::Refused(Failure::new(Kind::LauncherFailed, message))
-    })?;
-    match parse_submitted(&said.stdout) {
-        Some(job) => Ok(JobRef(job.to_string())),
-        None if said.stderr.trim().is_empty() => Err(Error::invalid_with(
-            format!("flux batch printed no job: '{}'", said.stdout.trim()),
-            "leave out options with which nothing is submitted",
-        )),
-        None => Err(Error::Refused(explain(&command, &said))),
-    }
-}
 
-/// Cancels a job.
-///
-/// # Errors
-/// `flux` is not installed, the name is invalid, or Flux refuses. [`Error::Unanswered`]: it gives no answer.
-pub(super) fn cancel(job: &JobRef, host: &dyn Host) -> Result<()> {
-    let target: Target = job.0.parse()?;
-    // Cancel a job inside of an instance there. This process may not know the instance's address at the time of the
-    // cancellation.
-    let mut words: Vec<OsString> = match target.instance_path() {
-        Some(path) => ["proxy".into(), path.into(), "flux".into()].to_vec(),
-        None => Vec::new(),
-    };
-    words.extend(["cancel".into(), target.job.to_string().into()]);
-    let said = Instance::default().ask(&words, host)?;
-    if said.stderr.trim().is_empty() {
-        return Ok(());
+    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
+        let target: Target = job.0.parse()?;
+        // Cancel a job inside of an instance there. This process may not know the instance's address at the time of the
+        // cancellation.
+        let mut words: Vec<OsString> = match target.instance_path() {
+            Some(path) => ["proxy".into(), path.into(), "flux".into()].to_vec(),
+            None => Vec::new(),
+        };
+        words.extend(["cancel".into(), target.job.to_string().into()]);
+        let said = Instance::default().ask(&words, host)?;
+        if said.stderr.trim().is_empty() {
+            return Ok(());
+        }
+        words.insert(0, "flux".into());
+        Err(refused(&words, &said))
     }
-    words.insert(0, "flux".into());
-    Err(refused(&words, &said))
 }
 
 /// The job's id. `flux batch` prints nothing else, but a site's own may.
@@ -83,7 +78,7 @@ mod tests {
     fn check(stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
         let host = host.with_answer("/bin/flux batch -N2 job.sh", stdout, stderr);
-        match (submit(&submission(), &host), expected) {
+        match (FluxJobs.submit(&submission(), &host), expected) {
             (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             other => panic!("{other:?}"),
@@ -102,7 +97,7 @@ mod tests {
     #[test]
     fn a_script_cannot_be_held() {
         let held = Some(HeldScript { script: "job.sh".into(), launchers: "/p".into() });
-        let error = submit(&Submission { held, ..submission() }, &FakeHost::default()).unwrap_err();
+        let error = FluxJobs.submit(&Submission { held, ..submission() }, &FakeHost::default()).unwrap_err();
         assert!(error.hint().is_some_and(|hint| hint.contains("gantry launch --hold")), "{error}");
     }
 
@@ -111,7 +106,8 @@ mod tests {
         let check = |job: &str, command: &str, stderr: &str, expected: Option<bool>| {
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/flux", "");
             let host = host.with_answer(command, "", stderr);
-            let again = cancel(&JobRef(job.to_owned()), &host).err().map(|error| error.is_temporary());
+            let again =
+                FluxJobs.cancel(&JobRef(job.to_owned()), &host).err().map(|error| error.is_temporary());
             assert_eq!(again, expected, "{stderr}");
         };
         check("f7", "/bin/flux cancel f7", "", None);

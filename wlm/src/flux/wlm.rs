@@ -14,8 +14,7 @@ use super::extras::FluxExtras;
 use super::jobs::FluxJobs;
 use super::launcher::{FLUX_RUN, build_count};
 use super::waits::RunWaits;
-use super::wanted::build_group_args;
-use crate::caps::described::MixedJobs;
+use super::wanted::{build_args, build_group_args};
 use crate::error::{Error, Result};
 use crate::give::start_steps;
 use crate::host::Host;
@@ -95,22 +94,20 @@ impl Wlm for Flux {
 static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&FluxJobs),
     batch: Some(&FluxJobs),
-    described: Some(&FluxJobs),
-    mixed: Some(&Flux),
+    described: Some(build_args),
+    mixed: Some(plan_mixed),
     launcher_output: Some(&FluxJobs),
     launcher_waits: Some(&RunWaits),
     extras: Some(&FluxExtras),
     ..Capabilities::NONE
 };
 
-impl MixedJobs for Flux {
-    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        check_agent(launch)?;
-        let launch = Launch { args: build_group_args(mixed)?, ..launch.clone() };
-        let planned = plan_run("flux".as_ref(), &launch, host)?;
-        let env = mixed.parts.iter().flat_map(|part| part.env.iter().cloned());
-        Ok(Plan::Brought(Brought { env: env.collect(), ..planned }))
-    }
+fn plan_mixed(mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    check_agent(launch)?;
+    let launch = Launch { args: build_group_args(mixed)?, ..launch.clone() };
+    let planned = plan_run("flux".as_ref(), &launch, host)?;
+    let env = mixed.parts.iter().flat_map(|part| part.env.iter().cloned());
+    Ok(Plan::Brought(Brought { env: env.collect(), ..planned }))
 }
 
 /// Refuses requests that a launcher cannot fulfil for the agents it starts.

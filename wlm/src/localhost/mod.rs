@@ -8,10 +8,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use async_trait::async_trait;
-use gantry_types::launch::{HoldMethod, Mixed, Wanted};
+use gantry_types::launch::{HoldMethod, Mixed};
 use gantry_types::rank_set::RankSet;
 
-use crate::caps::described::{DescribedJobs, MixedJobs};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, JobRef};
@@ -93,23 +92,15 @@ impl Wlm for Localhost {
 /// Optional abilities of this machine.
 static CAPABILITIES: Capabilities = Capabilities {
     reach: Reach::ThisMachine,
-    described: Some(&Localhost),
-    mixed: Some(&Localhost),
+    described: Some(wanted::build_args),
+    mixed: Some(plan_mixed),
     ..Capabilities::NONE
 };
 
-impl DescribedJobs for Localhost {
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        wanted::build_args(wanted)
-    }
-}
-
-impl MixedJobs for Localhost {
-    fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        let here = host.hostname();
-        let all = || (vec![here.clone()], vec![RankSet::first_n(mixed.size())]);
-        let (hosts, layout) = lay_out(mixed).unwrap_or_else(all);
-        command::check_hosts(&hosts, &here)?;
-        Ok(Plan::Direct(Direct::of_mixed(mixed, hosts, layout, Vec::new())))
-    }
+fn plan_mixed(mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    let here = host.hostname();
+    let all = || (vec![here.clone()], vec![RankSet::first_n(mixed.size())]);
+    let (hosts, layout) = lay_out(mixed).unwrap_or_else(all);
+    command::check_hosts(&hosts, &here)?;
+    Ok(Plan::Direct(Direct::of_mixed(mixed, hosts, layout, Vec::new())))
 }

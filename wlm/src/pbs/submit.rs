@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::ask::{ask, find_command, refused};
 use super::command::Options;
 use super::qstat::Job;
-use crate::caps::batch::ANSWER_WITHIN;
+use crate::caps::batch::{ANSWER_WITHIN, BatchJobs};
 use crate::caps::queue::UNREACHABLE;
 use crate::give::explain_status;
 use crate::host::Host;
@@ -45,33 +45,44 @@ const REFUSED: [(&str, &str); 7] = [
     ("-G", "an interactive job has no script"),
 ];
 
-/// Submits a user's batch job.
-///
-/// # Errors
-/// There is no qsub; it refuses; the options would not submit a job that runs by itself.
-pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
-    let mut command = vec![find_command(OsStr::new("qsub"), host)?, "-f".into()];
-    if submission.args.first().is_some_and(|first| first == "-I") {
-        return Err(Error::invalid_with("an interactive job has no script", "run gantry in it"));
+/// The user's batch jobs.
+#[derive(Debug)]
+pub(super) struct PbsBatch;
+
+impl BatchJobs for PbsBatch {
+    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        let mut command = vec![find_command(OsStr::new("qsub"), host)?, "-f".into()];
+        if submission.args.first().is_some_and(|first| first == "-I") {
+            return Err(Error::invalid_with("an interactive job has no script", "run gantry in it"));
+        }
+        refuse_block(&submission.args)?;
+        if submission.held.is_some() {
+            let hint = "leave out the hold, or launch held with options of qsub instead of a script";
+            return Err(Error::invalid_with(
+                "gantry cannot hold a batch script: PBS does not tell which programs it launches",
+                hint,
+            ));
+        }
+        command.extend(name_variables(submission)?);
+        command.extend(submission.args.iter().cloned());
+        // A script may ask for a qsub that stays until the job's end: #PBS -W block=true.
+        let is_answer = |line: &str| parse_submitted(line).is_some();
+        let said =
+            host.ask_for_line(submission.cwd.as_ref(), &command, &submission.env, is_answer, ANSWER_WITHIN);
+        let said = said.map_err(|error| Error::not_run(&command, &error))?;
+        match parse_submitted(&said.stdout) {
+            Some(job) => Ok(JobRef(job.to_owned())),
+            None => Err(refused(&command, &said)),
+        }
     }
-    refuse_block(&submission.args)?;
-    if submission.held.is_some() {
-        let hint = "leave out the hold, or launch held with options of qsub instead of a script";
-        return Err(Error::invalid_with(
-            "gantry cannot hold a batch script: PBS does not tell which programs it launches",
-            hint,
-        ));
+
+    fn check_cancel(&self, host: &dyn Host) -> Result<()> {
+        find_command(OsStr::new("qdel"), host).map(drop)
     }
-    command.extend(name_variables(submission)?);
-    command.extend(submission.args.iter().cloned());
-    // A script may ask for a qsub that stays until the job's end: #PBS -W block=true.
-    let is_answer = |line: &str| parse_submitted(line).is_some();
-    let said =
-        host.ask_for_line(submission.cwd.as_ref(), &command, &submission.env, is_answer, ANSWER_WITHIN);
-    let said = said.map_err(|error| Error::not_run(&command, &error))?;
-    match parse_submitted(&said.stdout) {
-        Some(job) => Ok(JobRef(job.to_owned())),
-        None => Err(refused(&command, &said)),
+
+    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
+        let (command, said) = ask(&["qdel".into(), job.0.clone().into()], host)?;
+        if said.stderr.trim().is_empty() { Ok(()) } else { Err(refused(&command, &said)) }
     }
 }
 
@@ -114,23 +125,6 @@ pub(super) fn submit_starter(options: &Options, starter: &JobStarter, host: &dyn
         Some(job) => Ok(JobRef(job.to_owned())),
         None => Err(refused(&command, &said)),
     }
-}
-
-/// The program that deletes jobs.
-///
-/// # Errors
-/// There is no qdel.
-pub(super) fn find_cancel(host: &dyn Host) -> Result<OsString> {
-    find_command(OsStr::new("qdel"), host)
-}
-
-/// Deletes a job.
-///
-/// # Errors
-/// There is no qdel; the job has ended, or is another user's. [`Error::Unanswered`]: every other message.
-pub(super) fn cancel(job: &JobRef, host: &dyn Host) -> Result<()> {
-    let (command, said) = ask(&["qdel".into(), job.0.clone().into()], host)?;
-    if said.stderr.trim().is_empty() { Ok(()) } else { Err(refused(&command, &said)) }
 }
 
 /// qsub's arguments: the user's, with defaults for missing ones. The job has the name of the program unless the user
@@ -282,7 +276,8 @@ mod tests {
         let host = host.with_answer("/bin/qsub -f none.sh", "", words);
         let ask = |args: &str| {
             let args = args.split(' ').map(OsString::from).collect();
-            submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
+            PbsBatch
+                .submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
                 .map(|job| job.0)
                 .map_err(|it| it.to_string())
         };
@@ -299,7 +294,8 @@ mod tests {
         let check = |stderr: &str, expected: Option<bool>| {
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qdel", "");
             let host = host.with_answer("/bin/qdel 7.head", "", stderr);
-            let again = cancel(&JobRef("7.head".to_owned()), &host).err().map(|error| error.is_temporary());
+            let again =
+                PbsBatch.cancel(&JobRef("7.head".to_owned()), &host).err().map(|error| error.is_temporary());
             assert_eq!(again, expected, "{stderr}");
         };
         check("", None);

@@ -6,7 +6,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
-use gantry_types::launch::{SendAgent, Wanted};
+use gantry_types::launch::SendAgent;
 use gantry_types::rank_set::RankSet;
 use gantry_types::status::EndCause;
 
@@ -16,16 +16,15 @@ use super::detect::{detect, job};
 use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
 use super::qstat::ask_job;
+use super::submit::PbsBatch;
 use super::{agents, attach, cause, look, submit, tm, wanted, word};
-use crate::caps::batch::BatchJobs;
-use crate::caps::described::DescribedJobs;
 use crate::caps::jobs::Jobs;
 use crate::caps::launcher_output::LauncherOutput;
 use crate::caps::queue::{JobStarter, Queue, Stop};
 use crate::direct;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::job::{Adoption, AppRef, EndedApp, JobPhase, JobRef, Submission};
+use crate::job::{Adoption, AppRef, EndedApp, JobPhase, JobRef};
 use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
 use crate::launcher::{plan_driven, plan_launcher};
 use crate::seam::{Capabilities, Evidence, Wlm};
@@ -109,9 +108,9 @@ impl Wlm for Pbs {
 /// Optional abilities of PBS.
 static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&Pbs),
-    batch: Some(&Pbs),
+    batch: Some(&PbsBatch),
     queue: Some(&Pbs),
-    described: Some(&Pbs),
+    described: Some(wanted::build_args),
     launcher_output: Some(&Pbs),
     extras: Some(&PbsExtras),
     ..Capabilities::NONE
@@ -136,26 +135,6 @@ impl Jobs for Pbs {
             return Ok(None);
         }
         cause::find_cause(ended, host)
-    }
-}
-
-impl BatchJobs for Pbs {
-    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
-        submit::submit(submission, host)
-    }
-
-    fn check_cancel(&self, host: &dyn Host) -> Result<()> {
-        submit::find_cancel(host).map(drop)
-    }
-
-    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
-        submit::cancel(job, host)
-    }
-}
-
-impl DescribedJobs for Pbs {
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        wanted::build_args(wanted)
     }
 }
 

@@ -1,21 +1,16 @@
 //! Optional abilities of Slurm's jobs, besides launching and attaching.
 
-use std::ffi::OsString;
-
 use gantry_types::error::Failure;
-use gantry_types::launch::Wanted;
 use gantry_types::status::EndCause;
 
 use super::ask::ask_jobs;
 use super::cause::cause_of_job;
-use super::{Target, lacks_agent, parse_cause, parse_failure, submit};
-use crate::caps::batch::BatchJobs;
-use crate::caps::described::DescribedJobs;
+use super::{Target, lacks_agent, parse_cause, parse_failure};
 use crate::caps::jobs::Jobs;
 use crate::caps::launcher_output::LauncherOutput;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::job::{EndedApp, JobPhase, JobRef, Submission};
+use crate::job::{EndedApp, JobPhase};
 
 /// The variables in which a process finds its job and its step.
 pub(crate) const JOB_VARIABLES: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];
@@ -49,26 +44,6 @@ impl Jobs for SlurmJobs {
             return Err(Error::NotYet { message, hint: None, queued: false });
         }
         Ok(jobs.iter().filter_map(cause_of_job).reduce(EndCause::or_better))
-    }
-}
-
-impl BatchJobs for SlurmJobs {
-    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
-        submit::submit(submission, host)
-    }
-
-    fn check_cancel(&self, host: &dyn Host) -> Result<()> {
-        submit::find_cancel(host).map(drop)
-    }
-
-    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
-        submit::cancel(job, host)
-    }
-}
-
-impl DescribedJobs for SlurmJobs {
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        super::wanted::build_args(wanted)
     }
 }
 

@@ -9,43 +9,53 @@ use super::ask::{ask, find_command, refused};
 use super::cluster;
 use super::command::words;
 use super::exported::Exported;
-use crate::caps::batch::ANSWER_WITHIN;
+use super::jobs::SlurmJobs;
+use crate::caps::batch::{ANSWER_WITHIN, BatchJobs};
 use crate::host::Host;
 use crate::{Error, JobRef, Result, Submission};
 
-/// Submits a job. The name of an array or a heterogeneous job is that of the whole.
-///
-/// # Errors
-/// There is no sbatch; it refuses; the job is for another cluster, or would be.
-pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
-    cluster::check_variable(host)?;
-    let mut command = vec![find_command("sbatch", host)?, "--parsable".into()];
-    command.extend(submission.args.iter().cloned());
-    let mut env = submission.env.clone();
-    if let Some(held) = &submission.held {
-        let exported = Exported::find(submission, &held.script, host)?;
-        // The last `--export` counts. With another PATH the script would find the real srun.
-        command.extend([exported.with(&mut env)?, held.script.clone()]);
-        env.push(("PATH".into(), put_in_front(held.launchers.as_ref(), &env, host)));
+impl BatchJobs for SlurmJobs {
+    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        cluster::check_variable(host)?;
+        let mut command = vec![find_command("sbatch", host)?, "--parsable".into()];
+        command.extend(submission.args.iter().cloned());
+        let mut env = submission.env.clone();
+        if let Some(held) = &submission.held {
+            let exported = Exported::find(submission, &held.script, host)?;
+            // The last `--export` counts. With another PATH the script would find the real srun.
+            command.extend([exported.with(&mut env)?, held.script.clone()]);
+            env.push(("PATH".into(), put_in_front(held.launchers.as_ref(), &env, host)));
+        }
+        // With --wait, also from the script or by SBATCH_WAIT, sbatch stays until the job's end.
+        let is_answer = |line: &str| parse_submitted(line).is_some();
+        let said = host.ask_for_line(submission.cwd.as_ref(), &command, &env, is_answer, ANSWER_WITHIN);
+        let said = said.map_err(|error| {
+            let message = format!("cannot run sbatch in {}: {error}", submission.cwd.display());
+            Error::Refused(Failure::new(Kind::LauncherFailed, message))
+        })?;
+        match parse_submitted(&said.stdout) {
+            // The name of an array or a heterogeneous job is that of the whole.
+            Some((job, None)) => Ok(JobRef(job.to_owned())),
+            // sbatch names its own cluster too, if it was told that name.
+            Some((job, Some(cluster))) if cluster::is_asked(cluster.as_ref(), host) => {
+                Ok(JobRef(job.to_owned()))
+            }
+            Some((job, Some(cluster))) => Err(refuse_elsewhere(job, cluster, host)),
+            None => Err(refused(&command, &said).unwrap_or_else(|| {
+                Error::invalid_with(
+                    format!("sbatch printed no job: '{}'", said.stdout.trim()),
+                    "leave out options with which nothing is submitted",
+                )
+            })),
+        }
     }
-    // With --wait, also from the script or by SBATCH_WAIT, sbatch stays until the job's end.
-    let is_answer = |line: &str| parse_submitted(line).is_some();
-    let said = host.ask_for_line(submission.cwd.as_ref(), &command, &env, is_answer, ANSWER_WITHIN);
-    let said = said.map_err(|error| {
-        let message = format!("cannot run sbatch in {}: {error}", submission.cwd.display());
-        Error::Refused(Failure::new(Kind::LauncherFailed, message))
-    })?;
-    match parse_submitted(&said.stdout) {
-        Some((job, None)) => Ok(JobRef(job.to_owned())),
-        // sbatch names its own cluster too, if it was told that name.
-        Some((job, Some(cluster))) if cluster::is_asked(cluster.as_ref(), host) => Ok(JobRef(job.to_owned())),
-        Some((job, Some(cluster))) => Err(refuse_elsewhere(job, cluster, host)),
-        None => Err(refused(&command, &said).unwrap_or_else(|| {
-            Error::invalid_with(
-                format!("sbatch printed no job: '{}'", said.stdout.trim()),
-                "leave out options with which nothing is submitted",
-            )
-        })),
+
+    fn check_cancel(&self, host: &dyn Host) -> Result<()> {
+        find_command("scancel", host).map(drop)
+    }
+
+    fn cancel(&self, job: &JobRef, host: &dyn Host) -> Result<()> {
+        run_cancel(&words(&["scancel", "--quiet", &job.0]), host)
     }
 }
 
@@ -58,22 +68,6 @@ fn put_in_front(dir: &Path, env: &[(OsString, OsString)], host: &dyn Host) -> Os
         path.push(rest);
     }
     path
-}
-
-/// The program that cancels jobs.
-///
-/// # Errors
-/// There is no scancel.
-pub(super) fn find_cancel(host: &dyn Host) -> Result<OsString> {
-    find_command("scancel", host)
-}
-
-/// Cancels a job.
-///
-/// # Errors
-/// There is no scancel, or it refuses. [`Error::Unanswered`]: the controller did not answer it.
-pub(super) fn cancel(job: &JobRef, host: &dyn Host) -> Result<()> {
-    run_cancel(&words(&["scancel", "--quiet", &job.0]), host)
 }
 
 /// Any message means that the job was not cancelled.
@@ -124,7 +118,7 @@ mod tests {
             env: Vec::new(),
             cwd: "/w".into(),
         };
-        match (submit(&submission, &host), expected) {
+        match (SlurmJobs.submit(&submission, &host), expected) {
             (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             other => panic!("{other:?}"),
@@ -153,7 +147,7 @@ mod tests {
                 |host: FakeHost, own| host.with_file("/etc/slurm/slurm.conf", format!("ClusterName={own}"));
             let host = own.into_iter().fold(host, with);
             let args = ["-Mgpu", "job.sh"].map(OsString::from).to_vec();
-            submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
+            SlurmJobs.submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
         };
         let submitted = |cancelled: &str, own| submitted_with("", cancelled, own);
         for own in [None, Some("cpu")] {
@@ -177,7 +171,7 @@ mod tests {
         let host = host.with_env("SLURM_CLUSTERS", "gpu");
         let submission =
             Submission { args: vec!["job.sh".into()], held: None, env: Vec::new(), cwd: "/w".into() };
-        let error = submit(&submission, &host).unwrap_err().to_string();
+        let error = SlurmJobs.submit(&submission, &host).unwrap_err().to_string();
         assert!(error.starts_with("SLURM_CLUSTERS is 'gpu'"), "{error}");
     }
 
@@ -193,7 +187,7 @@ mod tests {
             env: Vec::new(),
             cwd: "/w".into(),
         };
-        assert_eq!(submit(&submission, &host).unwrap().0, "7");
+        assert_eq!(SlurmJobs.submit(&submission, &host).unwrap().0, "7");
         let check = |env: &[(&str, &str)], expected: &str| {
             let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
             assert_eq!(put_in_front(Path::new("/p/held"), &env, &host), expected);
@@ -207,7 +201,8 @@ mod tests {
         let check = |stderr: &str, expected: Option<bool>| {
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/scancel", "");
             let host = host.with_answer("/bin/scancel --quiet 7", "", stderr);
-            let again = cancel(&JobRef("7".to_owned()), &host).err().map(|error| error.is_temporary());
+            let again =
+                SlurmJobs.cancel(&JobRef("7".to_owned()), &host).err().map(|error| error.is_temporary());
             assert_eq!(again, expected, "{stderr}");
         };
         check("", None);

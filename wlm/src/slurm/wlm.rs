@@ -18,9 +18,8 @@ use super::srun::SRUN;
 use super::waits::SrunWaits;
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, SlurmExtras, Target, attach, build_agent_step,
-    build_held, detect, is_for_srun, mixed,
+    build_held, detect, is_for_srun, mixed, wanted,
 };
-use crate::caps::described::MixedJobs;
 use crate::error::{Error, Result};
 use crate::give::{AgentGift, GANTRY_GIVEN, start_steps};
 use crate::host::Host;
@@ -98,29 +97,27 @@ impl Wlm for Slurm {
 static CAPABILITIES: Capabilities = Capabilities {
     jobs: Some(&SlurmJobs),
     batch: Some(&SlurmJobs),
-    described: Some(&SlurmJobs),
-    mixed: Some(&Slurm),
+    described: Some(wanted::build_args),
+    mixed: Some(plan_mixed),
     launcher_output: Some(&SlurmJobs),
     launcher_waits: Some(&SrunWaits),
     extras: Some(&SlurmExtras),
     ..Capabilities::NONE
 };
 
-impl MixedJobs for Slurm {
-    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        let described = mixed::describe(mixed, &launch.scratch)?;
-        let (path, dialect) = find_launcher("srun".as_ref(), host)?;
-        let parts = locate(dialect, &described.args, &host.environment())?;
-        let shim = build_shim(&launch.agent, dialect);
-        let (file, text) = described.programs;
-        let mut files = vec![(file, rewrite_file(dialect, &text, &shim)?)];
-        files.extend(described.hosts);
-        let program = mixed.parts.first().map(|part| part.program.clone());
-        let called = Called { parts: &parts, programs: program.as_slice() };
-        let mut planned = bring(path, &described.args, &called, &shim, launch, host)?;
-        planned.env.extend(described.env);
-        Ok(Plan::Brought(Brought { files, own: described.own, ..planned }))
-    }
+fn plan_mixed(mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    let described = mixed::describe(mixed, &launch.scratch)?;
+    let (path, dialect) = find_launcher("srun".as_ref(), host)?;
+    let parts = locate(dialect, &described.args, &host.environment())?;
+    let shim = build_shim(&launch.agent, dialect);
+    let (file, text) = described.programs;
+    let mut files = vec![(file, rewrite_file(dialect, &text, &shim)?)];
+    files.extend(described.hosts);
+    let program = mixed.parts.first().map(|part| part.program.clone());
+    let called = Called { parts: &parts, programs: program.as_slice() };
+    let mut planned = bring(path, &described.args, &called, &shim, launch, host)?;
+    planned.env.extend(described.env);
+    Ok(Plan::Brought(Brought { files, own: described.own, ..planned }))
 }
 
 /// Chooses the hold method. It is fastest if srun starts the agents together with the ranks. That requires that agents

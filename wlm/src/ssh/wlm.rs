@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gantry_link::greeting::build_mark;
 use gantry_types::error::{Failure, Kind};
-use gantry_types::launch::{Mixed, Wanted};
+use gantry_types::launch::Mixed;
 use gantry_types::rank_set::RankSet;
 
 use super::agent_file::AgentFile;
@@ -17,7 +17,6 @@ use super::command::{Placed, Reaching, names_hosts, parse_args};
 use super::fan_out::{FanOut, start_all};
 use super::hosts::host_for_ssh;
 use super::wanted;
-use crate::caps::described::{DescribedJobs, MixedJobs};
 use crate::caps::host_lists::HostLists;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -126,8 +125,12 @@ impl Wlm for Ssh {
 }
 
 /// Optional abilities of ssh.
-static CAPABILITIES: Capabilities =
-    Capabilities { described: Some(&Ssh), mixed: Some(&Ssh), host_lists: Some(&Ssh), ..Capabilities::NONE };
+static CAPABILITIES: Capabilities = Capabilities {
+    described: Some(wanted::build_args),
+    mixed: Some(plan_mixed),
+    host_lists: Some(&Ssh),
+    ..Capabilities::NONE
+};
 
 impl HostLists for Ssh {
     fn find_host_option(&self, args: &[OsString]) -> Option<String> {
@@ -143,21 +146,13 @@ impl HostLists for Ssh {
     }
 }
 
-impl DescribedJobs for Ssh {
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        wanted::build_args(wanted)
-    }
-}
-
-impl MixedJobs for Ssh {
-    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        let (hosts, layout) = lay_out(mixed).ok_or_else(|| {
-            Error::invalid_with("ssh has no scheduler that chooses hosts", "name the hosts of all processes")
-        })?;
-        hosts.iter().try_for_each(|name| host_for_ssh(name).map(drop))?;
-        find_client(host, &launch.agent)?;
-        Ok(Plan::Direct(Direct::of_mixed(mixed, hosts, layout, Reaching::default().to_words())))
-    }
+fn plan_mixed(mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    let (hosts, layout) = lay_out(mixed).ok_or_else(|| {
+        Error::invalid_with("ssh has no scheduler that chooses hosts", "name the hosts of all processes")
+    })?;
+    hosts.iter().try_for_each(|name| host_for_ssh(name).map(drop))?;
+    find_client(host, &launch.agent)?;
+    Ok(Plan::Direct(Direct::of_mixed(mixed, hosts, layout, Reaching::default().to_words())))
 }
 
 #[cfg(test)]
@@ -196,7 +191,7 @@ mod tests {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/ssh", "");
         for name in ["-oProxyCommand=touch x", "$(id)", "me@other", "n 1"] {
             let mixed = Mixed { hosts: vec!["n1".to_owned(), name.to_owned()], ..Mixed::default() };
-            let error = Ssh.plan_mixed(&mixed, &Launch::default(), &host).unwrap_err();
+            let error = plan_mixed(&mixed, &Launch::default(), &host).unwrap_err();
             assert!(
                 error.to_string().starts_with(&format!("'{name}' is not the name of a host: ")),
                 "{error}"
