@@ -240,11 +240,7 @@ impl Error {
 
     /// The error in the form for the wire: kind, text and hint.
     pub fn to_failure(&self) -> Failure {
-        let failure = Failure::new(self.kind(), self.to_string());
-        match self.hint() {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
-        }
+        Failure::new(self.kind(), self.to_string()).with_hint_of(self.hint())
     }
 }
 

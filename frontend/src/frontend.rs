@@ -195,7 +195,7 @@ impl Frontend {
             (error, Some(doubt)) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => {
                 let hints: Vec<String> = error.hint().into_iter().chain([doubt]).collect();
                 let failure = Failure::new(error.kind(), error.to_string()).with_hint(hints.join("; "));
-                gantry_wlm::Error::Refused(failure).into()
+                gantry_wlm::Error::Failed(failure).into()
             }
             (error, _) => error,
         })

@@ -361,8 +361,8 @@ impl ProcessOwner for Guard {
             stage_base: self.stage_base.clone().map(Into::into),
         };
         let said = self.say(&ToGuard::StartAgent(order)).await;
-        said.map_err(|e| gantry_wlm::Error::NotStarted(Failure::new(e.kind(), e.to_string())))?;
-        wait_for_start(answered).await.map_err(gantry_wlm::Error::NotStarted)
+        said.map_err(|e| gantry_wlm::Error::Failed(Failure::new(e.kind(), e.to_string())))?;
+        wait_for_start(answered).await.map_err(gantry_wlm::Error::Failed)
     }
 
     async fn start_step(&self, start: StepStart) -> gantry_wlm::Result<()> {
@@ -375,8 +375,8 @@ impl ProcessOwner for Guard {
         if let ToGuard::StartStep(order) = &mut order {
             order.ticket.0.zeroize();
         }
-        said.map_err(|e| gantry_wlm::Error::NotStarted(Failure::new(e.kind(), e.to_string())))?;
-        wait_for_start(answered).await.map_err(gantry_wlm::Error::NotStarted)
+        said.map_err(|e| gantry_wlm::Error::Failed(Failure::new(e.kind(), e.to_string())))?;
+        wait_for_start(answered).await.map_err(gantry_wlm::Error::Failed)
     }
 }
 

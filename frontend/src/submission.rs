@@ -34,7 +34,7 @@ pub(crate) async fn submit(
     let job = match read_message(&mut from, &mut incoming).await {
         Some(FromSubmitter::Accepted(job)) => job,
         Some(FromSubmitter::Refused(failure)) => {
-            return Err(gantry_wlm::Error::Refused(failure).into());
+            return Err(gantry_wlm::Error::Failed(failure).into());
         }
         Some(FromSubmitter::Cancelled(_)) | None => return Err(unheard()),
     };

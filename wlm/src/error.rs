@@ -14,37 +14,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request is invalid for this WLM.
-    #[error("{message}")]
-    Invalid {
-        /// The problem.
-        message: String,
-        /// The suggestion.
-        hint: Option<String>,
-    },
-    /// No such WLM.
-    #[error("no workload manager is named '{name}'")]
-    UnknownWlm {
-        /// The requested name.
-        name: String,
-        /// The known names.
-        known: Vec<&'static str>,
-    },
-    /// No such job or process.
-    #[error("{message}")]
-    NotFound {
-        /// The message: what was not found.
-        message: String,
-        /// What to try.
-        hint: Option<String>,
-    },
+    /// The request is invalid, there is no such job or process, this user may not use it, or the launcher or the WLM
+    /// refused or ended early. The kind tells which.
+    #[error("{0}")]
+    Failed(
+        /// The problem; from a launcher or a WLM in its own words.
+        Failure,
+    ),
     /// The job or process is known, but has no ranks yet.
-    #[error("{message}")]
+    #[error("{failure}")]
     NotYet {
-        /// The message: the missing event.
-        message: String,
-        /// What to try.
-        hint: Option<String>,
+        /// The missing event.
+        failure: Failure,
         /// Whether it waits in a queue for its nodes.
         queued: bool,
     },
@@ -53,26 +34,6 @@ pub enum Error {
     #[error("{0}")]
     Unanswered(
         /// What its command printed instead.
-        Failure,
-    ),
-    /// The job or process exists, but this user may not use it.
-    #[error("{message}")]
-    NoAccess {
-        /// The message: what was refused.
-        message: String,
-        /// What to try.
-        hint: Option<String>,
-    },
-    /// A process could not be started.
-    #[error("{0}")]
-    NotStarted(
-        /// The process, and the reason.
-        Failure,
-    ),
-    /// The launcher or the WLM refused, or ended early.
-    #[error("{0}")]
-    Refused(
-        /// The message of the launcher or the WLM.
         Failure,
     ),
     /// Agents could not be started on some hosts.
@@ -94,13 +55,35 @@ pub enum Error {
     },
 }
 
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl Error {
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::Invalid { message: message.into(), hint: None }
+        Failure::new(Kind::Invalid, message).into()
     }
 
     pub(crate) fn invalid_with(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Invalid { message: message.into(), hint: Some(hint.into()) }
+        Failure::new(Kind::Invalid, message).with_hint(hint).into()
+    }
+
+    /// There is no such thing. The hint says what to try.
+    pub(crate) fn not_found<'a>(message: impl Into<String>, hint: impl Into<Option<&'a str>>) -> Self {
+        Failure::new(Kind::NotFound, message).with_hint_of(hint.into()).into()
+    }
+
+    /// It exists, but this user may not use it. The hint says what to try.
+    pub(crate) fn no_access<'a>(message: impl Into<String>, hint: impl Into<Option<&'a str>>) -> Self {
+        Failure::new(Kind::NoAccess, message).with_hint_of(hint.into()).into()
+    }
+
+    /// There are no ranks yet.
+    pub fn not_yet<'a>(message: impl Into<String>, hint: impl Into<Option<&'a str>>, queued: bool) -> Self {
+        let failure = Failure::new(Kind::NotFound, message).with_hint_of(hint.into());
+        Self::NotYet { failure, queued }
     }
 
     /// The error of a command that printed no answer. A failure of the way to the WLM says nothing about what was asked
@@ -108,7 +91,7 @@ impl Error {
     pub(crate) fn of_answer(failure: Failure) -> Self {
         match failure.kind() {
             Kind::TimedOut | Kind::Lost | Kind::LauncherFailed => Self::Unanswered(failure),
-            _ => Self::Refused(failure),
+            _ => failure.into(),
         }
     }
 
@@ -124,7 +107,7 @@ impl Error {
         let what = if kind == Kind::TimedOut { "no answer from" } else { "cannot run" };
         let failure = Failure::new(kind, format!("{subject}{what} {}: {error}", line.display()));
         match kind {
-            Kind::NotFound | Kind::NoAccess => Self::NotStarted(failure),
+            Kind::NotFound | Kind::NoAccess => failure.into(),
             _ => Self::Unanswered(failure),
         }
     }
@@ -137,10 +120,9 @@ impl Error {
     /// The kind of error, as every layer of gantry sorts them.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Invalid { .. } | Self::UnknownWlm { .. } => Kind::Invalid,
-            Self::NotFound { .. } | Self::NotYet { .. } => Kind::NotFound,
-            Self::NoAccess { .. } => Kind::NoAccess,
-            Self::NotStarted(failure) | Self::Refused(failure) | Self::Unanswered(failure) => failure.kind(),
+            Self::Failed(failure) | Self::NotYet { failure, .. } | Self::Unanswered(failure) => {
+                failure.kind()
+            }
             Self::Hosts { missing, .. } => missing.first().map_or(Kind::Lost, |(_, failure)| failure.kind()),
             Self::Read { source, .. } => source.into(),
         }
@@ -148,19 +130,20 @@ impl Error {
 
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Invalid { hint, .. }
-            | Self::NotFound { hint, .. }
-            | Self::NotYet { hint, .. }
-            | Self::NoAccess { hint, .. } => hint.clone(),
-            Self::UnknownWlm { known, .. } => Some(format!("known are: {}", known.join(", "))),
-            Self::NotStarted(failure) | Self::Refused(failure) | Self::Unanswered(failure) => {
-                failure.hint().map(str::to_owned)
+        let hint = match self {
+            Self::Failed(failure) | Self::NotYet { failure, .. } | Self::Unanswered(failure) => {
+                failure.hint()
             }
             // Of several hints, show the first one.
-            Self::Hosts { missing, .. } => missing.iter().find_map(|(_, why)| why.hint().map(str::to_owned)),
+            Self::Hosts { missing, .. } => missing.iter().find_map(|(_, why)| why.hint()),
             Self::Read { .. } => None,
-        }
+        };
+        hint.map(str::to_owned)
+    }
+
+    /// The error in the form for the wire: kind, text and hint.
+    pub fn to_failure(&self) -> Failure {
+        Failure::new(self.kind(), self.to_string()).with_hint_of(self.hint())
     }
 }
 
@@ -195,7 +178,7 @@ mod tests {
     fn a_program_that_cannot_be_run_is_no_reason_to_ask_again() {
         let run = |error: io::ErrorKind| Error::not_run(&["/bin/ask".into(), "7".into()], &error.into());
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied] {
-            assert!(matches!(run(kind), Error::NotStarted(_)) && !run(kind).is_temporary(), "{kind}");
+            assert!(matches!(run(kind), Error::Failed(_)) && !run(kind).is_temporary(), "{kind}");
         }
         let late = run(io::ErrorKind::TimedOut);
         assert!(late.is_temporary() && late.to_string().starts_with("no answer from /bin/ask 7: "), "{late}");

@@ -47,10 +47,7 @@ impl Messages {
         let line = shortened(&command.join(" "));
         let message = format!("{program} ended with {status}: {words} (command: {line})");
         let kind = cause.map_or(Kind::LauncherFailed, |(_, kind, _)| *kind);
-        match cause.and_then(|(_, _, hint)| *hint) {
-            Some(hint) => Failure::new(kind, message).with_hint(hint),
-            None => Failure::new(kind, message),
-        }
+        Failure::new(kind, message).with_hint_of(cause.and_then(|(_, _, hint)| *hint))
     }
 }
 

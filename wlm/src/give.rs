@@ -361,7 +361,7 @@ impl Drop for Giver {
 
 fn failed(error: io::Error) -> Error {
     let what = format!("listen for hosts that fetch the agent: {error}");
-    Error::Refused(Failure::new(Kind::Unsupported, what))
+    Error::Failed(Failure::new(Kind::Unsupported, what))
 }
 
 /// The meaning of the script's exit code. `None`: the code is not the script's.

@@ -53,7 +53,7 @@ impl Choice {
 /// reference interface's names; the one whose job this process is in; the first of [`WLMS`] that is detected.
 ///
 /// # Errors
-/// [`Error::UnknownWlm`] with the known names.
+/// There is none of that name. The hint lists the known names.
 pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
     if let Some(name) = asked {
         return Ok(Choice::new(find(name)?, Evidence("it was chosen by the caller".to_owned())));
@@ -68,7 +68,7 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
         detected(host).into_iter().filter_map(|(wlm, evidence)| Some(Choice::new(wlm, evidence?))).collect();
     let inside =
         found.iter().find(|choice| choice.wlm.capabilities().jobs.is_some_and(|jobs| jobs.is_inside(host)));
-    let none = || Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() };
+    let none = || unknown("(none detected)");
     let mut choice = inside.or(found.first()).cloned().ok_or_else(none)?;
     if choice.wlm.capabilities().jobs.is_none() {
         choice.doubt = find_doubt(choice.wlm.name(), host);
@@ -112,15 +112,18 @@ pub fn detected(host: &dyn Host) -> Vec<(&'static dyn Wlm, Option<Evidence>)> {
 /// Finds the WLM with that name, ignoring case.
 ///
 /// # Errors
-/// [`Error::UnknownWlm`] with the known names.
+/// There is none. The hint lists the known names.
 pub fn find(name: &str) -> Result<&'static dyn Wlm> {
-    WLMS.iter()
-        .find(|wlm| wlm.name().eq_ignore_ascii_case(name))
-        .copied()
-        .ok_or_else(|| Error::UnknownWlm { name: name.to_owned(), known: names() })
+    WLMS.iter().find(|wlm| wlm.name().eq_ignore_ascii_case(name)).copied().ok_or_else(|| unknown(name))
 }
 
-fn names() -> Vec<&'static str> {
+fn unknown(name: &str) -> Error {
+    let message = format!("no workload manager is named '{name}'");
+    Error::invalid_with(message, format!("known are: {}", names().join(", ")))
+}
+
+/// The names of all WLMs.
+pub fn names() -> Vec<&'static str> {
     WLMS.iter().map(|wlm| wlm.name()).collect()
 }
 

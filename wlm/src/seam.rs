@@ -166,7 +166,7 @@ pub fn has_job_names(wlm: &dyn Wlm) -> bool {
 pub fn find_batch(wlm: &dyn Wlm) -> Result<&'static dyn BatchJobs> {
     wlm.capabilities().batch.ok_or_else(|| {
         let failure = Failure::new(Kind::Unsupported, format!("{} runs no batch jobs", wlm.name()));
-        Error::Refused(failure.with_hint("choose a workload manager that does with --wlm"))
+        Error::Failed(failure.with_hint("choose a workload manager that does with --wlm"))
     })
 }
 

@@ -20,11 +20,7 @@ pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
         E::InvalidInput | E::InvalidFilename | E::AlreadyExists | E::NotADirectory => (Kind::Invalid, None),
         _ => (Kind::Unsupported, None),
     };
-    let failure = Failure::new(kind, format!("{doing}: {error}"));
-    match hint {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    }
+    Failure::new(kind, format!("{doing}: {error}")).with_hint_of(hint)
 }
 
 /// How often this process could not accept a connection.

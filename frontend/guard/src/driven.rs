@@ -130,9 +130,5 @@ impl Driven {
 }
 
 fn to_failure(error: &MpirError) -> Failure {
-    let failure = Failure::new(error.kind(), error.to_string());
-    match error.hint() {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    }
+    Failure::new(error.kind(), error.to_string()).with_hint_of(error.hint())
 }

@@ -29,13 +29,7 @@ impl Error {
     pub(crate) fn to_failure(&self) -> Failure {
         match self {
             Self::Here(failure) => failure.clone(),
-            Self::Wlm(error) => {
-                let failure = Failure::new(error.kind(), error.to_string());
-                match error.hint() {
-                    Some(hint) => failure.with_hint(hint),
-                    None => failure,
-                }
-            }
+            Self::Wlm(error) => error.to_failure(),
         }
     }
 }

@@ -115,7 +115,7 @@ fn judge(core: &Core, table: &Placement, look: Look) {
 /// wait for it.
 async fn ask_pmix(launcher: Pid, library: PathBuf) -> gantry_wlm::Result<Placement> {
     let (answer, answered) = oneshot::channel();
-    let lost = |why: &str| gantry_wlm::Error::Refused(Failure::new(Kind::Lost, why));
+    let lost = |why: &str| gantry_wlm::Error::Failed(Failure::new(Kind::Lost, why));
     let agent = helpers::find(helpers::AGENT).map_err(|error| lost(&error.to_string()))?;
     std::thread::spawn(move || drop(answer.send(ask_ranks(launcher, &library, &agent, &Machine))));
     answered.await.unwrap_or_else(|_| Err(lost("it was not asked")))

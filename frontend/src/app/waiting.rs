@@ -308,7 +308,7 @@ fn explain_late(clock: &Clock, late: Late, said: &gantry_wlm::Error) -> Error {
         Late::Launch => {
             let message = format!("{said}, after {} s", clock.elapsed().as_secs());
             let hint = "--timeout gives it more time, or --wait=TIME where that is an option";
-            gantry_wlm::Error::Refused(Failure::new(Kind::TimedOut, message).with_hint(hint)).into()
+            gantry_wlm::Error::Failed(Failure::new(Kind::TimedOut, message).with_hint(hint)).into()
         }
     }
 }
@@ -327,7 +327,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_wlm_stops_no_clock_and_keeps_none_stopped_for_ever() {
         let silent = gantry_wlm::Error::Unanswered(Failure::new(Kind::TimedOut, "no answer"));
-        let queued = |queued| gantry_wlm::Error::NotYet { message: "waits".to_owned(), hint: None, queued };
+        let queued = |queued| gantry_wlm::Error::not_yet("waits", None, queued);
         let timeout = Duration::from_secs(30);
         let clock = Clock::new(timeout, QueueTime::Apart(None));
         let mut wait = Wait::new(&clock);
@@ -426,8 +426,7 @@ mod tests {
             let question = || {
                 asked += 1;
                 let silent = gantry_wlm::Error::Unanswered(Failure::new(Kind::TimedOut, "no answer"));
-                let queued =
-                    gantry_wlm::Error::NotYet { message: "waits".to_owned(), hint: None, queued: true };
+                let queued = gantry_wlm::Error::not_yet("waits", None, true);
                 std::future::ready(Err::<(), _>(
                     if then_silent && asked > 1 { silent } else { queued }.into(),
                 ))

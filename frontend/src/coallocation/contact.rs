@@ -99,16 +99,13 @@ impl Contacts {
             }
             None => (meant, None),
         };
-        let wlm = registry::find(name).map_err(|error| self.unknown(text, &error))?;
+        let wlm = registry::find(name).map_err(|_unknown| self.unknown(text))?;
         Ok(Contact { wlm, place: place.map(str::to_owned) })
     }
 
-    fn unknown(&self, text: &str, error: &gantry_wlm::Error) -> Error {
-        let known = match error {
-            gantry_wlm::Error::UnknownWlm { known, .. } => known.as_slice(),
-            _ => &[],
-        };
-        let known: Vec<&str> = known.iter().copied().chain(self.0.keys().map(String::as_str)).collect();
+    fn unknown(&self, text: &str) -> Error {
+        let known: Vec<&str> =
+            registry::names().into_iter().chain(self.0.keys().map(String::as_str)).collect();
         Error::Invalid {
             message: format!("no workload manager and no contact is named '{text}'"),
             hint: Some(format!("known: {}", known.join(", "))),

@@ -85,7 +85,8 @@ impl Dh for X25519 {
 
     /// The kernel's random bytes are used, as from [`System`].
     fn generate(&mut self, _random: &mut dyn Random) -> Result<(), Error> {
-        let private = EphemeralPrivateKey::generate(&X25519_KEYS, &SystemRandom::new()).map_err(|_| Error::Rng)?;
+        let private =
+            EphemeralPrivateKey::generate(&X25519_KEYS, &SystemRandom::new()).map_err(|_| Error::Rng)?;
         let public = private.compute_public_key().map_err(|_| Error::Dh)?;
         self.public.copy_from_slice(public.as_ref());
         self.private = Mutex::new(Some(private));

@@ -122,6 +122,21 @@ impl Failure {
         self
     }
 
+    /// Adds the remedy if there is one.
+    #[must_use]
+    pub fn with_hint_of(self, hint: Option<impl Into<String>>) -> Self {
+        match hint {
+            Some(hint) => self.with_hint(hint),
+            None => self,
+        }
+    }
+
+    /// Puts a host or another place in front of the message.
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        Self { message: bounded(format!("{place}: {}", self.message)), ..self }
+    }
+
     /// The caller's remedy.
     #[must_use]
     pub const fn kind(&self) -> Kind {

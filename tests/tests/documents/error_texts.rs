@@ -19,10 +19,13 @@ use syn::{
 const DEEPEST: usize = 2;
 
 /// Constructors of errors: the end of the path, the argument with the text, and whether a hint comes with it.
-const MAKERS: [(&str, &str, usize, bool); 12] = [
+const MAKERS: [(&str, &str, usize, bool); 15] = [
     ("Failure", "new", 1, false),
     ("Error", "invalid", 0, false),
     ("Error", "invalid_with", 0, true),
+    ("Error", "not_found", 0, true),
+    ("Error", "no_access", 0, true),
+    ("Error", "not_yet", 0, true),
     ("Error", "io", 0, true),
     ("Fault", "invalid", 0, true),
     ("Fault", "io", 0, true),
@@ -296,9 +299,10 @@ impl<'a> Reader<'a> {
 
     fn called(&mut self, makers: &BTreeSet<Maker>, args: &[&Expr]) {
         let has_remedy = args.iter().any(|arg| kind_has_remedy(arg));
+        let is_left_out = args.iter().any(|arg| matches!(arg, Expr::Path(it) if it.path.is_ident("None")));
         for maker in makers {
             if let Some(text) = args.get(maker.argument) {
-                self.made(text, maker.has_hint || has_remedy);
+                self.made(text, (maker.has_hint && !is_left_out) || has_remedy);
             }
         }
     }
@@ -499,7 +503,8 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         let args: Vec<&Expr> = call.args.iter().collect();
         self.called(&makers, &args);
         let was_hinted = self.is_hinted;
-        self.is_hinted |= call.method == "with_hint";
+        // Where an error becomes a failure, its own hint goes along.
+        self.is_hinted |= call.method == "with_hint" || call.method == "with_hint_of";
         self.visit_expr(&call.receiver);
         self.is_hinted = was_hinted;
         call.args.iter().for_each(|arg| self.visit_expr(arg));

@@ -28,7 +28,7 @@ pub(super) async fn run(agent: &AgentCommand, hosts: &[String], job: &Job, stop:
             Err(failure) => {
                 // All agents, or none.
                 processes.iter().for_each(|process| drop(signal_process(process, libc::SIGKILL)));
-                return Err(Error::NotStarted(failure));
+                return Err(Error::Failed(failure));
             }
         };
         processes.push(process);

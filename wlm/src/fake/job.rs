@@ -111,10 +111,7 @@ impl Job {
         let job = Self { number, step, folder: folder(host)?.join("jobs").join(number.to_string()) };
         match job.read("nodes", host)? {
             Some(_) => Ok(job),
-            None => Err(Error::NotFound {
-                message: format!("there is no job {number}"),
-                hint: Some("name another one".to_owned()),
-            }),
+            None => Err(Error::not_found(format!("there is no job {number}"), "name another one")),
         }
     }
 
@@ -246,23 +243,22 @@ impl Job {
 
     pub(super) fn still_queued(&self, site: &Site) -> Error {
         let message = format!("job {} waits for nodes ({})", self.number, site.reason);
-        let hint = Some("wait, or cancel it".to_owned());
-        Error::NotYet { message, hint, queued: true }
+        Error::not_yet(message, "wait, or cancel it", true)
     }
 
     pub(super) fn has_ended(&self, how: &str) -> Error {
         let failure = Failure::new(Kind::Gone, format!("job {} has ended: {how}", self.number));
-        Error::Refused(failure.with_hint("launch or submit again"))
+        Error::Failed(failure.with_hint("launch or submit again"))
     }
 
     /// Why the cluster ended it. `None`: the cluster did not.
     pub(super) fn cause(&self, host: &dyn Host) -> Result<Option<EndCause>> {
         let State::Ended(how) = self.state(host)? else {
-            return Err(Error::NotYet {
-                message: format!("job {} is ending", self.number),
-                hint: Some("ask again when it has ended".to_owned()),
-                queued: false,
-            });
+            return Err(Error::not_yet(
+                format!("job {} is ending", self.number),
+                "ask again when it has ended",
+                false,
+            ));
         };
         let kind = match how.as_str() {
             CANCELLED => CauseKind::Cancelled,
@@ -301,5 +297,5 @@ fn quote(word: &OsStr) -> String {
 
 fn failed(path: &Path, error: &io::Error) -> Error {
     let failure = Failure::new(error.into(), format!("cannot use {}: {error}", path.display()));
-    Error::Refused(failure.with_hint("see the folder of the cluster that is played"))
+    Error::Failed(failure.with_hint("see the folder of the cluster that is played"))
 }

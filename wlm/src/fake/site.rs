@@ -134,7 +134,7 @@ impl Site {
 
 /// A refusal of the cluster.
 pub(super) fn refused(message: impl Into<String>) -> Error {
-    Error::Refused(
+    Error::Failed(
         Failure::new(Kind::LauncherFailed, message).with_hint("see how the cluster is played: site.json"),
     )
 }

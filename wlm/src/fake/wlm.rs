@@ -103,7 +103,7 @@ impl Wlm for Fake {
         }
         Site::read(host)?.check_hosts(&app.hosts)?;
         for host in &app.hosts {
-            let ticket = agent.ticket(host).map_err(Error::NotStarted)?;
+            let ticket = agent.ticket(host)?;
             owner.start_agent(host, &agent.program, ticket).await?;
         }
         Ok(())

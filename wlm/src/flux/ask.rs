@@ -112,9 +112,11 @@ pub(super) fn is_one_host(host: &dyn Host) -> Result<bool> {
 /// # Errors
 /// `flux` is not in PATH.
 pub(super) fn flux(words: &[OsString], host: &dyn Host) -> Result<Vec<OsString>> {
-    let path = host.find_in_path("flux").ok_or_else(|| Error::NotFound {
-        message: "there is no flux in PATH".to_owned(),
-        hint: Some("install flux-core, or add the folder of its commands to PATH".to_owned()),
+    let path = host.find_in_path("flux").ok_or_else(|| {
+        Error::not_found(
+            "there is no flux in PATH",
+            "install flux-core, or add the folder of its commands to PATH",
+        )
     })?;
     Ok(std::iter::once(path.into_os_string()).chain(words.iter().cloned()).collect())
 }

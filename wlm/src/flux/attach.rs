@@ -48,16 +48,13 @@ fn check_running(job: &Job, host: &dyn Host) -> Result<()> {
     let (id, own) = (JobId(job.id), host.uid());
     if job.userid != own {
         let message = format!("job {id} belongs to user {}, and this is user {own}", job.userid);
-        return Err(Error::NoAccess { message, hint: None });
+        return Err(Error::no_access(message, None));
     }
     match job.phase() {
         JobPhase::Running => Ok(()),
-        JobPhase::Waiting => {
-            let hint = Some("wait for it with --wait".to_owned());
-            Err(Error::NotYet { message: job.describe(), hint, queued: true })
-        }
+        JobPhase::Waiting => Err(Error::not_yet(job.describe(), "wait for it with --wait", true)),
         JobPhase::Ending | JobPhase::Ended => {
-            Err(Error::Refused(Failure::new(Kind::Gone, job.describe_end())))
+            Err(Error::Failed(Failure::new(Kind::Gone, job.describe_end())))
         }
     }
 }
@@ -76,11 +73,11 @@ fn check_no_instance(instance: &Instance, target: &Target, host: &dyn Host) -> R
 
 /// The error for an instance without a job: it may get one later.
 fn not_yet(instance: &Target, what: &str) -> Error {
-    Error::NotYet {
-        message: format!("{instance} is an instance of Flux {what}"),
-        hint: Some("wait for a job in it with --wait".to_owned()),
-        queued: false,
-    }
+    Error::not_yet(
+        format!("{instance} is an instance of Flux {what}"),
+        "wait for a job in it with --wait",
+        false,
+    )
 }
 
 /// The job of an instance that started last.
@@ -107,8 +104,7 @@ fn ask_placement(instance: &Instance, job: &Job, host: &dyn Host) -> Result<Plac
     if said.stdout.trim().is_empty() {
         if said.stderr.contains("timeout waiting for shell.start") {
             let message = format!("the ranks of job {id} have not started yet");
-            let hint = Some("wait for them with --wait".to_owned());
-            return Err(Error::NotYet { message, hint, queued: false });
+            return Err(Error::not_yet(message, "wait for them with --wait", false));
         }
         let words = std::iter::once(OsString::from("flux")).chain(words);
         return Err(refused(&words.collect::<Vec<_>>(), &said));
@@ -144,7 +140,7 @@ pub(super) fn plan_agents(
     env.extend(instance.variables());
     gift.put_into(&mut env);
     // No node name is given here: every node knows its own name.
-    let ticket = agent.ticket("").map_err(Error::NotStarted)?.into();
+    let ticket = agent.ticket("")?.into();
     Ok(StepStart { argv: flux(&build_exec(target.job, &shells, &gift.command), host)?, env, ticket })
 }
 

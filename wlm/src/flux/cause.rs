@@ -84,9 +84,7 @@ fn ask_cause(target: &Target, torn: bool, host: &dyn Host) -> Result<Option<EndC
     let job = instance.ask_job(target.job, host)?;
     match job.phase() {
         JobPhase::Running if !torn => Ok(None),
-        JobPhase::Running | JobPhase::Ending => {
-            Err(Error::NotYet { message: job.describe(), hint: None, queued: false })
-        }
+        JobPhase::Running | JobPhase::Ending => Err(Error::not_yet(job.describe(), None, false)),
         JobPhase::Waiting | JobPhase::Ended => Ok(None),
     }
 }

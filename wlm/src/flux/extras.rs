@@ -24,7 +24,7 @@ impl FluxExtras {
     pub fn job_of_attach(&self, pid: Pid, host: &dyn Host) -> Result<JobId> {
         let line = host
             .read(Path::new(&format!("/proc/{pid}/cmdline")))
-            .map_err(|_| Error::NotFound { message: format!("there is no process {pid}"), hint: None })?;
+            .map_err(|_| Error::not_found(format!("there is no process {pid}"), None))?;
         let words: Vec<String> =
             line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let is_attach = words.iter().any(|word| word == "attach")

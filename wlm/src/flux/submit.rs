@@ -28,7 +28,7 @@ impl BatchJobs for FluxJobs {
             host.ask_for_line(submission.cwd.as_ref(), &command, &submission.env, is_answer, ANSWER_WITHIN);
         let said = said.map_err(|error| {
             let message = format!("cannot run flux batch in {}: {error}", submission.cwd.display());
-            Error::Refused(Failure::new(Kind::LauncherFailed, message))
+            Error::Failed(Failure::new(Kind::LauncherFailed, message))
         })?;
         match parse_submitted(&said.stdout) {
             Some(job) => Ok(JobRef(job.to_string())),
@@ -36,7 +36,7 @@ impl BatchJobs for FluxJobs {
                 format!("flux batch printed no job: '{}'", said.stdout.trim()),
                 "leave out options with which nothing is submitted",
             )),
-            None => Err(Error::Refused(explain(&command, &said))),
+            None => Err(Error::Failed(explain(&command, &said))),
         }
     }
 

@@ -15,18 +15,17 @@ use crate::{Error, Result};
 pub(crate) fn check_process(pid: Pid, host: &dyn Host) -> Result<()> {
     let path = PathBuf::from(format!("/proc/{pid}/status"));
     let status = host.read(&path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Error::NotFound {
-            message: format!("there is no process {pid} on {}", host.hostname()),
-            hint: None,
-        },
+        io::ErrorKind::NotFound => {
+            Error::not_found(format!("there is no process {pid} on {}", host.hostname()), None)
+        }
         _ => Error::Read { path, source: e },
     })?;
     let owner = parse_uid(&status);
     if owner != Some(host.uid()) && host.uid() != 0 {
-        return Err(Error::NoAccess {
-            message: format!("process {pid} belongs to another user"),
-            hint: Some("only processes of your own can be attached to".to_owned()),
-        });
+        return Err(Error::no_access(
+            format!("process {pid} belongs to another user"),
+            "only processes of your own can be attached to",
+        ));
     }
     Ok(())
 }

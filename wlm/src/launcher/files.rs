@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use gantry_types::error::{Failure, Kind};
+
 use super::dialect::{Dialect, ProgramFiles};
 use super::options::locate;
 use crate::error::{Error, Result};
@@ -56,7 +58,8 @@ pub(crate) fn rewrite_file(dialect: &'static Dialect, text: &[u8], shim: &[OsStr
 }
 
 fn at_line(error: &Error, line: usize) -> Error {
-    Error::Invalid { message: format!("line {line} of the file with programs: {error}"), hint: error.hint() }
+    let message = format!("line {line} of the file with programs: {error}");
+    Failure::new(Kind::Invalid, message).with_hint_of(error.hint()).into()
 }
 
 fn short_enough(line: Vec<u8>) -> Result<Vec<u8>> {

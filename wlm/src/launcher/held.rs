@@ -46,9 +46,11 @@ pub(crate) fn find_program(name: &OsStr, host: &dyn Host) -> Result<PathBuf> {
         Some(text) if !text.contains('/') => host.find_in_path(text),
         _ => Some(PathBuf::from(name)).filter(|path| host.is_executable(path)),
     };
-    path.ok_or_else(|| Error::NotFound {
-        message: format!("launcher '{}' was not found", name.display()),
-        hint: Some("give its path, or add its folder to PATH".to_owned()),
+    path.ok_or_else(|| {
+        Error::not_found(
+            format!("launcher '{}' was not found", name.display()),
+            "give its path, or add its folder to PATH",
+        )
     })
 }
 

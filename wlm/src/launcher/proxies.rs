@@ -83,9 +83,11 @@ pub(crate) fn find_below(port: &str, host: &dyn Host) -> Result<Vec<Beneath>> {
         parse_proxy(&words_of(*pid, host)).is_some_and(|(its, at)| its == port && at == At::Here)
             && check_process(*pid, host).is_ok()
     };
-    let proxy = pids.find(is_proxy).ok_or_else(|| Error::NotFound {
-        message: format!("no proxy of the launcher with the port {port} runs on {}", host.hostname()),
-        hint: Some("the app may have ended".to_owned()),
+    let proxy = pids.find(is_proxy).ok_or_else(|| {
+        Error::not_found(
+            format!("no proxy of the launcher with the port {port} runs on {}", host.hostname()),
+            "the app may have ended",
+        )
     })?;
     find_beneath(proxy, host)
 }

@@ -82,7 +82,7 @@ impl Wlm for Localhost {
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
         for host in &app.hosts {
-            let ticket = agent.ticket(host).map_err(Error::NotStarted)?;
+            let ticket = agent.ticket(host)?;
             owner.start_agent(host, &agent.program, ticket).await?;
         }
         Ok(())

@@ -52,10 +52,10 @@ fn find_named(parent: &str, name: &str, host: &dyn Host) -> Result<Placement> {
         level = others.into_iter().flat_map(|pid| children(pid, host)).collect();
     }
     if found.is_empty() {
-        return Err(Error::NotFound {
-            message: format!("there is no process named '{name}' beneath {parent}"),
-            hint: Some("the name is that of /proc/PID/comm, of at most 15 characters".to_owned()),
-        });
+        return Err(Error::not_found(
+            format!("there is no process named '{name}' beneath {parent}"),
+            "the name is that of /proc/PID/comm, of at most 15 characters",
+        ));
     }
     found.sort_unstable();
     place_here(&found, host)
@@ -80,12 +80,11 @@ fn ranks_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Pid>> {
         return Ok(Vec::new());
     }
     let told: Vec<(u32, Option<u32>)> = found.iter().map(|it| (it.rank, it.size)).collect();
-    check_complete(&told).map_err(|why| Error::NotFound {
-        message: format!("the processes beneath {launcher} {why}"),
-        hint: Some(
-            "some ranks have ended or run on other nodes: name with --wlm how to reach those, or give the pids to attach to these"
-                .to_owned(),
-        ),
+    check_complete(&told).map_err(|why| {
+        Error::not_found(
+            format!("the processes beneath {launcher} {why}"),
+            "some ranks have ended or run on other nodes: name with --wlm how to reach those, or give the pids to attach to these",
+        )
     })?;
     Ok(found.into_iter().map(|Beneath { pid, .. }| pid).collect())
 }

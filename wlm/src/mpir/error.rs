@@ -150,11 +150,7 @@ impl From<&MpirError> for Failure {
             // Writing to a string cannot fail.
             write!(message, ": {cause}").ok();
         }
-        let failure = Self::new(error.kind(), message);
-        match error.hint() {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
-        }
+        Self::new(error.kind(), message).with_hint_of(error.hint())
     }
 }
 

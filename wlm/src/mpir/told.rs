@@ -84,22 +84,9 @@ fn to_error(error: MpirError) -> Error {
     }
     if matches!(error, MpirError::Table(TableError::Empty | TableError::Missing { .. })) {
         let hint = "wait for them with --wait; some launchers only publish the ranks of MPI programs";
-        return Error::NotYet { message, hint: Some(hint.to_owned()), queued: false };
+        return Error::not_yet(message, hint, false);
     }
-    let hint = error.hint().map(str::to_owned);
-    match error.kind() {
-        Kind::NotFound => Error::NotFound { message, hint },
-        Kind::NoAccess => Error::NoAccess { message, hint },
-        kind => Error::Refused(to_failure(kind, message, hint)),
-    }
-}
-
-fn to_failure(kind: Kind, message: String, hint: Option<String>) -> Failure {
-    let failure = Failure::new(kind, message);
-    match hint {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    }
+    Failure::new(error.kind(), message).with_hint_of(error.hint()).into()
 }
 
 /// Reports to `out` where the ranks of the launcher `pid` of this machine are, or why that is unknown. The report
@@ -149,8 +136,7 @@ pub fn tell_below(port: &str, host: &dyn Host, out: &mut impl Write) -> std::res
 
 fn tell_failure(error: &Error, out: &mut impl Write) -> std::result::Result<(), FrameError> {
     let not_yet = matches!(error, Error::NotYet { .. });
-    let failure = to_failure(error.kind(), error.to_string(), error.hint());
-    write_frame(out, &Told::Failed { not_yet, failure })
+    write_frame(out, &Told::Failed { not_yet, failure: error.to_failure() })
 }
 
 /// Decodes the report of [`tell_ranks`] from another machine.
@@ -167,7 +153,7 @@ impl Telling {
     /// # Errors
     /// The reported failure, as an error of this side; or bytes that are not a valid report.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Option<Heard>> {
-        let strange = |why: String| Error::Refused(Failure::new(Kind::Protocol, why));
+        let strange = |why: String| Error::Failed(Failure::new(Kind::Protocol, why));
         self.frames.push(bytes).map_err(|error| strange(error.to_string()))?;
         while let Some(told) = self.frames.next_message().map_err(|error| strange(error.to_string()))? {
             match told {
@@ -177,7 +163,10 @@ impl Telling {
                 }
                 Told::Proxies { proxies, host } => return Ok(Some(Heard::Proxies(proxies, host))),
                 Told::Below(ranks) => return Ok(Some(Heard::Below(ranks))),
-                Told::Failed { not_yet, failure } => return Err(from_failure(not_yet, failure)),
+                Told::Failed { not_yet: true, failure } => {
+                    return Err(Error::NotYet { failure, queued: false });
+                }
+                Told::Failed { failure, .. } => return Err(failure.into()),
             }
         }
         Ok(None)
@@ -192,16 +181,6 @@ impl Telling {
             self.ranks.push(place.host, place.pid, place.exe).map_err(|error| error.to_string())?;
         }
         Ok(())
-    }
-}
-
-fn from_failure(not_yet: bool, failure: Failure) -> Error {
-    let (message, hint) = (failure.message().to_owned(), failure.hint().map(str::to_owned));
-    match failure.kind() {
-        _ if not_yet => Error::NotYet { message, hint, queued: false },
-        Kind::NotFound => Error::NotFound { message, hint },
-        Kind::NoAccess => Error::NoAccess { message, hint },
-        _ => Error::Refused(failure),
     }
 }
 
@@ -254,7 +233,9 @@ mod tests {
         check(5, Kind::NoAccess, "process 5 belongs to another user");
         let empty = to_error(MpirError::Table(TableError::Empty));
         assert!(matches!(empty, Error::NotYet { .. }), "{empty:?}");
-        let error = from_failure(true, Failure::new(Kind::NotFound, "none yet"));
+        let mut bytes = Vec::new();
+        tell_failure(&empty, &mut bytes).unwrap();
+        let error = take_all(&bytes, 16).unwrap_err();
         assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
     }
 

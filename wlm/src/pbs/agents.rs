@@ -142,7 +142,7 @@ async fn spawn_all(
     let deadline = left(agent);
     let mut starting = JoinSet::new();
     for (name, node) in places {
-        let ticket = to_hex(&agent.ticket(&name).map_err(Error::NotStarted)?);
+        let ticket = to_hex(&agent.ticket(&name)?);
         let giver = giver.filter(|(_, own)| short_name(&name) != short_name(own)).map(|(giver, _)| giver);
         let program = match giver {
             Some(_) => Program { path: SHELL.into(), fetches: true },

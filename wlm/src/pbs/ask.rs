@@ -39,9 +39,11 @@ pub(super) fn find_command(name: &OsStr, host: &dyn Host) -> Result<OsString> {
         let there = Path::new(prefix.trim()).join("bin").join(name);
         host.is_executable(&there).then_some(there)
     });
-    found.map(PathBuf::into_os_string).ok_or_else(|| Error::NotFound {
-        message: format!("there is no {} in PATH", name.to_string_lossy()),
-        hint: Some("install PBS's commands, or add their folder to PATH".to_owned()),
+    found.map(PathBuf::into_os_string).ok_or_else(|| {
+        Error::not_found(
+            format!("there is no {} in PATH", name.to_string_lossy()),
+            "install PBS's commands, or add their folder to PATH",
+        )
     })
 }
 

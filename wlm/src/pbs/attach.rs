@@ -77,7 +77,7 @@ pub(super) async fn start_agents(
     let script = find_script(job, host)?;
     let words = build_words(&script, &agent.program, "start")?;
     let argv = remote::build_command(&script.host, &words, &agent.program, host)?;
-    let ticket = Zeroizing::new(agent.ticket("").map_err(Error::NotStarted)?);
+    let ticket = Zeroizing::new(agent.ticket("")?);
     let ticket = build_input(&to_hex(&ticket), &app.hosts);
     owner.start_step(StepStart { argv, env: remote::build_environment(host), ticket }).await?;
     Ok(true)
@@ -98,18 +98,18 @@ pub(super) fn read_variables(
     };
     let path = PathBuf::from(format!("/proc/{pid}/environ"));
     let read = host.read(&path).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => Error::NoAccess {
-            message: format!("job {} belongs to another user", job.0),
-            hint: Some("only the submitter of a job can attach to it".to_owned()),
-        },
+        io::ErrorKind::PermissionDenied => Error::no_access(
+            format!("job {} belongs to another user", job.0),
+            "only the submitter of a job can attach to it",
+        ),
         io::ErrorKind::NotFound => {
-            Error::Refused(Failure::new(Kind::Gone, format!("the script of job {} has ended", job.0)))
+            Error::Failed(Failure::new(Kind::Gone, format!("the script of job {} has ended", job.0)))
         }
         _ => Error::Read { path: path.clone(), source },
     })?;
     if environ::value(&read, JOB) != Some(job.0.as_bytes()) {
         let message = format!("process {pid} on {} is not in job {}", host.hostname(), job.0);
-        return Err(Error::NotFound { message, hint: None });
+        return Err(Error::not_found(message, None));
     }
     let entries = environ::entries(&read).filter(|entry| is_of_one_task(entry));
     let pairs = entries.filter_map(|entry| {
@@ -136,7 +136,7 @@ fn find_script(job: &JobRef, host: &dyn Host) -> Result<Script> {
     match found.phase() {
         JobPhase::Waiting => return Err(not_yet(described, true)),
         JobPhase::Ending | JobPhase::Ended => {
-            return Err(Error::Refused(Failure::new(Kind::Gone, described)));
+            return Err(Error::Failed(Failure::new(Kind::Gone, described)));
         }
         JobPhase::Running => {}
     }
@@ -149,7 +149,7 @@ fn find_script(job: &JobRef, host: &dyn Host) -> Result<Script> {
 }
 
 fn not_yet(message: String, queued: bool) -> Error {
-    Error::NotYet { message, hint: Some("wait for it with --wait".to_owned()), queued }
+    Error::not_yet(message, "wait for it with --wait", queued)
 }
 
 /// The command for the first host: gantry's program, on behalf of the job's script.

@@ -65,7 +65,7 @@ pub(super) fn find_cause(ended: &EndedApp, host: &dyn Host) -> Result<Option<End
         JobPhase::Running if ended.torn => {}
         JobPhase::Running | JobPhase::Waiting | JobPhase::Ended => return Ok(None),
     }
-    Err(Error::NotYet { message: found.describe(), hint: None, queued: false })
+    Err(Error::not_yet(found.describe(), None, false))
 }
 
 /// Why a job was ended, if PBS has done it.
@@ -158,7 +158,7 @@ mod tests {
         let shown = match find_cause(&EndedApp { job: JobRef("7".to_owned()), lost, torn }, &host) {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(cause)) => format!("{:?}: {}", cause.kind, cause.message),
-            Err(Error::NotYet { message, .. }) => format!("not yet: {message}"),
+            Err(Error::NotYet { failure, .. }) => format!("not yet: {failure}"),
             Err(error) => error.to_string(),
         };
         assert_eq!(shown, expected, "{job} {state:?} {torn}");

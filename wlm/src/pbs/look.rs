@@ -51,14 +51,8 @@ enum Told {
 pub(super) fn tell(found: Result<Placement>) -> String {
     let told = match found {
         Ok(placement) => Told::Found(placement),
-        Err(Error::NotYet { message, .. }) => Told::NotYet(message),
-        Err(error) => {
-            let failure = Failure::new(error.kind(), error.to_string());
-            Told::Failed(match error.hint() {
-                Some(hint) => failure.with_hint(hint),
-                None => failure,
-            })
-        }
+        Err(Error::NotYet { failure, .. }) => Told::NotYet(failure.message().to_owned()),
+        Err(error) => Told::Failed(error.to_failure()),
     };
     line::write(&told).unwrap_or_default()
 }
@@ -71,8 +65,8 @@ pub(super) fn parse_told(text: &str) -> Option<Result<Placement>> {
     Some(match line::parse(text)? {
         Ok(Told::Found(placement)) => Ok(placement),
         Ok(Told::NotYet(message)) => Err(not_yet(message)),
-        Ok(Told::Failed(failure)) => Err(Error::Refused(failure)),
-        Err(error) => Err(Error::Refused(Failure::new(Kind::Protocol, error.to_string()))),
+        Ok(Told::Failed(failure)) => Err(Error::Failed(failure)),
+        Err(error) => Err(Error::Failed(Failure::new(Kind::Protocol, error.to_string()))),
     })
 }
 
@@ -218,7 +212,7 @@ fn ask_server(
     let Some(library) = pmix::find_library(launcher, host) else { return Ok(None) };
     match pmix::ask_ranks(launcher, &library, agent, host) {
         Ok(told) => Ok(Some(told)),
-        Err(Error::NotYet { message, .. }) => Err(message),
+        Err(Error::NotYet { failure, .. }) => Err(failure.message().to_owned()),
         Err(error) => {
             tracing::warn!("the PMIx server {launcher} does not tell its ranks: {error}");
             Ok(None)
@@ -251,7 +245,7 @@ async fn look_elsewhere(
     let looks: Vec<_> = looks.collect();
     let mut found = Vec::new();
     for look in looks {
-        let looked = look.await.map_err(|e| Error::Refused(Failure::new(Kind::Protocol, e.to_string())))?;
+        let looked = look.await.map_err(|e| Error::Failed(Failure::new(Kind::Protocol, e.to_string())))?;
         found.push(looked?);
     }
     Ok(found)
@@ -397,7 +391,7 @@ fn place(ranks: Vec<(&str, Pid)>) -> Result<Placement> {
 }
 
 fn not_yet(message: String) -> Error {
-    Error::NotYet { message, hint: Some("wait for its ranks with --wait".to_owned()), queued: false }
+    Error::not_yet(message, "wait for its ranks with --wait", false)
 }
 
 #[cfg(test)]
@@ -472,7 +466,7 @@ mod tests {
         let text = format!("Welcome{}", tell(Ok(placement.clone())));
         assert_eq!(parse_told(&text).unwrap().unwrap(), placement);
         let waits = parse_told(&tell(Err(not_yet("x".to_owned())))).unwrap();
-        assert!(matches!(waits, Err(Error::NotYet { message, .. }) if message == "x"));
+        assert!(matches!(waits, Err(Error::NotYet { failure, .. }) if failure.message() == "x"));
         let failed = parse_told(&tell(Err(Error::invalid_with("bad", "do")))).unwrap().unwrap_err();
         assert_eq!((failed.to_string().as_str(), failed.hint().as_deref()), ("bad", Some("do")));
         assert!(parse_told("Welcome\n").is_none());

@@ -206,7 +206,7 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
         answer = qstat(&["-x"], job, host)?;
         if matches!(&answer, Err((_, said)) if is_about(said, &[NO_HISTORY])) {
             let hint = "the server forgets a job at its end; 'qstat -u USER' lists the jobs of a user";
-            return Err(Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint)));
+            return Err(Error::Failed(Failure::new(Kind::Gone, message).with_hint(hint)));
         }
     }
     let (command, said) = match answer {
@@ -214,10 +214,10 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
         Err(unlisted) => unlisted,
     };
     if is_about(&said, &["Unknown Job", "illegally formed"]) {
-        return Err(Error::NotFound {
-            message: format!("PBS knows no job {}: {}", job.0, said.stderr.trim()),
-            hint: Some("'qstat -u USER' lists the jobs of a user".to_owned()),
-        });
+        return Err(Error::not_found(
+            format!("PBS knows no job {}: {}", job.0, said.stderr.trim()),
+            "'qstat -u USER' lists the jobs of a user",
+        ));
     }
     Err(refused(&command, &said))
 }
@@ -253,7 +253,7 @@ fn parse_jobs(text: &str) -> Result<Vec<Job>> {
     }
     let printed: Printed = serde_json::from_str(text).map_err(|error| {
         let message = format!("what qstat prints cannot be read: {error}");
-        Error::Refused(Failure::new(Kind::Protocol, message).with_hint("try: qstat -f -F json"))
+        Error::Failed(Failure::new(Kind::Protocol, message).with_hint("try: qstat -f -F json"))
     })?;
     Ok(printed.jobs.into_iter().map(|(id, job)| Job { id, ..job }).collect())
 }
@@ -278,7 +278,7 @@ mod tests {
             let error = ask(words);
             assert!(matches!(error, Error::Unanswered(_)) && error.to_string().contains(words), "{error}");
         }
-        assert!(matches!(ask("qstat: Unknown Job Id 7.head"), Error::NotFound { .. }));
+        assert_eq!(ask("qstat: Unknown Job Id 7.head").kind(), Kind::NotFound);
         assert_eq!(ask("qstat: Unauthorized Request 7.head").kind(), Kind::NoAccess);
     }
 

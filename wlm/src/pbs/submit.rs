@@ -203,7 +203,7 @@ pub(super) fn ended_early(job: &Job) -> Error {
     let status = job.exit_status.and_then(|status| i32::try_from(status).ok());
     if let Some(failure) = status.and_then(explain_status) {
         let message = format!("{}, and its agents were not there: {}", job.describe(), failure.message());
-        return Error::Refused(
+        return Error::Failed(
             Failure::new(failure.kind(), message).with_hint(failure.hint().unwrap_or(SHARED)),
         );
     }
@@ -218,14 +218,14 @@ pub(super) fn ended_early(job: &Job) -> Error {
         _ => ("see the output of its script", SEE_OUTPUT),
     };
     let message = format!("{}, and its agents were not there: {why}", job.describe());
-    Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint))
+    Error::Failed(Failure::new(Kind::Gone, message).with_hint(hint))
 }
 
 /// As [`ended_early`], for a job of which the server keeps no record.
 pub(super) fn ended_unseen(job: &JobRef) -> Error {
     let message =
         format!("job {} has ended before its agents were there, and the server keeps no record of it", job.0);
-    Error::Refused(Failure::new(Kind::Gone, message).with_hint(SEE_OUTPUT))
+    Error::Failed(Failure::new(Kind::Gone, message).with_hint(SEE_OUTPUT))
 }
 
 #[cfg(test)]

@@ -161,12 +161,11 @@ impl Queue for Pbs {
                 plan_ranks(parse_args(&queued.args)?.common, found.slots(), Some(job.clone()))
             }
             JobPhase::Running | JobPhase::Waiting => {
-                let hint = Some("'qstat -s' shows the reason".to_owned());
-                Err(Error::NotYet { message: found.describe(), hint, queued: true })
+                Err(Error::not_yet(found.describe(), "'qstat -s' shows the reason", true))
             }
             // The exit status shows the cause. It comes a little later than the state.
             JobPhase::Ending if found.exit_status.is_none() => {
-                Err(Error::NotYet { message: found.describe(), hint: None, queued: false })
+                Err(Error::not_yet(found.describe(), None, false))
             }
             JobPhase::Ending | JobPhase::Ended => Err(submit::ended_early(&found)),
         }

@@ -108,11 +108,7 @@ fn explain_status(status: i32) -> Failure {
 
 /// Converts an error of task management to one that can be sent.
 pub(super) fn to_failure(error: &TmError) -> Failure {
-    let failure = Failure::new(error.kind(), error.to_string());
-    match error.hint() {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    }
+    Failure::new(error.kind(), error.to_string()).with_hint_of(error.hint())
 }
 
 #[cfg(test)]

@@ -32,9 +32,11 @@ pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
 /// # Errors
 /// It is not in PATH.
 pub(super) fn find_command(name: &str, host: &dyn Host) -> Result<OsString> {
-    let path = host.find_in_path(name).ok_or_else(|| Error::NotFound {
-        message: format!("there is no {name} in PATH"),
-        hint: Some("install Slurm's commands, or add their folder to PATH".to_owned()),
+    let path = host.find_in_path(name).ok_or_else(|| {
+        Error::not_found(
+            format!("there is no {name} in PATH"),
+            "install Slurm's commands, or add their folder to PATH",
+        )
     })?;
     Ok(path.into_os_string())
 }
@@ -71,8 +73,8 @@ pub(super) fn not_found(name: &str, said: &Asked) -> Error {
     let words: Vec<&str> =
         [said.stdout.trim(), said.stderr.trim()].into_iter().filter(|it| !it.is_empty()).collect();
     let words = if words.is_empty() { "nothing".to_owned() } else { words.join("; ") };
-    Error::NotFound {
-        message: format!("Slurm has no running step {name}; scontrol reports: {words}"),
-        hint: Some("see with 'squeue --me --steps' what runs".to_owned()),
-    }
+    Error::not_found(
+        format!("Slurm has no running step {name}; scontrol reports: {words}"),
+        "see with 'squeue --me --steps' what runs",
+    )
 }

@@ -118,10 +118,10 @@ fn find_jobs(target: &Target, own_number: bool, host: &dyn Host) -> Result<Vec<J
     }
     let own = host.uid();
     if let Some(job) = jobs.iter().find(|job| job.user_id != own) {
-        return Err(Error::NoAccess {
-            message: format!("job {} belongs to user {}, and this is user {own}", job.id, job.user_id),
-            hint: None,
-        });
+        return Err(Error::no_access(
+            format!("job {} belongs to user {}, and this is user {own}", job.id, job.user_id),
+            None,
+        ));
     }
     let first = jobs.first().cloned();
     let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| job.phase() == JobPhase::Running).collect();
@@ -145,30 +145,24 @@ fn find_jobs(target: &Target, own_number: bool, host: &dyn Host) -> Result<Vec<J
 fn explain_state(job: &Job) -> Error {
     let Job { state, reason, .. } = job;
     match job.phase() {
-        JobPhase::Waiting => Error::NotYet {
-            message: format!("job {} is {state} ({reason})", job.id),
-            hint: Some("wait for it with --wait".to_owned()),
-            queued: true,
-        },
+        JobPhase::Waiting => {
+            Error::not_yet(format!("job {} is {state} ({reason})", job.id), "wait for it with --wait", true)
+        }
         // Its exit status will be known soon.
         JobPhase::Ending => {
             let message = format!("job {} is ending: Slurm reports {state}", job.id);
-            Error::NotYet { message, hint: None, queued: false }
+            Error::not_yet(message, None, false)
         }
         JobPhase::Running | JobPhase::Ended => {
             let message = format!("job {} has ended: Slurm reports {state} ({reason})", job.id);
-            Error::Refused(Failure::new(Kind::Gone, message))
+            Error::Failed(Failure::new(Kind::Gone, message))
         }
     }
 }
 
 /// The error for a job in which no step runs at the moment.
 fn no_step_yet(target: &Target) -> Error {
-    Error::NotYet {
-        message: format!("{target}: no such step runs in the job"),
-        hint: Some("wait for it with --wait".to_owned()),
-        queued: false,
-    }
+    Error::not_yet(format!("{target}: no such step runs in the job"), "wait for it with --wait", false)
 }
 
 fn is_running(step: &Target, host: &dyn Host) -> Result<bool> {

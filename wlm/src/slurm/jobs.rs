@@ -41,7 +41,7 @@ impl Jobs for SlurmJobs {
         let jobs = ask_jobs(job.0.parse::<Target>()?.job, host)?;
         if jobs.iter().any(|job| job.phase() == JobPhase::Ending) {
             let message = format!("job {} is being ended", job.0);
-            return Err(Error::NotYet { message, hint: None, queued: false });
+            return Err(Error::not_yet(message, None, false));
         }
         Ok(jobs.iter().filter_map(cause_of_job).reduce(EndCause::or_better))
     }

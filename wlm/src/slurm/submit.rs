@@ -31,7 +31,7 @@ impl BatchJobs for SlurmJobs {
         let said = host.ask_for_line(submission.cwd.as_ref(), &command, &env, is_answer, ANSWER_WITHIN);
         let said = said.map_err(|error| {
             let message = format!("cannot run sbatch in {}: {error}", submission.cwd.display());
-            Error::Refused(Failure::new(Kind::LauncherFailed, message))
+            Error::Failed(Failure::new(Kind::LauncherFailed, message))
         })?;
         match parse_submitted(&said.stdout) {
             // The name of an array or a heterogeneous job is that of the whole.

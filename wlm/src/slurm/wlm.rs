@@ -220,11 +220,12 @@ fn plan_as_it_is(
     // srun starts each part in a separate thread, and releases the ranks of all parts.
     let by_threads = has_parts(launch) && is_srun(known);
     match plan {
-        Plan::Driven(_) if by_threads && launch.hold_method == HoldMethod::MpirStop => Err(Error::Invalid {
-            message: "srun cannot be stopped together with the ranks of several parts (':'): it starts each part in a thread of its own"
-                .to_owned(),
-            hint: Some("--hold-method mpir holds them while srun goes on".to_owned()),
-        }),
+        Plan::Driven(_) if by_threads && launch.hold_method == HoldMethod::MpirStop => {
+            Err(Error::invalid_with(
+                "srun cannot be stopped together with the ranks of several parts (':'): it starts each part in a thread of its own",
+                "--hold-method mpir holds them while srun goes on",
+            ))
+        }
         Plan::Driven(plan) if by_threads => {
             Ok(Plan::Driven(Driven { at_breakpoint: AtBreakpoint::AsItHoldsInAllThreads, ..plan }))
         }
@@ -316,7 +317,7 @@ fn plan_agents(
             program.clone_from(&srun);
         }
         // No node name is given here: every node knows its own name.
-        let ticket = agent.ticket("").map_err(Error::NotStarted)?.into();
+        let ticket = agent.ticket("")?.into();
         Ok(StepStart { argv, env: env.clone(), ticket })
     });
     starts.collect()

@@ -36,7 +36,7 @@ impl AgentFile {
             .len();
         let asked = Machine.ask(&[program.clone().into(), "id".into()], IDENTITY_DEADLINE);
         let unfit = |why: String| {
-            Error::NotStarted(Failure::new(Kind::Unsupported, format!("{}: {why}", program.display())))
+            Error::Failed(Failure::new(Kind::Unsupported, format!("{}: {why}", program.display())))
         };
         let asked = asked.map_err(|e| unfit(e.to_string()))?;
         match asked.stdout.trim() {

@@ -163,10 +163,12 @@ async fn gather(proxies: Proxies, beside: &Beside, common: FanOut, host: &dyn Ho
 fn put_together(mut found: Vec<(String, Beneath)>) -> Result<Placement> {
     found.sort_by_key(|(_, it)| it.rank);
     let told: Vec<(u32, Option<u32>)> = found.iter().map(|(_, it)| (it.rank, it.size)).collect();
-    check_complete(&told).map_err(|why| Error::NotYet {
-        message: format!("the processes below the launcher's proxies {why}"),
-        hint: Some("wait for them with --wait; ranks that have ended do not come back".to_owned()),
-        queued: false,
+    check_complete(&told).map_err(|why| {
+        Error::not_yet(
+            format!("the processes below the launcher's proxies {why}"),
+            "wait for them with --wait; ranks that have ended do not come back",
+            false,
+        )
     })?;
     let mut placement = PlacementBuilder::with_capacity(found.len());
     for (host, it) in &found {
@@ -176,7 +178,7 @@ fn put_together(mut found: Vec<(String, Beneath)>) -> Result<Placement> {
 }
 
 fn strange() -> Error {
-    Error::Refused(Failure::new(Kind::Protocol, "the agent on the launcher's host reports something else"))
+    Error::Failed(Failure::new(Kind::Protocol, "the agent on the launcher's host reports something else"))
 }
 
 /// The shared settings of all hosts on which an agent reports.
@@ -200,7 +202,7 @@ fn prepare(errand: [String; 2], reaching: Reaching, agent: &Path, host: &dyn Hos
 /// Runs an agent with the errand on that host.
 async fn ask(common: &FanOut, there: &HostName) -> Result<Heard> {
     let reached = reach_one(common, there).await;
-    let mut connection = reached.map_err(|failure| on_host(there, Error::Refused(failure)))?;
+    let mut connection = reached.map_err(|failure| on_host(there, Error::Failed(failure)))?;
     let until = Instant::now() + TELLING_DEADLINE;
     let mut telling = Telling::default();
     let mut bytes = std::mem::take(&mut connection.unread);
@@ -213,14 +215,14 @@ async fn ask(common: &FanOut, there: &HostName) -> Result<Heard> {
             Err(_late) => {
                 let after = TELLING_DEADLINE.as_secs();
                 let message = format!("it did not report the hosts of the launcher's ranks within {after} s");
-                return Err(on_host(there, Error::Refused(Failure::new(Kind::TimedOut, message))));
+                return Err(on_host(there, Error::Failed(Failure::new(Kind::TimedOut, message))));
             }
             Ok(Ok(0) | Err(_)) => {
                 let words = timeout_at(until, connection.all_said()).await;
                 let words = words.map(|words| words.last_lines()).unwrap_or_default();
                 let message =
                     format!("it ended without reporting the hosts of the launcher's ranks: {words}");
-                return Err(on_host(there, Error::Refused(Failure::new(Kind::Lost, message))));
+                return Err(on_host(there, Error::Failed(Failure::new(Kind::Lost, message))));
             }
             Ok(Ok(read)) => bytes.truncate(read),
         }
@@ -229,18 +231,9 @@ async fn ask(common: &FanOut, there: &HostName) -> Result<Heard> {
 
 /// Adds the host to an error.
 fn on_host(host: &str, error: Error) -> Error {
-    let with = |message: &str| format!("{host}: {message}");
     match error {
-        Error::NotFound { message, hint } => Error::NotFound { message: with(&message), hint },
-        Error::NotYet { message, hint, queued } => Error::NotYet { message: with(&message), hint, queued },
-        Error::NoAccess { message, hint } => Error::NoAccess { message: with(&message), hint },
-        Error::Refused(failure) => {
-            let named = Failure::new(failure.kind(), with(failure.message()));
-            Error::Refused(match failure.hint() {
-                Some(hint) => named.with_hint(hint),
-                None => named,
-            })
-        }
+        Error::Failed(failure) => failure.at(host).into(),
+        Error::NotYet { failure, queued } => Error::NotYet { failure: failure.at(host), queued },
         other => other,
     }
 }

@@ -77,9 +77,8 @@ impl fmt::Display for Client {
 /// There is no OpenSSH client, which both clients need. The variable names an unknown client, or one that is not
 /// installed.
 pub(super) fn find_client(host: &dyn Host, agent: &Path) -> Result<Client> {
-    let openssh = host.find_in_path("ssh").ok_or_else(|| Error::NotFound {
-        message: "there is no ssh in PATH".to_owned(),
-        hint: Some("install the OpenSSH client, or add its folder to PATH".to_owned()),
+    let openssh = host.find_in_path("ssh").ok_or_else(|| {
+        Error::not_found("there is no ssh in PATH", "install the OpenSSH client, or add its folder to PATH")
     })?;
     let own = agent.with_file_name(OWN);
     let is_there = host.is_executable(&own);
@@ -90,13 +89,10 @@ pub(super) fn find_client(host: &dyn Host, agent: &Path) -> Result<Client> {
         None => Ok(client(Kind::OpenSsh, openssh, format!("there is no {}", own.display()))),
         Some("openssh") => Ok(client(Kind::OpenSsh, openssh, format!("{GANTRY_SSH} says so"))),
         Some("libssh2") if is_there => Ok(client(Kind::Libssh2, own, format!("{GANTRY_SSH} says so"))),
-        Some("libssh2") => Err(Error::NotFound {
-            message: format!("{GANTRY_SSH} asks for libssh2, and there is no {}", own.display()),
-            hint: Some(
-                "install it with: cargo xtask install --with-ssh (needs libssl-dev and pkg-config)"
-                    .to_owned(),
-            ),
-        }),
+        Some("libssh2") => Err(Error::not_found(
+            format!("{GANTRY_SSH} asks for libssh2, and there is no {}", own.display()),
+            "install it with: cargo xtask install --with-ssh (needs libssl-dev and pkg-config)",
+        )),
         Some(other) => Err(Error::invalid_with(
             format!("{GANTRY_SSH} is '{other}', which is not an ssh client"),
             "it may be 'openssh' or 'libssh2', or unset",

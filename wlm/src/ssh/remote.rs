@@ -64,9 +64,8 @@ pub(crate) fn ask(
     let words = read_words(&said.stderr);
     if !words.authenticated && said.stdout.is_empty() {
         let failure = explain(there, &words).failure;
-        let named = Failure::new(failure.kind(), format!("{there}: {failure}"));
-        return Err(match Error::of_answer(failure.hint().into_iter().fold(named, Failure::with_hint)) {
-            Error::Refused(_) => Error::Hosts { of: 1, missing: vec![(there.to_owned(), failure)] },
+        return Err(match Error::of_answer(failure.clone().at(there)) {
+            Error::Failed(_) => Error::Hosts { of: 1, missing: vec![(there.to_owned(), failure)] },
             unanswered => unanswered,
         });
     }

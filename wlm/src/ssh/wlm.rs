@@ -88,7 +88,7 @@ impl Wlm for Ssh {
         let own = named.as_ref().filter(|named| named.host.is_none()).map(|_| host.hostname());
         let mut hosts = Vec::with_capacity(app.hosts.len());
         for name in &app.hosts {
-            let ticket = agent.ticket(name).map_err(Error::NotStarted)?;
+            let ticket = agent.ticket(name)?;
             match own.as_ref() == Some(name) {
                 true => owner.start_agent(name, &agent.program, ticket).await?,
                 false => hosts.push((host_for_ssh(name)?, ticket)),
@@ -110,8 +110,7 @@ impl Wlm for Ssh {
             client: Arc::new(client),
             errand: ["serve", "attached", reaching.transport.to_word()].map(str::to_owned).to_vec(),
             reaching,
-            agent: looked_at
-                .map_err(|e| Error::NotStarted(Failure::new(Kind::Protocol, e.to_string())))??,
+            agent: looked_at.map_err(|e| Error::Failed(Failure::new(Kind::Protocol, e.to_string())))??,
             until: agent.deadline.map(Into::into),
             policy: agent.policy,
             watch: agent.watch.clone(),

@@ -469,11 +469,7 @@ impl Teller {
             }
             Event::Detached { .. } => self.screen.note("the app continues on its own"),
             Event::Error { kind, message, hint, .. } => {
-                let failure = Failure::new(*kind, message);
-                self.screen.failure(&match hint {
-                    Some(hint) => failure.with_hint(hint),
-                    None => failure,
-                });
+                self.screen.failure(&Failure::new(*kind, message).with_hint_of(hint.as_ref()));
             }
             // Users of the launcher know that their app runs. The other events need no message.
             _ => {}

@@ -229,17 +229,11 @@ impl TmError {
 
 impl From<TmError> for crate::Error {
     fn from(error: TmError) -> Self {
-        let failure = Failure::new(
-            error.kind(),
-            match &error {
-                TmError::Connect { source, .. } => format!("{error}: {source}"),
-                _ => error.to_string(),
-            },
-        );
-        Self::Refused(match error.hint() {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
-        })
+        let message = match &error {
+            TmError::Connect { source, .. } => format!("{error}: {source}"),
+            _ => error.to_string(),
+        };
+        Failure::new(error.kind(), message).with_hint_of(error.hint()).into()
     }
 }
 

@@ -114,7 +114,7 @@ fn a_controller_that_gives_no_answer_says_nothing_about_the_job() {
     assert!(matches!(adopt("8", &host()), Err(Error::Unanswered(_))));
     let unknown =
         asked("/bin/scontrol --oneliner show job 7", "slurm_load_jobs error: Invalid job id specified");
-    assert!(matches!(unknown, Error::Refused(_)), "{unknown}");
+    assert!(matches!(unknown, Error::Failed(_)), "{unknown}");
 }
 
 #[test]
