@@ -233,13 +233,6 @@ impl FrameBuffer {
         self.pop()?.map(|body| decode(&body)).transpose()
     }
 
-    /// Whether [`FrameBuffer::pop`] would return a frame or an error.
-    #[must_use]
-    pub fn has_frame(&self) -> bool {
-        let Some((prefix, rest)) = self.bytes[self.start..].split_first_chunk() else { return false };
-        parse_prefix(*prefix).map_or(true, |length| rest.len() >= length)
-    }
-
     /// Whether the buffer is empty: a stream that ends now ends between two frames.
     #[must_use]
     pub fn is_empty(&self) -> bool {

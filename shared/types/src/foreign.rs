@@ -11,7 +11,6 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use crate::error::Failure;
 
@@ -30,12 +29,6 @@ impl<'a> ForeignText<'a> {
     #[must_use]
     pub fn of_os(text: &'a OsStr) -> Self {
         Self::of_bytes(text.as_bytes())
-    }
-
-    /// The path of a file.
-    #[must_use]
-    pub fn of_path(path: &'a Path) -> Self {
-        Self::of_os(path.as_os_str())
     }
 
     /// The `Display` of a value, with all foreign text in it.
