@@ -11,6 +11,7 @@ use super::image::{Mapped, parse_entry, parse_maps};
 use super::memory::{BLOCK_BYTES, Memory, ProcessMemory, Width};
 use super::proctable::{TableError, read_table};
 use super::symbols::{Elf, Symbol, Symbols, read_elf};
+use crate::beneath::children;
 use crate::host::Host;
 
 /// The maximum length of a text variable.
@@ -93,13 +94,6 @@ fn family(pid: Pid, host: &dyn Host) -> impl Iterator<Item = Pid> {
         Some(pid)
     };
     std::iter::from_fn(next).take(MOST_WRAPPED)
-}
-
-/// The children of a process' first thread.
-fn children(pid: Pid, host: &dyn Host) -> Vec<Pid> {
-    let listed = host.read(Path::new(&format!("/proc/{pid}/task/{pid}/children"))).unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
-    listed.split_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)).collect()
 }
 
 fn read_own_job(pid: Pid, host: &dyn Host) -> Option<(String, String)> {
