@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_types::rank_set::RankSet;
+use serde::{Deserialize, Serialize};
 
 use super::hosts::{Hosts, parse_host_file, parse_hosts};
 use crate::direct::{self, Dialect, parse_count};
@@ -37,7 +38,7 @@ const HOST_FILE: [&str; 6] =
 const PBS_NODEFILE: &str = "PBS_NODEFILE";
 
 /// The transport of agents' links to the frontend.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Transport {
     /// They dial the frontend. If they cannot, they use the connection that started them.
     #[default]
@@ -58,23 +59,19 @@ impl Transport {
         }
     }
 
-    /// Its name in an option.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Tcp => "tcp",
-            Self::Ssh => "ssh",
-        }
-    }
-
-    /// The transport of that name.
+    /// The transport of that name in an option.
     fn parse(name: &str) -> Option<Self> {
-        [Self::Auto, Self::Tcp, Self::Ssh].into_iter().find(|it| it.name() == name)
+        match name {
+            "auto" => Some(Self::Auto),
+            "tcp" => Some(Self::Tcp),
+            "ssh" => Some(Self::Ssh),
+            _ => None,
+        }
     }
 }
 
-/// How to reach hosts. It is passed from the plan to the start of agents as strings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How to reach hosts. It is passed from the plan to the start of agents as a string.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reaching {
     /// The user's login name on all hosts, if it overrides ssh's configuration.
     pub(super) login: Option<String>,
@@ -143,34 +140,13 @@ impl Reaching {
 
     /// Formats it for [`Reaching::from_words`].
     pub(super) fn to_words(&self) -> Vec<String> {
-        let login = self.login.iter().map(|login| format!("login={login}"));
-        let accept = self.accept_new.then(|| "accept-new".to_owned());
-        let rest = [
-            format!("window={}", self.window),
-            format!("connect-ms={}", self.connect.as_millis()),
-            format!("transport={}", self.transport.name()),
-        ];
-        login.chain(accept).chain(rest).collect()
+        // Every value has a form in JSON.
+        vec![serde_json::to_string(self).unwrap_or_default()]
     }
 
-    /// Parses the strings of [`Reaching::to_words`]; missing ones get defaults.
+    /// Parses the strings of [`Reaching::to_words`]. The default if there are none.
     pub(super) fn from_words(words: &[String]) -> Self {
-        let mut reaching = Self::default();
-        for word in words {
-            match word.split_once('=').unwrap_or((word, "")) {
-                ("login", name) => reaching.login = Some(name.to_owned()),
-                ("accept-new", _) => reaching.accept_new = true,
-                ("window", number) => reaching.window = number.parse().unwrap_or(reaching.window),
-                ("connect-ms", number) => {
-                    reaching.connect = number.parse().map_or(reaching.connect, Duration::from_millis);
-                }
-                ("transport", name) => {
-                    reaching.transport = Transport::parse(name).unwrap_or(reaching.transport);
-                }
-                _ => {}
-            }
-        }
-        reaching
+        words.first().and_then(|word| serde_json::from_str(word).ok()).unwrap_or_default()
     }
 }
 
