@@ -76,6 +76,7 @@ fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, content) in files {
         let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Regular);
         header.set_size(content.len() as u64);
         header.set_mode(0o755);
         builder.append_data(&mut header, name, content.as_bytes()).unwrap();

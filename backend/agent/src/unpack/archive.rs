@@ -6,11 +6,10 @@ use std::io::{self, BufRead, Write};
 use gantry_types::error::{Failure, Kind};
 
 use super::header::{Announced, BLOCK, Header, parse_header};
-use super::name::{check_link, parse_parts};
-use super::pax::{Pax, parse_pax};
+use super::name::parse_parts;
 use super::{INCOMING_PREFIX, damaged, refused};
 
-/// Most bytes of an extension: a name, a link's text and other data with them.
+/// Most bytes of an extension, which is a name.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 
 /// An entry that may be unpacked.
@@ -18,30 +17,19 @@ const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 pub(super) struct Entry {
     /// A relative name that has been checked.
     pub(super) name: Vec<u8>,
-    /// The kind of entry.
-    pub(super) what: What,
+    pub(super) executable: bool,
+    /// Seconds since 1970.
+    pub(super) modified: u64,
+    pub(super) content: EntryContent,
 }
 
-/// The kind of an entry that is unpacked.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum What {
-    File {
-        size: u64,
-        executable: bool,
-        /// Seconds since 1970.
-        modified: u64,
-    },
-    Directory,
-    /// A link with this text, to a place below the root.
-    Link(Vec<u8>),
-    /// A file with the content of another one of this archive.
-    Again {
-        /// The other file's name.
-        of: Vec<u8>,
-        executable: bool,
-        /// Seconds since 1970.
-        modified: u64,
-    },
+/// Where the content of a file comes from.
+#[derive(Debug)]
+pub(super) enum EntryContent {
+    /// The next bytes of the archive, this many.
+    Here(u64),
+    /// The earlier file of this name.
+    Copy(Vec<u8>),
 }
 
 /// An archive that is being read.
@@ -56,13 +44,6 @@ pub(super) struct Archive<R> {
 struct Extensions {
     name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
-    pax: Option<Pax>,
-}
-
-impl Extensions {
-    fn are_none(&self) -> bool {
-        self.name.is_none() && self.link.is_none() && self.pax.is_none()
-    }
 }
 
 impl<R: BufRead> Archive<R> {
@@ -78,7 +59,7 @@ impl<R: BufRead> Archive<R> {
         loop {
             let block = self.read_block()?;
             if block == [0; BLOCK] {
-                if !extensions.are_none() {
+                if extensions.name.is_some() || extensions.link.is_some() {
                     return Err(damaged("it ends between an extension and its entry"));
                 }
                 self.read_end()?;
@@ -94,11 +75,6 @@ impl<R: BufRead> Archive<R> {
             let twice = match header.announced {
                 Announced::LongName => extensions.name.replace(self.read_text(&header)?).is_some(),
                 Announced::LongLink => extensions.link.replace(self.read_text(&header)?).is_some(),
-                Announced::Pax => {
-                    let bytes = self.read_extension(&header)?;
-                    let pax = parse_pax(&bytes).map_err(|why| refused(&header.name, why))?;
-                    extensions.pax.replace(pax).is_some()
-                }
                 _ => return build_entry(header, extensions).map(Some),
             };
             if twice {
@@ -124,20 +100,13 @@ impl<R: BufRead> Archive<R> {
     }
 
     fn read_text(&mut self, header: &Header) -> Result<Vec<u8>, Failure> {
-        let mut bytes = self.read_extension(header)?;
-        // Some writers of archives add a NUL; some do not.
-        if bytes.last() == Some(&0) {
-            bytes.pop();
-        }
-        Ok(bytes)
-    }
-
-    fn read_extension(&mut self, header: &Header) -> Result<Vec<u8>, Failure> {
         let length = usize::try_from(header.size).ok().filter(|length| *length <= MAX_EXTENSION_BYTES);
         let length = length.ok_or_else(|| refused(&header.name, "has an extension that is too long"))?;
         let mut bytes = vec![0; length];
         self.fill(&mut bytes)?;
         self.read_padding(header.size)?;
+        // The writer adds a NUL.
+        bytes.pop_if(|last| *last == 0);
         Ok(bytes)
     }
 
@@ -228,47 +197,28 @@ fn read_failure(error: &io::Error) -> Failure {
 
 /// Checks the fields of an entry.
 fn build_entry(header: Header, extensions: Extensions) -> Result<Entry, Failure> {
-    let pax = extensions.pax.unwrap_or_default();
-    if extensions.name.is_some() && pax.name.is_some() || extensions.link.is_some() && pax.link.is_some() {
-        return Err(refused(&header.name, "has an extension twice"));
-    }
-    let mut name = extensions.name.or(pax.name).unwrap_or(header.name);
-    let link = extensions.link.or(pax.link);
-    if header.announced == Announced::Directory && name.len() > 1 {
-        name.pop_if(|last| *last == b'/');
-    }
+    let Header { announced, executable, modified, size, .. } = header;
+    let name = extensions.name.unwrap_or(header.name);
     let parts = parse_parts(&name).map_err(|why| refused(&name, format_args!("the name {why}")))?;
-    let first = parts.first().map_or(&b""[..], |first| first.as_encoded_bytes());
-    if first.starts_with(INCOMING_PREFIX.as_bytes()) {
+    if parts.first().is_some_and(|first| first.as_encoded_bytes().starts_with(INCOMING_PREFIX.as_bytes())) {
         return Err(refused(&name, "such names are gantry's own"));
     }
-    let levels = parts.len() - 1;
-    let what = match header.announced {
-        Announced::File => {
-            What::File { size: header.size, executable: header.executable, modified: header.modified }
+    let content = match announced {
+        Announced::File if extensions.link.is_some() => {
+            return Err(refused(&name, "has a link's target and is not a link"));
         }
-        Announced::Directory => What::Directory,
-        Announced::Link => {
-            let text = link.clone().unwrap_or(header.link);
-            check_link(&text, levels).map_err(|why| refused(&name, why))?;
-            What::Link(text)
-        }
+        Announced::File => EntryContent::Here(size),
+        Announced::Again if size > 0 => return Err(refused(&name, "has content and is not a file")),
         Announced::Again => {
-            let of = link.clone().unwrap_or(header.link);
+            let of = extensions.link.unwrap_or(header.link);
             parse_parts(&of)
                 .map_err(|why| refused(&name, format_args!("is a hard link to a name that {why}")))?;
-            What::Again { of, executable: header.executable, modified: header.modified }
+            EntryContent::Copy(of)
         }
         Announced::Unwanted(why) => return Err(refused(&name, why)),
-        Announced::LongName | Announced::LongLink | Announced::Pax => {
+        Announced::LongName | Announced::LongLink => {
             return Err(damaged("an extension takes the place of an entry"));
         }
     };
-    if link.is_some() && ![Announced::Link, Announced::Again].contains(&header.announced) {
-        return Err(refused(&name, "has a link's target and is not a link"));
-    }
-    if header.size > 0 && header.announced != Announced::File {
-        return Err(refused(&name, "has content and is not a file"));
-    }
-    Ok(Entry { name, what })
+    Ok(Entry { name, executable, modified, content })
 }

@@ -1,4 +1,4 @@
-//! One header of a tar archive. Pure. Source: tar(5) of FreeBSD, "Pre-POSIX", "POSIX ustar" and "GNU tar".
+//! One header of a tar archive. Pure. Source: tar(5) of FreeBSD, "Pre-POSIX" and "GNU tar".
 
 /// Bytes of a header; contents are padded to a multiple of it.
 pub(super) const BLOCK: usize = 512;
@@ -7,16 +7,12 @@ pub(super) const BLOCK: usize = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announced {
     File,
-    Directory,
-    Link,
     /// The content of an earlier file.
     Again,
     /// The next entry's name, if it is too long for its header.
     LongName,
     /// The next link's text, if it is too long for its header.
     LongLink,
-    /// POSIX extension of the next entry.
-    Pax,
     /// Something that is not unpacked, with the reason.
     Unwanted(&'static str),
 }
@@ -35,34 +31,27 @@ pub(super) struct Header {
 
 /// Reads a header that is not all zeros.
 pub(super) fn parse_header(block: &[u8; BLOCK]) -> Result<Header, &'static str> {
-    let gnu = match &block[257..265] {
-        b"ustar  \0" => true,
-        b"ustar\x0000" => false,
-        _ => return Err("a header is malformed"),
-    };
+    if &block[257..265] != b"ustar  \0" {
+        return Err("a header is malformed");
+    }
     if parse_number(&block[148..156])? != checksum(block) {
         return Err("the checksum of a header is wrong");
     }
-    let mut name = text(&block[..100]).to_vec();
-    let prefix = text(&block[345..500]);
-    if !gnu && !prefix.is_empty() {
-        name = [prefix, &name].join(&b'/');
-    }
     let announced = match block[156] {
-        b'0' | 0 => Announced::File,
-        b'2' => Announced::Link,
-        b'5' => Announced::Directory,
-        b'L' if gnu => Announced::LongName,
-        b'K' if gnu => Announced::LongLink,
-        b'x' => Announced::Pax,
+        b'0' => Announced::File,
         b'1' => Announced::Again,
+        b'L' => Announced::LongName,
+        b'K' => Announced::LongLink,
+        b'2' => Announced::Unwanted("is a symbolic link"),
         b'3' | b'4' => Announced::Unwanted("is a device"),
+        b'5' => Announced::Unwanted("is a directory"),
         b'6' => Announced::Unwanted("is a named pipe"),
         b'S' => Announced::Unwanted("is a sparse file"),
+        b'x' | b'g' => Announced::Unwanted("is an extension that is not unpacked"),
         _ => Announced::Unwanted("is of a kind that is not unpacked"),
     };
     let mode = parse_number(&block[100..108])?;
-    let link = text(&block[157..257]).to_vec();
+    let (name, link) = (text(&block[..100]).to_vec(), text(&block[157..257]).to_vec());
     let (size, modified) = (parse_number(&block[124..136])?, parse_number(&block[136..148])?);
     Ok(Header { announced, name, link, size, executable: mode & 0o111 != 0, modified })
 }
@@ -126,6 +115,7 @@ mod tests {
     #[test]
     fn a_header_with_any_byte_changed_is_noticed() {
         let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Regular);
         header.set_path("lib/x").unwrap();
         header.set_size(77);
         header.set_mode(0o4755);

@@ -16,9 +16,8 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
-use nix::unistd::symlinkat;
 
-use super::archive::{Archive, CopyError, Entry, What};
+use super::archive::{Archive, CopyError, Entry, EntryContent};
 use super::name::parse_parts;
 use super::refused;
 use crate::{failure, tree};
@@ -50,46 +49,33 @@ impl<'a> Incoming<'a> {
             return Err(no_exec(name));
         }
         let failed = |error: io::Error| explain(name, &error);
-        if let What::File { size, .. } = entry.what
-            && size > self.most_bytes
-        {
-            return Err(too_large(name, size, self.most_bytes));
-        }
-        if entry.what == What::Directory {
-            self.open(name, &parts).map_err(failed)?;
-            return Ok(());
-        }
-        let original = match &entry.what {
-            What::Again { of, .. } => Some(self.open_original(name, of)?),
-            _ => None,
+        let (original, size) = match &entry.content {
+            EntryContent::Here(size) if *size > self.most_bytes => {
+                return Err(too_large(name, *size, self.most_bytes));
+            }
+            EntryContent::Here(size) => (None, *size),
+            EntryContent::Copy(of) => {
+                let (original, size) = self.open_original(name, of)?;
+                (Some(original), size)
+            }
         };
         let Some(last) = parts.pop() else { return Err(refused(name, "the name is empty")) };
         let parent = name.get(..name.len() - last.len()).unwrap_or_default();
         let dir = self.open(parent, &parts).map_err(failed)?;
-        match &entry.what {
-            What::Link(text) => {
-                symlinkat(OsStr::from_bytes(text), dir, last).map_err(|error| failed(error.into()))
-            }
-            What::File { size, executable, modified } => {
-                let mut file = make_file(dir.as_fd(), last, *executable).map_err(failed)?;
-                archive.copy(*size, &mut file).map_err(|error| match error {
-                    CopyError::Read(failure) => failure,
-                    CopyError::Write(error) => failed(error),
-                })?;
-                set_modified(&file, *modified);
-                Ok(())
-            }
-            What::Again { executable, modified, .. } => {
-                let Some((mut original, size)) = original else { return Ok(()) };
-                let mut file = make_file(dir.as_fd(), last, *executable).map_err(failed)?;
+        let mut file = make_file(dir.as_fd(), last, entry.executable).map_err(failed)?;
+        match original {
+            None => archive.copy(size, &mut file).map_err(|error| match error {
+                CopyError::Read(failure) => failure,
+                CopyError::Write(error) => failed(error),
+            })?,
+            Some(mut original) => {
                 if io::copy(&mut original, &mut file).map_err(failed)? != size {
                     return Err(refused(name, "is a hard link to a file that another process is changing"));
                 }
-                set_modified(&file, *modified);
-                Ok(())
             }
-            What::Directory => Ok(()),
         }
+        set_modified(&file, entry.modified);
+        Ok(())
     }
 
     /// Opens the file whose content another one gets, and returns its length.
@@ -121,7 +107,7 @@ impl<'a> Incoming<'a> {
         Ok((file, about.len()))
     }
 
-    /// Opens a directory, after making its missing parts. Never goes through a link. Only the archive makes links here.
+    /// Opens a directory, after making its missing parts. Never goes through a link.
     fn open(&mut self, name: &[u8], parts: &[&OsStr]) -> io::Result<&OwnedFd> {
         let last = match self.last.take() {
             Some(last) if last.0 == name => last,
@@ -155,10 +141,7 @@ fn make_file(dir: impl AsFd, name: &OsStr, executable: bool) -> io::Result<File>
 fn is_code(parts: &[&OsStr], entry: &Entry) -> bool {
     let in_code_dir =
         parts.first().is_some_and(|first| [BIN_DIR, LIB_DIR, LOADER_DIR].iter().any(|dir| first == dir));
-    match entry.what {
-        What::File { executable, .. } | What::Again { executable, .. } => executable || in_code_dir,
-        What::Directory | What::Link(_) => false,
-    }
+    entry.executable || in_code_dir
 }
 
 fn no_exec(name: &[u8]) -> Failure {

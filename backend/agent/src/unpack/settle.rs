@@ -1,10 +1,10 @@
 //! Moves an archive's files to their places, all of them or none.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gantry_types::error::{Failure, Kind};
@@ -97,7 +97,7 @@ fn move_dir(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result
     }
 }
 
-/// Gives a file or link its place by a hard link, which never replaces an existing name. Its first name goes with its
+/// Gives a file its place by a hard link, which never replaces an existing name. Its first name goes with its
 /// directory.
 fn move_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     match linkat(from, name, to, name, AtFlags::empty()) {
@@ -129,27 +129,21 @@ enum Standing {
 
 /// Compares the existing file with the new one. A file that the node has itself exists as a link.
 fn compare(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<Standing> {
-    let link = |dir: BorrowedFd<'_>| match readlinkat(dir, name) {
-        Ok(text) => Ok(Some(text)),
-        Err(Errno::EINVAL) => Ok(None),
-        Err(error) => Err(io::Error::from(error)),
+    let link = match readlinkat(to, name) {
+        Ok(text) => Some(text),
+        Err(Errno::EINVAL) => None,
+        Err(error) => return Err(error.into()),
     };
-    let (ours, theirs) = (link(from)?, link(to)?);
-    let shown = theirs.clone().unwrap_or_else(|| OsString::from_vec(name.to_bytes().to_vec()));
-    let same = match (&ours, &theirs) {
-        (Some(ours), Some(theirs)) => ours == theirs,
-        (Some(_), None) => false,
-        (None, _) => {
-            let name = OsStr::from_bytes(name.to_bytes());
-            let ours = tree::open_regular(from, Path::new(name))?;
-            let theirs = tree::open_entry(to, name, theirs.as_deref());
-            theirs.is_ok_and(|theirs| same_content(ours, theirs).unwrap_or(false))
+    let name = OsStr::from_bytes(name.to_bytes());
+    let ours = tree::open_regular(from, Path::new(name))?;
+    let theirs = tree::open_entry(to, name, link.as_deref());
+    Ok(match link {
+        _ if theirs.is_ok_and(|theirs| same_content(ours, theirs).unwrap_or(false)) => Standing::Same,
+        Some(text) if Path::new(&text).is_absolute() => Standing::Stale,
+        link => {
+            let shown = link.unwrap_or_else(|| name.to_owned());
+            Standing::Other(format!("{shown:?} exists there with different content"))
         }
-    };
-    Ok(match (same, ours, theirs) {
-        (true, ..) => Standing::Same,
-        (false, None, Some(theirs)) if Path::new(&theirs).is_absolute() => Standing::Stale,
-        _ => Standing::Other(format!("{shown:?} exists there with different content")),
     })
 }
 
