@@ -65,6 +65,9 @@ const HASTY_GRACE: Duration = Duration::from_secs(2);
 /// The default time between SIGTERM and SIGKILL for daemons.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// The answer to an order that has been carried out.
+const DONE: Option<Answer> = Some(Answer::Done);
+
 /// An input of the main loop.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -354,38 +357,25 @@ impl Agent {
     }
 
     fn obey(&mut self, request: Option<RequestId>, order: Order) {
+        // `None`: work beside the loop answers.
         let answer = match order {
-            Order::StartRanks(order) => match self.start_ranks(request, order) {
-                Ok(()) => return,
-                Err(failure) => Err(failure),
-            },
-            Order::AdoptRanks(order) => match self.adopt(request, &order) {
-                // The ranks are being followed.
-                Ok(None) => return,
-                Ok(Some(reports)) => Ok(Answer::Ranks(reports)),
-                Err(failure) => Err(failure),
-            },
-            Order::SeekRanks(order) => self.seek(&order).map(Answer::Ranks),
-            Order::JoinWorld(world) => self.join_world(&world).map(|()| Answer::Done),
-            Order::Listen { within } => reach::listen(within).map(Answer::Listens),
+            Order::StartRanks(order) => self.start_ranks(request, order).map(|()| None),
+            Order::AdoptRanks(order) => self.adopt(request, &order).map(|reports| reports.map(Answer::Ranks)),
+            Order::SeekRanks(order) => self.seek(&order).map(|reports| Some(Answer::Ranks(reports))),
+            Order::JoinWorld(world) => self.join_world(&world).map(|()| DONE),
+            Order::Listen { within } => reach::listen(within).map(|address| Some(Answer::Listens(address))),
             Order::Reach { others, within } => {
-                let done = self.answer_later(request);
-                drop(tokio::spawn(async move {
-                    done(Ok(Answer::Unreached(reach::try_all(others, within).await)))
-                }));
-                return;
+                return self.later(async move {
+                    let unreached = reach::try_all(others, within).await;
+                    Event::Answered(request, Ok(Answer::Unreached(unreached)))
+                });
             }
             Order::Release => return self.release(request, tokio::time::Instant::now() + TRACED),
             Order::Signal { signal: Signal::KILL, ranks } => return self.kill_ranks(request, ranks.as_ref()),
             Order::Signal { signal: Signal::STOP, ranks } => return self.stop_ranks(request, ranks.as_ref()),
-            Order::Signal { signal, ranks } => {
-                self.ranks.signal(ranks.as_ref(), signal).map(|()| Answer::Done)
-            }
+            Order::Signal { signal, ranks } => self.ranks.signal(ranks.as_ref(), signal).map(|()| DONE),
             Order::OpenSession { session, app_dir, base } => {
-                match self.open_session(request, session, Where { name: app_dir, base }) {
-                    Ok(()) => return,
-                    Err(failure) => Err(failure),
-                }
+                self.open_session(request, session, Where { name: app_dir, base }).map(|()| None)
             }
             Order::CloseSession { session, grace } => return self.close_session(request, session, grace),
             Order::Provide { session, entries, libc } => {
@@ -396,17 +386,12 @@ impl Agent {
                 let (done, limits) = (self.answer_later(request), Limits { bytes, files, copied_bytes });
                 return self.storage.receive(Announced { session, stream, limits, compressed }, done);
             }
-            Order::StartDaemon(order) => match self.start_daemon(request, order) {
-                Ok(()) => return,
-                Err(failure) => Err(failure),
-            },
-            Order::SignalDaemon { daemon, signal } => {
-                self.daemons.signal(daemon, signal).map(|()| Answer::Done)
-            }
+            Order::StartDaemon(order) => self.start_daemon(request, order).map(|()| None),
+            Order::SignalDaemon { daemon, signal } => self.daemons.signal(daemon, signal).map(|()| DONE),
             Order::Flow { flow, word } => return self.hear(flow, word),
             Order::Detach => {
                 self.claim = Claim::Detached;
-                self.release_now().map(|()| Answer::Done)
+                self.release_now().map(|()| DONE)
             }
             Order::Leave { patience, grace } => {
                 // What stays held ends.
@@ -418,13 +403,15 @@ impl Agent {
                 }
                 return self.end_all(request, patience, grace);
             }
-            Order::Ping => Ok(Answer::Done),
+            Order::Ping => Ok(DONE),
             Order::Sink { stream } => return self.bulk.expect(stream, request),
             Order::Rendezvous(order) => return self.rendezvous.obey(request, order),
             // The overlay handles these.
             Order::Bulk(_) | Order::Channel(_) | Order::CutChild { .. } => return,
         };
-        self.answer(request, answer);
+        if let Some(answer) = answer.transpose() {
+            self.answer(request, answer);
+        }
     }
 
     /// Passes a word from the frontend to the owner of the flow.
@@ -453,6 +440,13 @@ impl Agent {
         }
     }
 
+    /// Runs work beside the loop. Its result comes back as an event.
+    fn later(&self, work: impl Future<Output = Event> + 'static) {
+        let events = self.events.clone();
+        // The loop takes events until it leaves, and it does not leave while a start is under way.
+        tokio::task::spawn_local(async move { drop(events.send(work.await)) });
+    }
+
     /// The callback that answers an order outside the loop.
     fn answer_later(
         &self,
@@ -470,10 +464,10 @@ impl Agent {
         if let Err(failure) = self.ranks.signal(wanted, Signal::STOP) {
             return self.answer(request, Err(failure));
         }
-        let (done, stopping) = (self.answer_later(request), self.ranks.processes(wanted));
-        tokio::spawn(async move {
+        let stopping = self.ranks.processes(wanted);
+        self.later(async move {
             process::stopped(stopping).await;
-            done(Ok(Answer::Done));
+            Event::Answered(request, Ok(Answer::Done))
         });
     }
 
@@ -519,12 +513,10 @@ impl Agent {
         }
         self.last_output.retain(|streams| *streams.borrow() > 0);
         self.last_output.push(streams.clone());
-        let events = self.events.clone();
-        tokio::task::spawn_local(async move {
+        self.later(async move {
             // The output is complete, or a process that the child left behind holds the pipe open.
             drop(tokio::time::timeout(LAST_OUTPUT, streams.wait_for(|open| *open == 0)).await);
-            // An agent that has left no longer receives events.
-            drop(events.send(Event::OutputDone(pid, status)));
+            Event::OutputDone(pid, status)
         });
     }
 

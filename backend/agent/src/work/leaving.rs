@@ -75,16 +75,14 @@ impl Agent {
             return self.answer(request, killed.map(|()| Answer::Done));
         }
         self.starting += 1;
-        let events = self.events.clone();
-        tokio::task::spawn_local(async move {
+        self.later(async move {
             let doomed = Doomed { roots, app };
             // The same task finds what apps have left whose launcher has ended too.
             let end = move || strays::end(&doomed).and_then(|()| strays::sweep().map(drop));
             let ended = tokio::task::spawn_blocking(end).await;
             let ended = ended.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
             let ended = ended.map_err(|e| crate::failure::from_io("end what ranks have started", &e));
-            // The loop takes events until it leaves. It does not leave while this is under way.
-            drop(events.send(Event::RanksKilled(request, killed.and(ended))));
+            Event::RanksKilled(request, killed.and(ended))
         });
     }
 
@@ -107,11 +105,10 @@ impl Agent {
             Step::Signal(signal) => self.daemons.signal_scope(scope, signal),
         }
         if let Some(until) = ending.deadline() {
-            let (events, scope) = (self.events.clone(), scope.clone());
-            tokio::task::spawn_local(async move {
+            let scope = scope.clone();
+            self.later(async move {
                 tokio::time::sleep_until(until).await;
-                // After the agent has left, the event has no receiver.
-                drop(events.send(Event::Due(scope)));
+                Event::Due(scope)
             });
         }
     }

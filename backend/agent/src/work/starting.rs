@@ -102,9 +102,9 @@ impl Agent {
         let (mut specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
         let hold = if order.hold { Hold::AtEntry } else { Hold::No };
         let job = self.build_pmix(order, mine.is_empty())?;
-        let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
+        let thread = std::rc::Rc::clone(&self.thread);
         self.starting += 1;
-        tokio::task::spawn_local(async move {
+        self.later(async move {
             let (server, prepared) = match job.map(|job| pmix::start(job, &thread)) {
                 Some(starting) => match starting.await {
                     Ok(server) => {
@@ -120,8 +120,7 @@ impl Agent {
                 Ok(()) => thread.start(specs, hold, deadline).await.map_err(Failure::from),
                 Err(failure) => Err(failure),
             };
-            // The loop takes events until it leaves. It does not leave while a start is under way.
-            drop(events.send(Event::RanksStarted(request, mine, ends, result, server)));
+            Event::RanksStarted(request, mine, ends, result, server)
         });
         Ok(())
     }
@@ -227,10 +226,9 @@ impl Agent {
     fn follow(&mut self, request: RequestId, ranks: &[(Rank, Pid)], pattern: Pattern, hold: bool) {
         let (ranks, pids): (Vec<Rank>, Vec<i32>) = ranks.iter().map(|(rank, pid)| (*rank, pid.get())).unzip();
         let (until, given_up) = oneshot::channel::<()>();
-        let events = self.events.clone();
         self.following = Some(Following { hold, _until: until });
         self.starting += 1;
-        tokio::task::spawn_local(async move {
+        self.later(async move {
             let held = async {
                 let follower = Follower::start_held(pids, pattern).await?;
                 follower.hold(Instant::now() + START_DEADLINE).await
@@ -240,8 +238,7 @@ impl Agent {
                 // Dropping the follower kills the ranks.
                 _ = given_up => Err(ending()),
             };
-            // The loop takes events until it leaves. It does not leave while a start is under way.
-            drop(events.send(Event::RanksFollowed(request, ranks, result)));
+            Event::RanksFollowed(request, ranks, result)
         });
     }
 
@@ -294,14 +291,11 @@ impl Agent {
         self.releasing = Instant::now() < until;
         let released = self.ranks.release(self.releasing);
         if released == Ok(false) {
-            let events = self.events.clone();
             // The end of a trace is told to nobody.
-            tokio::task::spawn_local(async move {
+            return self.later(async move {
                 tokio::time::sleep(TRACED_PAUSE).await;
-                // An agent that has left no longer receives events.
-                drop(events.send(Event::ReleaseAgain(request, until)));
+                Event::ReleaseAgain(request, until)
             });
-            return;
         }
         self.releasing = false;
         self.look_at_mpi();
@@ -321,12 +315,7 @@ impl Agent {
 
     fn watch_adopted(&self) {
         for (rank, adopted) in self.ranks.adopted() {
-            let events = self.events.clone();
-            tokio::task::spawn_local(async move {
-                let status = adopted.ended().await;
-                // After the agent has left, the event has no receiver.
-                drop(events.send(Event::AdoptedEnded(rank, status)));
-            });
+            self.later(async move { Event::AdoptedEnded(rank, adopted.ended().await) });
         }
     }
 
@@ -372,11 +361,9 @@ impl Agent {
         self.daemons.expect(daemon, session, pending.batch());
         self.up.channel(|hub| hub.expect(daemon, session));
         self.show();
-        let events = self.events.clone();
-        tokio::task::spawn_local(async move {
+        self.later(async move {
             let result = pending.wait(Instant::now() + START_DEADLINE).await;
-            // After the agent has left, the event has no receiver.
-            drop(events.send(Event::DaemonStarted(request, session, daemon, result)));
+            Event::DaemonStarted(request, session, daemon, result)
         });
         Ok(())
     }
