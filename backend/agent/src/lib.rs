@@ -17,6 +17,7 @@
 //! | `channel` | messages between the tool's frontend and its daemons |
 //! | `stdio` | input and output of processes |
 //! | `failure` | the system's errors as failures for the wire |
+//! | `task` | tasks of the runtime |
 //! | `heap` | memory for bulk data |
 //!
 //! It is a library only for its tests and fuzz targets.
@@ -50,6 +51,7 @@ mod tree;
 mod failure;
 mod framed;
 mod heap;
+mod task;
 pub mod unpack;
 #[cfg(any(test, feature = "fuzz"))]
 pub use channel::trial as channel_trial;

@@ -20,6 +20,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::overlay::Uplink;
+use crate::task;
 
 /// The most bytes in one message.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -108,7 +109,7 @@ pub(crate) fn forward(
         let pipe = pipe::Receiver::from_owned_fd(fd)?;
         let (group, up, open) = (Rc::clone(&group), up.clone(), Rc::clone(&open));
         group.open.set(group.open.get() + 1);
-        tokio::task::spawn_local(async move {
+        task::spawn_local(async move {
             forward_stream(pipe, (flow, output_label(source, stream)), &group, &up).await;
             group.open.set(group.open.get() - 1);
             if group.open.get() == 0 {
@@ -164,7 +165,7 @@ impl Input {
         let flow = FlowId::Input(rank);
         let inflow = Rc::new(RefCell::new(Inflow::down(flow)));
         let taking = Rc::clone(&inflow);
-        tokio::task::spawn_local(async move {
+        task::spawn_local(async move {
             while let Some(piece) = waiting.recv().await {
                 if piece.is_empty() {
                     return;

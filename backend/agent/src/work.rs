@@ -43,6 +43,7 @@ use crate::rendezvous::{self, Desk, Socket};
 use crate::service::{AppFacts, View};
 use crate::stdio::{Input, OpenStreams, Outputs};
 use crate::storage::{Storage, Where};
+use crate::task;
 
 /// How long the report of an end waits for the last output: another process may still hold the pipe open.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
@@ -444,7 +445,7 @@ impl Agent {
     fn later(&self, work: impl Future<Output = Event> + 'static) {
         let events = self.events.clone();
         // The loop takes events until it leaves, and it does not leave while a start is under way.
-        tokio::task::spawn_local(async move { drop(events.send(work.await)) });
+        task::spawn_local(async move { drop(events.send(work.await)) });
     }
 
     /// The callback that answers an order outside the loop.

@@ -28,6 +28,7 @@ use super::bulk::Piece;
 use super::feeding::{self, Event, Link};
 use super::input::Input;
 use super::relay::{Announced, SharedRelay};
+use crate::task;
 
 /// The limit on pieces of a stream that wait for this agent's consumer.
 const OWN_PIECES: usize = 4;
@@ -163,7 +164,7 @@ impl Flow {
         let node = self.context.relay.lock().place().node;
         let (listen, stream) = (listen.clone(), self.stream);
         let (app, secret, events) = (self.context.app, self.context.secret.clone(), self.events.clone());
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let linked = feeding::dial_feeder(&listen, node, stream, app, &secret).await;
             drop(events.send(Event::Linked(linked.map(Box::new))));
         });
@@ -174,7 +175,7 @@ impl Flow {
             Ok(halves) => {
                 let link = feeding::start(*halves, self.context.stall);
                 let queue = link.queue.clone();
-                self.tasks.spawn(feeding::read_feeder(link.reader, queue, self.events.clone()));
+                self.spawn(feeding::read_feeder(link.reader, queue, self.events.clone()));
                 self.feeder = Some(Link { queue: link.queue, writer: link.writer });
                 self.answer_link(Ok(Answer::Done));
                 Ok(())
@@ -188,6 +189,10 @@ impl Flow {
         }
     }
 
+    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.tasks.spawn(task::in_box(work))
+    }
+
     fn answer_link(&mut self, answer: Result<Answer, Failure>) {
         if let Some(request) = self.request.take() {
             self.context.relay.lock().answer(request, answer);
@@ -197,7 +202,7 @@ impl Flow {
     fn take_child(&mut self, node: NodeId, halves: Halves) {
         let is_here = self.outlets.iter().any(|outlet| outlet.node == node);
         if is_here || !self.seat.children.contains(&node) {
-            self.tasks.spawn(feeding::refuse(halves, format!("node {node} is not fed by this agent")));
+            self.spawn(feeding::refuse(halves, format!("node {node} is not fed by this agent")));
             return;
         }
         let link = feeding::start(halves, self.context.stall);
@@ -205,7 +210,7 @@ impl Flow {
         if let Ok(body) = frame::encode_body(&Attached { stream: self.stream }) {
             link.queue.send(body.into());
         }
-        let reading = self.tasks.spawn(feeding::read_child(link.reader, link.queue.clone()));
+        let reading = self.spawn(feeding::read_child(link.reader, link.queue.clone()));
         self.outlets.push(Outlet { node, queue: link.queue, tasks: vec![reading, link.writer] });
     }
 

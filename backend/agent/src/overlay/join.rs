@@ -32,6 +32,7 @@ use super::streams::Streams;
 use super::uplink::{Joined, Uplink};
 use super::{children, parent};
 use crate::connection::Connection;
+use crate::task;
 
 /// How long the agent dials the frontend if it has another path. A network may drop packets without any error.
 const DIAL_TIME: Duration = Duration::from_secs(2);
@@ -95,7 +96,7 @@ pub(crate) async fn join_over(
     let reached = match dialled {
         Some(Ok(dialled)) => {
             // The connection stays open as long as this process lives: its other end takes a close for the agent's end.
-            tokio::spawn(async move { (pending::<()>().await, connection) });
+            task::spawn(async move { drop((pending::<()>().await, connection)) });
             Reached::dialled(dialled)?
         }
         Some(Err(_)) => {
@@ -166,7 +167,7 @@ async fn report(
         Some(addresses) => {
             let halves = dial_parent(&addresses, place.node, caller, ticket.patience).await?;
             // Not earlier: a cut before this point tells the frontend that this agent has failed to join.
-            tokio::spawn(timeout(LAST_WORDS_TIME, part(reader, writer)));
+            task::spawn(async move { drop(timeout(LAST_WORDS_TIME, part(reader, writer)).await) });
             halves
         }
     };
@@ -238,7 +239,7 @@ fn start(
     let up = Uplink { relay };
     match listener {
         Some(listener) => children::spawn(listener, streams),
-        None => drop(tokio::spawn(say_alive(up.clone()))),
+        None => drop(task::spawn(say_alive(up.clone()))),
     }
     Joined { node: place.node, nodes: place.tree.nodes(), inputs, up }
 }

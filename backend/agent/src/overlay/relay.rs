@@ -22,6 +22,7 @@ use super::gather::{Answers, Fences, Reply};
 use super::input::Input;
 use super::place::{self, Place};
 use crate::channel::{self, Effect, Hub, Later};
+use crate::task;
 
 mod gathered;
 
@@ -46,7 +47,7 @@ impl SharedRelay {
         let relay = Relay::new(place, parent, inputs, Arc::clone(&gathering));
         let shared = Self { relay: Arc::new(Mutex::new(relay)), gathering };
         shared.lock().own = Arc::downgrade(&shared.relay);
-        tokio::spawn(flush_in_time(Arc::downgrade(&shared.relay), Arc::clone(&shared.gathering)));
+        task::spawn(flush_in_time(Arc::downgrade(&shared.relay), Arc::clone(&shared.gathering)));
         shared
     }
 
@@ -274,7 +275,7 @@ impl Relay {
     /// Merges on a thread that may block.
     fn merge(&self, operation: u64, batch: channel::Batch) {
         let (relay, turn) = (self.own.clone(), Arc::clone(&self.merging));
-        tokio::spawn(async move {
+        task::spawn(async move {
             let Ok(_turn) = turn.acquire().await else { return };
             let merged = tokio::task::spawn_blocking(move || batch.merge()).await;
             if let (Ok(merged), Some(relay)) = (merged, relay.upgrade()) {
@@ -285,7 +286,7 @@ impl Relay {
 
     fn later(&self, what: Later, after: Duration) {
         let relay = self.own.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             sleep(after).await;
             if let Some(relay) = relay.upgrade() {
                 lock(&relay).channel(|hub| hub.due(what));

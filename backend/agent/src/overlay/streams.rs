@@ -22,7 +22,7 @@ use super::feeding::{Event, LINK_TIME};
 use super::flow::{Flow, FlowContext};
 use super::input::Input;
 use super::relay::{Announced, SharedRelay};
-use crate::heap;
+use crate::{heap, task};
 
 /// The limit on concurrent streams. The oldest goes first. The frontend ends the streams that it cancels.
 const STREAMS: usize = 16;
@@ -107,7 +107,7 @@ impl Streams {
         let context = Arc::clone(&self.shared.context);
         let flow = Flow::start(context, stream, seat, request, (events, happened), heard, ended);
         let streams = self.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             flow.await;
             streams.forget(stream);
             heap::give_back();

@@ -31,6 +31,7 @@ use super::message::Message;
 use super::world::{Deed, Failed, Heard, World};
 use crate::pmix;
 use crate::rendezvous::{Request, Room};
+use crate::task;
 
 /// How long silent ranks run before the first look at their libraries, and between the first looks.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -111,7 +112,7 @@ impl Server {
         let house = Rc::new(House { world: RefCell::new(world.of_library()), line, wish: Box::new(wish) });
         let (done, over) = oneshot::channel();
         let talking = Rc::clone(&house);
-        tokio::task::spawn_local(async move {
+        task::spawn_local(async move {
             talking.converse_with_library().await;
             // The agent waits for it only when it leaves.
             done.send(()).ok();
@@ -131,7 +132,7 @@ impl Server {
         let stream = UnixStream::from_std(socket)?;
         let (end, ended) = oneshot::channel();
         place.insert(end);
-        tokio::task::spawn_local(attend(stream, rank, Rc::clone(&self.house), ended));
+        task::spawn_local(attend(stream, rank, Rc::clone(&self.house), ended));
         Ok(())
     }
 
@@ -156,7 +157,7 @@ impl Server {
         let (looking, over) = oneshot::channel();
         self.looking = Some(looking);
         let house = Rc::clone(&self.house);
-        tokio::task::spawn_local(async move {
+        task::spawn_local(async move {
             tokio::select! {
                 () = house.find_foreign(pids) => {}
                 _ = over => {}
@@ -314,9 +315,9 @@ impl House {
             match deed {
                 Deed::End(failed) => (self.wish)(Wish::End(failed)),
                 Deed::Note(note) => (self.wish)(Wish::Note(note)),
-                Deed::Answer(all) => drop(tokio::task::spawn_local(Rc::clone(self).answer_library(all))),
+                Deed::Answer(all) => drop(task::spawn_local(Rc::clone(self).answer_library(all))),
                 Deed::Fence { number, by, puts } => {
-                    tokio::task::spawn_local(Rc::clone(self).fence(number, by, puts));
+                    task::spawn_local(Rc::clone(self).fence(number, by, puts));
                 }
             }
         }

@@ -16,6 +16,7 @@ use crate::pmi::Failed;
 use crate::process;
 use crate::process::strays::{self, Doomed};
 use crate::stdio::{OpenStreams, Outputs};
+use crate::task;
 
 /// How long a process may take no more of its answer after everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -126,7 +127,7 @@ impl Agent {
             let Scope::Session(session) = ending.scope else { continue };
             self.up.channel(|hub| hub.forget_session(session));
             let (events, closed) = (self.events.clone(), self.storage.close_session(session));
-            tokio::task::spawn_local(async move {
+            task::spawn_local(async move {
                 let answer = and_left(&left, closed.await);
                 for request in ending.requests {
                     // After the agent has left, the event has no receiver.

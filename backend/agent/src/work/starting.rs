@@ -26,6 +26,7 @@ use crate::process::strays::Marker;
 use crate::ranks::{self, OurEnds, Ranks};
 use crate::rendezvous::{Request, Socket};
 use crate::stdio::{self, Input};
+use crate::task;
 
 impl Agent {
     /// Serves ranks as long as the agent lives.
@@ -40,7 +41,7 @@ impl Agent {
             Request::Mpi { rank, socket } => drop(events.send(Event::MpiRank(rank, socket))),
             request => drop(events.send(Event::Rendezvous(request))),
         };
-        tokio::spawn(socket.serve(self.view.subscribe(), ask));
+        task::spawn(socket.serve(self.view.subscribe(), ask));
     }
 
     /// Waits for the commands that launchers run after their ranks.
@@ -48,7 +49,7 @@ impl Agent {
         let events = self.events.clone();
         let hurried =
             std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|cgroup| dies_with_step(&cgroup));
-        tokio::task::spawn_local(desk::receive_collectors(desk, move |collector| {
+        task::spawn_local(desk::receive_collectors(desk, move |collector| {
             // Dropping the collector releases it. After the agent has left, the event has no receiver.
             if hurried {
                 drop(events.send(Event::RankCollected(collector)));
