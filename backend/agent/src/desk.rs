@@ -22,7 +22,6 @@ use tokio::time::{Instant, interval, timeout_at};
 
 use crate::failure;
 use crate::framed::{Framed, Limits};
-use crate::process::error::StartError;
 use crate::process::follow::{Follower, Pattern};
 use crate::process::thread::{RanksThread, Seized};
 use crate::ranks::{self, Ranks};
@@ -213,9 +212,7 @@ async fn enter(
     };
     let traced = match traced {
         Ok(traced) => Some(traced),
-        Err(failure) if *hold == Hold::No && matches!(failure.error, StartError::PtraceRefused { .. }) => {
-            None
-        }
+        Err(failure) if *hold == Hold::No && failure.error.is_refused() => None,
         Err(failure) => return Err(failure.into()),
     };
     for it in waiting.iter_mut() {

@@ -23,7 +23,7 @@ use crate::daemons::program::find_in_path;
 use crate::failure;
 use crate::pmi;
 use crate::pmix;
-use crate::process::adopted::{AdoptError, Adopted, adopt};
+use crate::process::adopted::{Adopted, adopt};
 use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::renumber::change_variables;
@@ -88,7 +88,7 @@ impl Ranks {
     pub(crate) fn adopt(&mut self, wanted: &[(Rank, Pid)]) -> Result<Vec<RankReport>, Failure> {
         let mut adopted = Vec::with_capacity(wanted.len());
         for (rank, pid) in wanted {
-            adopted.push((*rank, *pid, adopt(pid.get()).map_err(|e| adopt_failure(&e))?));
+            adopted.push((*rank, *pid, adopt(pid.get())?));
         }
         let mut reports = Vec::with_capacity(adopted.len());
         for (rank, pid, it) in adopted {
@@ -547,16 +547,6 @@ fn look_behind(wrapper: &str, wanted: &[(Rank, Pid)]) -> Result<Vec<(Rank, Pid)>
         (*rank, first.and_then(Pid::new).unwrap_or(*pid))
     };
     Ok(wanted.iter().map(behind).collect())
-}
-
-fn adopt_failure(error: &AdoptError) -> Failure {
-    let kind = match error {
-        AdoptError::Missing { .. } | AdoptError::Ended { .. } => Kind::NotFound,
-        AdoptError::Thread { .. } => Kind::Invalid,
-        AdoptError::OtherUser { .. } => Kind::NoAccess,
-        AdoptError::Look { .. } => Kind::Lost,
-    };
-    Failure::new(kind, with_causes(error))
 }
 
 /// A failed start, in words for users.

@@ -26,10 +26,9 @@ const PARTS: [(&str, &str); 13] = [
 
 /// Texts with neither a hint nor a row. Their variable part is the message, or they are too short to be found on a
 /// page. Do not add more.
-const WITHOUT_REMEDY: [&str; 8] = [
+const WITHOUT_REMEDY: [&str; 7] = [
     "no command",
     "{name} is '{value}', which is {wanted}",
-    "hold {program:?}: {step}",
     "start {program:?}",
     "register {member}",
     "register {member}: it has ended",

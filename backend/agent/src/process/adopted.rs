@@ -4,10 +4,13 @@
 //! They are not our children. A pidfd reports their end. The kernel reports their exit status only since Linux 6.15. On
 //! older kernels the status can be read until the parent has collected the process.
 
+use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use gantry_types::error::{Failure, Kind};
 
 use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
 
@@ -25,57 +28,41 @@ pub(crate) struct Adopted {
     pidfd: Option<OwnedFd>,
 }
 
-/// Why a process cannot be adopted.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum AdoptError {
-    /// There is no such process, or it ended meanwhile.
-    #[error("adopt process {pid}: there is no such process")]
-    Missing { pid: i32 },
-    /// It has ended, and its parent has not collected it yet.
-    #[error("adopt process {pid}: it has ended already")]
-    Ended { pid: i32 },
-    /// The number is a thread id.
-    #[error("adopt process {pid}: this is a thread of process {of}")]
-    Thread { pid: i32, of: i32 },
-    /// Another user owns it.
-    #[error("adopt process {pid}: it belongs to user {uid}, we are user {own}")]
-    OtherUser { pid: i32, uid: u32, own: u32 },
-    /// Any other error.
-    #[error("adopt process {pid}")]
-    Look { pid: i32, source: io::Error },
-}
-
 /// Watches a running process of this user without touching it.
 ///
 /// # Errors
-/// The process is missing, has ended or belongs to another user.
-pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
-    let look = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => AdoptError::Missing { pid },
-        _ => AdoptError::Look { pid, source },
+/// The process is missing, has ended or belongs to another user, or the number is a thread's.
+pub(crate) fn adopt(pid: i32) -> Result<Adopted, Failure> {
+    let failed = |kind, why: &dyn Display| Failure::new(kind, format!("adopt process {pid}: {why}"));
+    let missing = || failed(Kind::NotFound, &"there is no such process");
+    let look = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => missing(),
+        _ => failed(Kind::Lost, &error),
     };
     if pid <= 0 {
-        return Err(AdoptError::Missing { pid });
+        return Err(missing());
     }
     // Open the pidfd before reading `/proc`. If the process is still there after the read, `/proc` described this
     // process.
     let pidfd = match sys::pidfd_open(pid) {
         Ok(pidfd) => Some(pidfd),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(AdoptError::Missing { pid }),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(missing()),
         Err(_) => None,
     };
     let before = procfs::read_stat(pid).map_err(look)?;
     let status = procfs::read_status(pid).map_err(look)?;
     if status.thread_group != pid {
-        return Err(AdoptError::Thread { pid, of: status.thread_group });
+        let why = format_args!("this is a thread of process {}", status.thread_group);
+        return Err(failed(Kind::Invalid, &why));
     }
     let own = nix::unistd::geteuid().as_raw();
     if let Some(uid) = [status.real_uid, status.effective_uid].into_iter().find(|&uid| uid != own) {
-        return Err(AdoptError::OtherUser { pid, uid, own });
+        let why = format_args!("it belongs to user {uid}, we are user {own}");
+        return Err(failed(Kind::NoAccess, &why));
     }
     if matches!(before.state, 'Z' | 'X') {
-        return Err(AdoptError::Ended { pid });
+        // Its parent has not collected it yet.
+        return Err(failed(Kind::NotFound, &"it has ended already"));
     }
     let exe = procfs::read_exe(pid).map_err(look)?;
     let process = Pinned { pid, start_time: before.start_time };
@@ -84,7 +71,7 @@ pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
         None => process.is_there().map_err(look)?,
     };
     if !there {
-        return Err(AdoptError::Missing { pid });
+        return Err(missing());
     }
     Ok(Adopted { process, exe, pidfd })
 }

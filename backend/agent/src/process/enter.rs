@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use super::batch::Batch;
 use super::cancel::given_up;
-use super::error::StartError;
+use super::error::{HoldFailure, StartError};
 use super::hold::StartFailure;
 use super::pauses::Pauses;
 use super::procfs::Width;
-use super::refusal::{PtraceFacts, why_ptrace_refused};
-use super::trace::{self, HeldProof, HoldFailure};
+use super::refusal::PtraceFacts;
+use super::trace::{self, ExecPlace, HeldProof};
 use super::{procfs, sys};
 
 /// Time limit for a process with a pending SIGSTOP to stop.
@@ -32,11 +32,10 @@ pub(super) fn seize_all(pids: &[i32], batch: &Batch) -> Result<(), StartFailure>
         if !batch.add(pid) {
             return Err(StartFailure { index, error: StartError::GivenUp { program: waiting(pid) } });
         }
-        let refused = |source| refused(pid, waiting(pid), source);
-        sys::trace_seize(pid).map_err(|source| StartFailure { index, error: refused(source) })
+        sys::trace_seize(pid).map_err(|source| StartFailure { index, error: refused(pid, source) })
     });
     match &seized {
-        Err(StartFailure { index: 0, error: StartError::PtraceRefused { .. } }) => drop(batch.hand_over()),
+        Err(StartFailure { index: 0, error }) if error.is_refused() => drop(batch.hand_over()),
         Err(_) => batch.end(),
         Ok(()) => {}
     }
@@ -57,16 +56,10 @@ pub(super) fn hold_all(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, St
 
 fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure> {
     let at = |index: usize, pid: i32| move |failure| StartFailure { index, error: explain(failure, pid) };
-    let mut places = Vec::with_capacity(pids.len());
-    for (index, &pid) in pids.iter().enumerate() {
-        let place =
-            trace::run_to_exec(pid, batch).and_then(|place| trace::leave_stopped(pid).map(|()| place));
-        places.push(place.map_err(at(index, pid))?);
-    }
-    let mut proofs = Vec::with_capacity(pids.len());
-    for ((index, &pid), place) in pids.iter().enumerate().zip(places) {
-        proofs.push(prove_stopped(pid, place).map_err(at(index, pid))?);
-    }
+    let run = |(index, &pid)| trace::run_to_exec(pid, batch).map_err(at(index, pid));
+    let places = pids.iter().enumerate().map(run).collect::<Result<Vec<_>, _>>()?;
+    let prove = |((index, &pid), place)| prove_stopped(pid, place).map_err(at(index, pid));
+    let proofs = pids.iter().enumerate().zip(places).map(prove).collect::<Result<_, _>>()?;
     if batch.hand_over() { Ok(proofs) } else { Err(given_up()) }
 }
 
@@ -74,7 +67,7 @@ fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure
 ///
 /// It is on its way from the kernel to its first instruction, with SIGSTOP pending. It needs only its turn on a
 /// processor.
-pub(super) fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
+pub(super) fn prove_stopped(pid: i32, place: ExecPlace) -> Result<HeldProof, HoldFailure> {
     let mut pauses = Pauses::until(Instant::now() + STOPS_WITHIN);
     loop {
         match trace::look_held(pid, place) {
@@ -118,29 +111,18 @@ pub(crate) fn prove_stopping(pid: i32) -> Result<HeldProof, StartError> {
     let mut pauses = Pauses::until(Instant::now() + STOPS_WITHIN);
     loop {
         match prove_held(pid) {
-            Err(StartError::NotAtEntry { .. }) if pauses.pause() => {}
+            Err(StartError::Hold { source: HoldFailure::NotAtEntry { .. }, .. }) if pauses.pause() => {}
             proven => return proven,
         }
     }
 }
 
-pub(super) fn refused(pid: i32, program: PathBuf, source: io::Error) -> StartError {
-    match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {
-            StartError::PtraceRefused { program, refusal: why_ptrace_refused(PtraceFacts::read(pid)), source }
-        }
-        _ => StartError::Trace { program, step: "trace it", source },
-    }
+pub(super) fn refused(pid: i32, source: io::Error) -> StartError {
+    explain(HoldFailure::of_seize(source, PtraceFacts::read(pid)), pid)
 }
 
-pub(super) fn explain(failure: HoldFailure, pid: i32) -> StartError {
-    let program = waiting(pid);
-    match failure {
-        HoldFailure::Ended(status) => StartError::Died { program, status },
-        HoldFailure::NotAtEntry { counter, entry } => StartError::NotAtEntry { program, counter, entry },
-        HoldFailure::NotStopped { state, tracer } => StartError::NotStopped { program, state, tracer },
-        HoldFailure::Call { step, source } => StartError::Trace { program, step, source },
-    }
+pub(super) fn explain(source: HoldFailure, pid: i32) -> StartError {
+    StartError::Hold { program: waiting(pid), source }
 }
 
 /// The program of a process, or its pid as text if that cannot be read.

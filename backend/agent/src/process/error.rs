@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gantry_types::error::Kind;
 
 use super::ExitStatus;
-use super::refusal::PtraceRefusal;
+use super::refusal::PtraceFacts;
 use super::sys::Stage;
 
 /// Why one rank did not start.
@@ -58,21 +58,9 @@ pub(crate) enum StartError {
     /// `fork` failed, or a pipe for it.
     #[error("make a new process")]
     Fork { source: io::Error },
-    /// ptrace is forbidden here.
-    #[error("hold {program:?}: {refusal}")]
-    PtraceRefused { program: PathBuf, refusal: PtraceRefusal, source: io::Error },
-    /// A ptrace request or a wait failed unexpectedly.
-    #[error("hold {program:?}: {step}")]
-    Trace { program: PathBuf, step: &'static str, source: io::Error },
-    /// It ended before its first instruction.
-    #[error("hold {program:?}: it ended before its first instruction ({status})")]
-    Died { program: PathBuf, status: ExitStatus },
-    /// After `execve` it did not stand at the program's entry.
-    #[error("hold {program:?}: it stopped at {counter:#x}, not at its entry {entry:#x}")]
-    NotAtEntry { program: PathBuf, counter: u64, entry: u64 },
-    /// It is not stopped, or a process traces it.
-    #[error("hold {program:?}: it is in state {state:?} with tracer {tracer}, not stopped and untraced")]
-    NotStopped { program: PathBuf, state: char, tracer: i32 },
+    /// It did not become held.
+    #[error("hold {program:?}")]
+    Hold { program: PathBuf, source: HoldFailure },
     /// `/proc` could not be read for the new process.
     #[error("inspect the new process {program:?}")]
     Look { program: PathBuf, source: io::Error },
@@ -84,7 +72,50 @@ pub(crate) enum StartError {
     GivenUp { program: PathBuf },
 }
 
+/// Why a rank could not be brought to its first instruction.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HoldFailure {
+    /// ptrace is forbidden here.
+    #[error("{why}")]
+    Refused { why: String, hint: Option<&'static str>, source: io::Error },
+    /// A ptrace request or a wait failed unexpectedly.
+    #[error("{step}")]
+    Call { step: &'static str, source: io::Error },
+    /// It ended.
+    #[error("it ended before its first instruction ({0})")]
+    Ended(ExitStatus),
+    /// After `execve` it did not stand at the program's entry.
+    #[error("it stopped at {counter:#x}, not at its entry {entry:#x}")]
+    NotAtEntry { counter: u64, entry: u64 },
+    /// It is not stopped, or a process traces it.
+    #[error("it is in state {state:?} with tracer {tracer}, not stopped and untraced")]
+    NotStopped { state: char, tracer: i32 },
+}
+
+impl HoldFailure {
+    /// The failure of a call.
+    pub(super) fn of(step: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Call { step, source }
+    }
+
+    /// The failure to seize a process with these facts.
+    pub(super) fn of_seize(source: io::Error, facts: PtraceFacts) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {
+                let (why, hint) = facts.explain();
+                Self::Refused { why, hint, source }
+            }
+            _ => Self::Call { step: "trace it", source },
+        }
+    }
+}
+
 impl StartError {
+    /// Whether ptrace is forbidden.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Hold { source: HoldFailure::Refused { .. }, .. })
+    }
+
     /// The error kind for the caller.
     pub(crate) fn kind(&self) -> Kind {
         match self {
@@ -98,17 +129,15 @@ impl StartError {
             | Self::WrongFormat { .. }
             | Self::NoneFits { .. }
             | Self::TooLong { .. } => Kind::Invalid,
-            Self::WrongArchitecture { .. }
-            | Self::PtraceRefused { .. }
-            | Self::NotAtEntry { .. }
-            | Self::NotStopped { .. } => Kind::Unsupported,
+            Self::WrongArchitecture { .. } => Kind::Unsupported,
             Self::Exec { source, .. }
             | Self::ChangeDirectory { source, .. }
             | Self::Prepare { source, .. }
             | Self::Fork { source }
-            | Self::Trace { source, .. }
+            | Self::Hold { source: HoldFailure::Call { source, .. }, .. }
             | Self::Look { source, .. } => kind_of(source),
-            Self::Died { .. } => Kind::LauncherFailed,
+            Self::Hold { source: HoldFailure::Ended(_), .. } => Kind::LauncherFailed,
+            Self::Hold { .. } => Kind::Unsupported,
             Self::GivenUp { .. } => Kind::TimedOut,
         }
     }
@@ -137,7 +166,7 @@ impl StartError {
             Self::WrongFormat { .. } => "a script needs a first line like #!/bin/sh",
             Self::Busy { .. } => "wait until the program has been written",
             Self::TooLong { .. } => "shorten the arguments or the environment",
-            Self::PtraceRefused { refusal, .. } => return refusal.hint(),
+            Self::Hold { source: HoldFailure::Refused { hint: Some(hint), .. }, .. } => hint,
             Self::Fork { .. } => "check the limits of processes and open files (ulimit -u, ulimit -n)",
             _ => return None,
         };

@@ -22,10 +22,10 @@ use tokio::time::Instant;
 use super::batch::Batch;
 use super::cancel::{Cancellable, GiveUpOnDrop, given_up};
 use super::enter::{explain, prove_held, prove_stopped, refused, waiting};
-use super::error::StartError;
+use super::error::{HoldFailure, StartError};
 use super::hold::StartFailure;
 use super::pauses::Pauses;
-use super::trace::{self, EndWatch, HeldProof, HoldFailure, Stop};
+use super::trace::{self, EndWatch, HeldProof, Stop};
 use super::{procfs, sys};
 
 /// Most programs that an error message names when none matched.
@@ -214,13 +214,12 @@ impl Chase {
 
     fn seize_one(&mut self, index: usize) -> Result<(), StartFailure> {
         let pid = self.ranks.get(index).map_or(0, |rank| rank.pid);
-        let program = waiting(pid);
         if !self.batch.add(pid) {
-            return Err(StartFailure { index, error: StartError::GivenUp { program } });
+            return Err(StartFailure { index, error: StartError::GivenUp { program: waiting(pid) } });
         }
         if let Err(source) = sys::trace_seize_all(pid) {
             self.batch.give_up();
-            return Err(StartFailure { index, error: refused(pid, program, source) });
+            return Err(StartFailure { index, error: refused(pid, source) });
         }
         self.traced.insert(pid, index);
         Ok(())
@@ -276,7 +275,8 @@ impl Chase {
 
     fn hold(&mut self) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
         while self.ranks.iter().any(|rank| rank.found.is_none()) {
-            let tid = sys::wait_for_any(0).map_err(|source| self.failed(0, call("wait for it", source)))?;
+            let tid = sys::wait_for_any(0)
+                .map_err(|source| self.failed(0, HoldFailure::of("wait for it")(source)))?;
             let collected = self.batch.collect(tid);
             if self.batch.is_given_up() {
                 return Err(given_up());
@@ -319,7 +319,7 @@ impl Chase {
         // A tracee that was killed in its stop cannot go on. The next wait reports its end.
         match went_on {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
-                Err(self.failed(index, call("let it go on", error)))
+                Err(self.failed(index, HoldFailure::of("let it go on")(error)))
             }
             _ => Ok(()),
         }
@@ -360,10 +360,9 @@ impl Chase {
                 rank.became.push(exe);
             }
             return sys::trace_continue(pid, 0)
-                .map_err(|source| self.failed(index, call("let it go on", source)));
+                .map_err(|source| self.failed(index, HoldFailure::of("let it go on")(source)));
         }
-        let place = trace::read_place(pid).and_then(|place| trace::leave_stopped(pid).map(|()| place));
-        let proof = place.and_then(|place| prove_stopped(pid, place));
+        let proof = trace::leave_stopped(pid).and_then(|place| prove_stopped(pid, place));
         let proof = proof.map_err(|failure| self.failed(index, failure))?;
         self.traced.remove(&pid);
         if let Some(rank) = self.ranks.get_mut(index) {
@@ -422,10 +421,6 @@ fn is_ours(status: &io::Result<procfs::Status>) -> bool {
 /// The program that a process runs, and its command line.
 fn read_program(pid: i32) -> (PathBuf, Vec<PathBuf>) {
     (procfs::read_exe(pid).unwrap_or_default(), procfs::read_words(pid).unwrap_or_default())
-}
-
-fn call(step: &'static str, source: io::Error) -> HoldFailure {
-    HoldFailure::Call { step, source }
 }
 
 #[cfg(test)]

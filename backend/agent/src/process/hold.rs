@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 
 use super::batch::Batch;
-use super::error::StartError;
-use super::refusal::{PtraceFacts, why_ptrace_refused};
+use super::error::{HoldFailure, StartError};
+use super::refusal::PtraceFacts;
 use super::spawn::{self, Forked, Gate, ProcessSpec};
-use super::trace::{self, HeldProof, HoldFailure};
+use super::trace::{self, HeldProof};
 use super::{Pinned, procfs, sys};
 
 /// Whether ranks are held.
@@ -122,7 +122,6 @@ fn collect_held(forked: &mut [Forked], batch: &Batch) -> Result<Vec<StartedRank>
     let mut places = Vec::with_capacity(forked.len());
     for (index, rank) in forked.iter_mut().enumerate() {
         let place = trace::run_to_exec(rank.pid, batch)
-            .and_then(|place| trace::leave_stopped(rank.pid).map(|()| place))
             .map_err(|failure| StartFailure { index, error: explain(failure, rank, batch) })?;
         places.push(place);
     }
@@ -156,25 +155,13 @@ fn seize(rank: &mut Forked, batch: &Batch) -> Result<(), StartError> {
     // The rank may have failed by itself: a dead child cannot be seized either. Only the child's end closes the pipe.
     batch.end_process(rank.pid);
     rank.wait_for_exec().map_err(|error| or_given_up(error, rank, batch))?;
-    let program = rank.program.clone();
-    Err(match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {
-            StartError::PtraceRefused { program, refusal: why_ptrace_refused(facts), source }
-        }
-        _ => or_given_up(StartError::Trace { program, step: "trace it", source }, rank, batch),
-    })
+    Err(explain(HoldFailure::of_seize(source, facts), rank, batch))
 }
 
-fn explain(failure: HoldFailure, rank: &mut Forked, batch: &Batch) -> StartError {
-    let program = rank.program.clone();
-    let error = match failure {
-        HoldFailure::Ended(status) => {
-            rank.wait_for_exec().err().unwrap_or(StartError::Died { program, status })
-        }
-        HoldFailure::NotAtEntry { counter, entry } => StartError::NotAtEntry { program, counter, entry },
-        HoldFailure::NotStopped { state, tracer } => StartError::NotStopped { program, state, tracer },
-        HoldFailure::Call { step, source } => StartError::Trace { program, step, source },
-    };
+fn explain(source: HoldFailure, rank: &mut Forked, batch: &Batch) -> StartError {
+    // The rank itself says best why it has ended.
+    let told = if let HoldFailure::Ended(_) = source { rank.wait_for_exec().err() } else { None };
+    let error = told.unwrap_or_else(|| StartError::Hold { program: rank.program.clone(), source });
     or_given_up(error, rank, batch)
 }
 

@@ -2,21 +2,6 @@
 
 use super::procfs;
 
-/// Which rule forbids ptrace here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PtraceRefusal {
-    /// A thread with this id traces the rank already.
-    Traced(i32),
-    /// Yama forbids tracing, or allows it to administrators only.
-    Yama(u32),
-    /// SELinux's boolean `deny_ptrace`.
-    Selinux,
-    /// A seccomp filter forbids it.
-    Seccomp,
-    /// None of these.
-    Unknown,
-}
-
 /// The facts that can be read after ptrace was refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PtraceFacts {
@@ -42,44 +27,33 @@ impl PtraceFacts {
             seccomp: procfs::read_status(own).ok().and_then(|status| status.seccomp),
         }
     }
-}
 
-/// The most likely reason. Yama's levels 0 and 1 allow a parent to trace its child, so they are no reason.
-pub(crate) fn why_ptrace_refused(facts: PtraceFacts) -> PtraceRefusal {
-    match facts {
-        PtraceFacts { tracer, .. } if tracer != 0 => PtraceRefusal::Traced(tracer),
-        PtraceFacts { yama: Some(scope @ 2..), .. } => PtraceRefusal::Yama(scope),
-        PtraceFacts { selinux_denies: true, .. } => PtraceRefusal::Selinux,
-        PtraceFacts { seccomp: Some(1..), .. } => PtraceRefusal::Seccomp,
-        _ => PtraceRefusal::Unknown,
-    }
-}
-
-impl std::fmt::Display for PtraceRefusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Traced(tracer) => write!(f, "it is already traced by process {tracer}"),
-            Self::Yama(2) => f.write_str("kernel.yama.ptrace_scope is 2: only administrators may trace"),
-            Self::Yama(scope) => write!(f, "kernel.yama.ptrace_scope is {scope}: tracing is disabled"),
-            Self::Selinux => f.write_str("SELinux's deny_ptrace is on"),
-            Self::Seccomp => f.write_str("a seccomp filter does not let ptrace through"),
-            Self::Unknown => f.write_str("the kernel does not let it be traced"),
-        }
-    }
-}
-
-impl PtraceRefusal {
-    /// The setting to change.
-    pub(crate) fn hint(self) -> Option<String> {
-        let text = match self {
-            Self::Traced(_) => "do not run the agent under strace -f or a debugger that follows forks",
-            Self::Yama(2) => "ask for sysctl kernel.yama.ptrace_scope=1 on this node",
-            Self::Yama(_) => "kernel.yama.ptrace_scope=3 stays until a reboot: ask for 1 in /etc/sysctl.d",
-            Self::Selinux => "ask for setsebool deny_ptrace off on this node",
-            Self::Seccomp => "allow ptrace in the container's seccomp profile (or --cap-add=SYS_PTRACE)",
-            Self::Unknown => return None,
+    /// The most likely reason, and the setting to change. Yama's levels 0 and 1 allow a parent to trace its child, so
+    /// they are no reason.
+    pub(super) fn explain(self) -> (String, Option<&'static str>) {
+        let (why, hint) = match self {
+            Self { tracer, .. } if tracer != 0 => (
+                format!("it is already traced by process {tracer}"),
+                "do not run the agent under strace -f or a debugger that follows forks",
+            ),
+            Self { yama: Some(2), .. } => (
+                "kernel.yama.ptrace_scope is 2: only administrators may trace".to_owned(),
+                "ask for sysctl kernel.yama.ptrace_scope=1 on this node",
+            ),
+            Self { yama: Some(scope @ 3..), .. } => (
+                format!("kernel.yama.ptrace_scope is {scope}: tracing is disabled"),
+                "kernel.yama.ptrace_scope=3 stays until a reboot: ask for 1 in /etc/sysctl.d",
+            ),
+            Self { selinux_denies: true, .. } => {
+                ("SELinux's deny_ptrace is on".to_owned(), "ask for setsebool deny_ptrace off on this node")
+            }
+            Self { seccomp: Some(1..), .. } => (
+                "a seccomp filter does not let ptrace through".to_owned(),
+                "allow ptrace in the container's seccomp profile (or --cap-add=SYS_PTRACE)",
+            ),
+            _ => return ("the kernel does not let it be traced".to_owned(), None),
         };
-        Some(text.to_owned())
+        (why, Some(hint))
     }
 }
 
@@ -87,28 +61,20 @@ impl PtraceRefusal {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check_refusal(facts: PtraceFacts, expected: PtraceRefusal, word: &str) {
-        let refusal = why_ptrace_refused(facts);
-        assert_eq!(refusal, expected);
-        let text = format!("{refusal} {}", refusal.hint().unwrap_or_default());
-        assert!(text.contains(word), "{text}");
-    }
-
     #[test]
     fn a_ptrace_refusal_names_its_knob() {
+        let check = |facts: PtraceFacts, why: &str, knob: &str| {
+            let told = facts.explain();
+            assert!(told.0.contains(why) && told.1.unwrap_or_default().contains(knob), "{told:?}");
+        };
         let none = PtraceFacts::default();
         let yama = |scope| PtraceFacts { yama: Some(scope), seccomp: Some(2), ..none };
-        check_refusal(yama(3), PtraceRefusal::Yama(3), "kernel.yama.ptrace_scope is 3: tracing is disabled");
-        check_refusal(yama(2), PtraceRefusal::Yama(2), "ptrace_scope is 2: only administrators");
-        check_refusal(yama(1), PtraceRefusal::Seccomp, "seccomp");
-        check_refusal(PtraceFacts { seccomp: Some(2), ..none }, PtraceRefusal::Seccomp, "SYS_PTRACE");
-        check_refusal(PtraceFacts { seccomp: Some(0), ..none }, PtraceRefusal::Unknown, "kernel");
-        check_refusal(PtraceFacts { selinux_denies: true, ..none }, PtraceRefusal::Selinux, "deny_ptrace");
-        check_refusal(
-            PtraceFacts { tracer: 7, yama: Some(3), ..none },
-            PtraceRefusal::Traced(7),
-            "process 7",
-        );
+        check(yama(3), "kernel.yama.ptrace_scope is 3: tracing is disabled", "a reboot");
+        check(yama(2), "ptrace_scope is 2: only administrators", "ptrace_scope=1");
+        check(yama(1), "a seccomp filter", "SYS_PTRACE");
+        check(PtraceFacts { seccomp: Some(2), ..none }, "a seccomp filter", "SYS_PTRACE");
+        check(PtraceFacts { seccomp: Some(0), ..none }, "the kernel does not let it", "");
+        check(PtraceFacts { selinux_denies: true, ..none }, "SELinux", "deny_ptrace off");
+        check(PtraceFacts { tracer: 7, yama: Some(3), ..none }, "by process 7", "strace");
     }
 }

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use super::error::HoldFailure;
 use super::procfs::{self, Width};
 use super::sys::{self, RegisterSet};
 use super::{ExitStatus, parse_end};
@@ -25,19 +26,6 @@ pub(crate) struct HeldProof {
     pub(crate) entry: Option<u64>,
     /// The state in `/proc/PID/stat`, `T`.
     pub(crate) state: char,
-}
-
-/// Why a rank could not be brought to its first instruction. The caller adds which rank it was.
-#[derive(Debug)]
-pub(super) enum HoldFailure {
-    /// It ended.
-    Ended(ExitStatus),
-    /// Its program counter is not where programs start.
-    NotAtEntry { counter: u64, entry: u64 },
-    /// It is not stopped and untraced.
-    NotStopped { state: char, tracer: i32 },
-    /// A call failed.
-    Call { step: &'static str, source: io::Error },
 }
 
 /// Records a rank's end before its pid is free for another process.
@@ -61,8 +49,11 @@ pub(super) enum Stop {
     Other,
 }
 
-/// Waits until the seized `pid` is in the stop after `execve`. Returns its counter and the program's entry.
-pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<(u64, Option<u64>), HoldFailure> {
+/// The counter of a process in the stop after `execve`, and the entry of its program.
+pub(super) type ExecPlace = (u64, Option<u64>);
+
+/// Waits until the seized `pid` is in the stop after `execve`, and leaves it stopped there.
+pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<ExecPlace, HoldFailure> {
     loop {
         let gone_on = match classify(next(pid, watch)?) {
             Stop::Ended(status) => return Err(HoldFailure::Ended(status)),
@@ -71,49 +62,45 @@ pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<(u64, Optio
             Stop::Group => sys::trace_listen(pid),
             Stop::Other | Stop::Child => sys::trace_continue(pid, 0),
         };
-        unless_gone(gone_on).map_err(call("let it go on to its program"))?;
+        unless_gone(gone_on).map_err(HoldFailure::of("let it go on to its program"))?;
     }
-    read_place(pid)
+    leave_stopped(pid)
 }
 
-/// The counter of a process in the stop after `execve`, and the address where the kernel starts its program.
-pub(super) fn read_place(pid: i32) -> Result<(u64, Option<u64>), HoldFailure> {
-    let registers = sys::trace_registers(pid).map_err(call("read its registers"))?;
+/// In the stop after `execve`: reads where that is, queues SIGSTOP and stops tracing.
+pub(super) fn leave_stopped(pid: i32) -> Result<ExecPlace, HoldFailure> {
+    let registers = sys::trace_registers(pid).map_err(HoldFailure::of("read its registers"))?;
     let (counter, width) = program_counter(&registers)
-        .ok_or_else(|| call("read its registers")(io::Error::from(io::ErrorKind::InvalidData)))?;
-    let entry = entry(pid, width).map_err(call("read where its program starts"))?;
-    match entry {
-        Some(entry) if entry != counter => Err(HoldFailure::NotAtEntry { counter, entry }),
-        _ => Ok((counter, entry)),
+        .ok_or_else(|| HoldFailure::of("read its registers")(io::Error::from(io::ErrorKind::InvalidData)))?;
+    let entry = entry(pid, width).map_err(HoldFailure::of("read where its program starts"))?;
+    if let Some(entry) = entry.filter(|entry| *entry != counter) {
+        return Err(HoldFailure::NotAtEntry { counter, entry });
     }
-}
-
-/// In the stop after `execve`: queues SIGSTOP and stops tracing.
-pub(super) fn leave_stopped(pid: i32) -> Result<(), HoldFailure> {
     // Ptrace cannot inject a signal at this stop, so `kill` sends it. The kernel handles it before the first
     // instruction.
-    sys::kill(pid, libc::SIGSTOP).map_err(call("send it SIGSTOP"))?;
-    sys::trace_detach(pid, 0).map_err(call("stop tracing it"))
+    sys::kill(pid, libc::SIGSTOP).map_err(HoldFailure::of("send it SIGSTOP"))?;
+    sys::trace_detach(pid, 0).map_err(HoldFailure::of("stop tracing it"))?;
+    Ok((counter, entry))
 }
 
 /// Waits for the stop that [`leave_stopped`] has requested, and checks the result.
 pub(super) fn prove_held(
     pid: i32,
-    (counter, entry): (u64, Option<u64>),
+    place: ExecPlace,
     watch: &impl EndWatch,
 ) -> Result<HeldProof, HoldFailure> {
     if let Some(ended) = parse_end(next(pid, watch)?) {
         return Err(HoldFailure::Ended(ended));
     }
-    look_held(pid, (counter, entry))
+    look_held(pid, place)
 }
 
 /// Checks that `pid`, whose counter was `counter` after `execve`, is stopped there and not traced.
-pub(super) fn look_held(pid: i32, (counter, entry): (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
-    let state = procfs::read_stat(pid).map_err(call("read its state"))?.state;
+pub(super) fn look_held(pid: i32, (counter, entry): ExecPlace) -> Result<HeldProof, HoldFailure> {
+    let state = procfs::read_stat(pid).map_err(HoldFailure::of("read its state"))?.state;
     // A caller asks again and again until it is stopped. Its tracer does not matter before that.
     let tracer = match state {
-        'T' | 't' => procfs::read_status(pid).map_err(call("read its tracer"))?.tracer,
+        'T' | 't' => procfs::read_status(pid).map_err(HoldFailure::of("read its tracer"))?.tracer,
         _ => 0,
     };
     if state != 'T' || tracer != 0 {
@@ -128,9 +115,9 @@ pub(super) fn look_held(pid: i32, (counter, entry): (u64, Option<u64>)) -> Resul
 
 fn next(pid: i32, watch: &impl EndWatch) -> Result<i32, HoldFailure> {
     loop {
-        sys::wait_for_news(pid).map_err(call("wait for it"))?;
+        sys::wait_for_news(pid).map_err(HoldFailure::of("wait for it"))?;
         // The status may have changed since (a SIGKILL in a stop). Then another report follows.
-        if let Some(status) = watch.collect(pid).map_err(call("wait for it"))? {
+        if let Some(status) = watch.collect(pid).map_err(HoldFailure::of("wait for it"))? {
             return Ok(status);
         }
     }
@@ -213,10 +200,6 @@ fn counter_of(bytes: &[u8], wide: (usize, usize), narrow: (usize, usize)) -> Opt
     } else {
         None
     }
-}
-
-fn call(step: &'static str) -> impl Fn(io::Error) -> HoldFailure {
-    move |source| HoldFailure::Call { step, source }
 }
 
 #[cfg(test)]

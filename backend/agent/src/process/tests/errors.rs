@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::process::error::StartError;
+use crate::process::error::{HoldFailure, StartError};
 use crate::process::hold::{Hold, StartFailure};
 use crate::process::spawn::ProcessSpec;
 use crate::process::test_support::*;
@@ -89,7 +89,7 @@ fn a_program_that_the_kernel_kills_while_loading_is_reported_as_dead() {
     }
     fs::write(&program, elf).unwrap();
     let failure = start(vec![spec(&program, &[])], Hold::AtEntry).unwrap_err();
-    assert!(matches!(failure.error, StartError::Died { .. }), "{failure:?}");
+    assert!(matches!(failure.error, StartError::Hold { source: HoldFailure::Ended(_), .. }), "{failure:?}");
     assert_no_child();
 }
 

@@ -324,7 +324,6 @@ fn a_rank_that_is_stopped_on_its_way_goes_on_when_it_is_told_to_and_is_held() {
             sys::kill(pid, libc::SIGSTOP).unwrap();
             gate.open(1).unwrap();
             let place = trace::run_to_exec(pid, &watch).unwrap();
-            trace::leave_stopped(pid).unwrap();
             done.send((pid, trace::prove_held(pid, place, &watch).unwrap())).unwrap();
         });
         let deadline = Duration::from_secs(20);
