@@ -16,8 +16,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::relay::{LinkTasks, SharedRelay};
+use super::flow::FlowContext;
+use super::relay::LinkTasks;
 use super::streams::Streams;
+use super::uplink::Uplink;
 
 /// Bytes of children's frames that may wait for the parent. Beyond it the agent stops reading its children.
 const ROOM_BYTES: usize = 8 * MAX_FRAME_BYTES;
@@ -26,11 +28,11 @@ const EARLY: usize = 64;
 
 /// Accepts links from other agents until the parent is gone.
 pub(super) fn spawn(listener: TcpListener, streams: Streams) {
-    let relay = streams.relay().clone();
+    let FlowContext { relay, app, secret, .. } = streams.context();
     let place = relay.lock().place();
     let awaited: BTreeSet<NodeId> = place.tree.children(place.node.0).map(NodeId).collect();
     let mut links = relay.lock().links();
-    let door = Door::new(listener, streams.app(), streams.secret().clone(), |_| None);
+    let door = Door::new(listener, *app, secret.clone(), |_| None);
     tokio::spawn(async move {
         tokio::select! {
             () = keep(door, awaited, &streams) => {}
@@ -66,8 +68,8 @@ async fn keep(mut door: Door, mut awaited: BTreeSet<NodeId>, streams: &Streams) 
 }
 
 fn start((reader, writer): Halves, node: NodeId, streams: &Streams, room: &Arc<Semaphore>) {
-    let relay = streams.relay();
-    let (queue, writing) = LinkQueue::start_with(writer, streams.stall());
+    let FlowContext { relay, stall, .. } = streams.context();
+    let (queue, writing) = LinkQueue::start_with(writer, *stall);
     let writer = tokio::spawn(async move {
         writing.await.ok();
     });
@@ -81,7 +83,7 @@ fn start((reader, writer): Halves, node: NodeId, streams: &Streams, room: &Arc<S
 async fn read(
     mut reader: LinkReader,
     node: NodeId,
-    relay: SharedRelay,
+    relay: Uplink,
     (refusals, credit): (WeakLinkQueue, Arc<Credit>),
     room: Arc<Semaphore>,
 ) {
@@ -113,7 +115,7 @@ async fn read(
 
 /// Passes on a child's frame. Releases the lock before the child learns that it violates the protocol.
 fn pass(
-    relay: &SharedRelay,
+    relay: &Uplink,
     child: NodeId,
     body: Vec<u8>,
     room: Option<OwnedSemaphorePermit>,

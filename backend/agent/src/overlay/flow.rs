@@ -27,7 +27,8 @@ use tokio::time::timeout;
 use super::bulk::Piece;
 use super::feeding::{self, Event, Link};
 use super::input::Input;
-use super::relay::{Announced, SharedRelay};
+use super::relay::Announced;
+use super::uplink::Uplink;
 use crate::task;
 
 /// The limit on pieces of a stream that wait for this agent's consumer.
@@ -38,7 +39,7 @@ type Events = (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>);
 /// What all streams of this node share.
 #[derive(Debug)]
 pub(super) struct FlowContext {
-    pub(super) relay: SharedRelay,
+    pub(super) relay: Uplink,
     pub(super) app: AppId,
     pub(super) secret: Secret,
     /// Time limit for a node to take data.

@@ -27,7 +27,6 @@ use tokio::time::{Instant, timeout};
 use super::dial::{Caller, dial, dial_telling, say};
 use super::join_error::JoinError;
 use super::place::Place;
-use super::relay::SharedRelay;
 use super::streams::Streams;
 use super::uplink::{Joined, Uplink};
 use super::{children, parent};
@@ -233,10 +232,9 @@ fn start(
         writing.await.ok();
     });
     let credit = queue.credit();
-    let relay = SharedRelay::new(place, queue, inputs_to);
-    let streams = Streams::new(relay.clone(), ticket.app, ticket.secret.clone(), stall);
+    let up = Uplink::new(place, queue, inputs_to);
+    let streams = Streams::new(up.clone(), ticket.app, ticket.secret.clone(), stall);
     parent::spawn(reader, credit, streams.clone());
-    let up = Uplink { relay };
     match listener {
         Some(listener) => children::spawn(listener, streams),
         None => drop(task::spawn(say_alive(up.clone()))),

@@ -31,19 +31,19 @@ async fn read(mut reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
             Err(error) => Err(error.to_string()),
         };
         if let Err(reason) = done {
-            streams.relay().lock().refuse_parent(&reason);
+            streams.context().relay.lock().refuse_parent(&reason);
             break (false, reason);
         }
     };
-    streams.relay().lock().parent_ended(orderly, reason);
+    streams.context().relay.lock().parent_ended(orderly, reason);
     streams.end_all(&Failure::new(Kind::Lost, "take bulk data: the path to the frontend is lost"));
 }
 
 fn take_frame(body: Vec<u8>, streams: &Streams) -> Result<(), String> {
-    let Err(body) = streams.relay().lock().pass_flow_down(body) else { return Ok(()) };
+    let Err(body) = streams.context().relay.lock().pass_flow_down(body) else { return Ok(()) };
     let down: Down = frame::decode(&body).map_err(|e| format!("protocol error: {e}"))?;
     // This statement releases the lock before the streams take theirs.
-    let own = streams.relay().lock().pass_down(down, body);
+    let own = streams.context().relay.lock().pass_down(down, body);
     match own {
         None => {}
         Some(OwnPart::Announced { stream, announced }) => streams.announce(stream, announced),

@@ -16,7 +16,7 @@ use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::gather::{Answers, Fences, Reply};
 use super::input::Input;
@@ -26,65 +26,9 @@ use crate::task;
 
 mod gathered;
 
-/// How long answers and puts wait for others of their kind.
-const GATHER_TIME: Duration = Duration::from_millis(5);
-/// How long the agent waits for its children's goodbyes before its own.
-const CHILDREN_TIME: Duration = Duration::from_secs(10);
-/// How long the parent has to read the goodbye.
-const GOODBYE_TIME: Duration = Duration::from_secs(2);
-
-/// The relay, shared by the tasks of its links.
-#[derive(Debug, Clone)]
-pub(crate) struct SharedRelay {
-    relay: Arc<Mutex<Relay>>,
-    /// Notified when an answer or a put has to wait for others.
-    gathering: Arc<Notify>,
-}
-
-impl SharedRelay {
-    pub(super) fn new(place: Place, parent: LinkQueue, inputs: mpsc::UnboundedSender<Input>) -> Self {
-        let gathering = Arc::new(Notify::new());
-        let relay = Relay::new(place, parent, inputs, Arc::clone(&gathering));
-        let shared = Self { relay: Arc::new(Mutex::new(relay)), gathering };
-        shared.lock().own = Arc::downgrade(&shared.relay);
-        task::spawn(flush_in_time(Arc::downgrade(&shared.relay), Arc::clone(&shared.gathering)));
-        shared
-    }
-
-    /// Locks the relay for a moment, never across an await.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Relay> {
-        lock(&self.relay)
-    }
-
-    /// See [`Uplink::channel`](super::Uplink::channel).
-    pub(super) fn channel<T>(&self, act: impl FnOnce(&mut Hub) -> T) -> T {
-        self.lock().channel(act)
-    }
-
-    /// See [`Uplink::close`](super::Uplink::close).
-    pub(super) async fn close(&self) {
-        let mut links = self.lock().links.subscribe();
-        // Who does not close its link in time finds it cut.
-        drop(timeout(CHILDREN_TIME, links.wait_for(|links| links.children == 0)).await);
-        self.lock().say_goodbye();
-        drop(timeout(GOODBYE_TIME, links.wait_for(|links| !links.parent)).await);
-    }
-}
-
-fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
+/// Locks the relay for a moment, never across an await.
+pub(super) fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
     relay.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Sends what is gathered after [`GATHER_TIME`], as long as the relay exists.
-async fn flush_in_time(relay: Weak<Mutex<Relay>>, gathering: Arc<Notify>) {
-    loop {
-        gathering.notified().await;
-        sleep(GATHER_TIME).await;
-        match relay.upgrade() {
-            Some(relay) => lock(&relay).flush(),
-            None => return,
-        }
-    }
 }
 
 /// Which links are open.
@@ -133,7 +77,7 @@ pub(super) struct Relay {
     /// Allows one merge at a time: a node's processors are there for the app.
     merging: Arc<Semaphore>,
     /// For tasks that come back to the relay later.
-    own: Weak<Mutex<Self>>,
+    pub(super) own: Weak<Mutex<Self>>,
 }
 
 /// The tasks of a child's link.
@@ -159,7 +103,7 @@ struct Child {
 }
 
 impl Relay {
-    fn new(
+    pub(super) fn new(
         place: Place,
         parent: LinkQueue,
         inputs: mpsc::UnboundedSender<Input>,
@@ -532,7 +476,7 @@ impl Relay {
         }
     }
 
-    fn say_goodbye(&mut self) {
+    pub(super) fn say_goodbye(&mut self) {
         self.flush();
         if let Some(parent) = &self.parent {
             parent.close();

@@ -21,7 +21,8 @@ use super::bulk::Piece;
 use super::feeding::{Event, LINK_TIME};
 use super::flow::{Flow, FlowContext};
 use super::input::Input;
-use super::relay::{Announced, SharedRelay};
+use super::relay::Announced;
+use super::uplink::Uplink;
 use crate::{heap, task};
 
 /// The limit on concurrent streams. The oldest goes first. The frontend ends the streams that it cancels.
@@ -58,7 +59,7 @@ struct Stream {
 }
 
 impl Streams {
-    pub(super) fn new(relay: SharedRelay, app: AppId, secret: Secret, stall: Duration) -> Self {
+    pub(super) fn new(relay: Uplink, app: AppId, secret: Secret, stall: Duration) -> Self {
         let open = Mutex::new(Open::default());
         let context = Arc::new(FlowContext { relay, app, secret, stall });
         let shared = Shared { context, open, opened: watch::Sender::new(0) };
@@ -69,20 +70,8 @@ impl Streams {
         self.shared.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn relay(&self) -> &SharedRelay {
-        &self.shared.context.relay
-    }
-
-    pub(super) fn app(&self) -> AppId {
-        self.shared.context.app
-    }
-
-    pub(super) fn secret(&self) -> &Secret {
-        &self.shared.context.secret
-    }
-
-    pub(super) fn stall(&self) -> Duration {
-        self.shared.context.stall
+    pub(super) fn context(&self) -> &FlowContext {
+        &self.shared.context
     }
 
     /// Takes a place in a stream's tree. The agent answers `request` when the link to this node's feeder is up.
@@ -121,7 +110,7 @@ impl Streams {
         // A stream that has already failed waits to report it. An unknown stream will never arrive.
         if waiting.is_none_or(|waiting| waiting.send(announced).is_err()) {
             let why = Failure::new(Kind::Lost, "take bulk data: the path to this node is lost");
-            self.relay().lock().give(Input::Bulk(Piece::aborted(stream, announced.consumer, why)));
+            self.context().relay.lock().give(Input::Bulk(Piece::aborted(stream, announced.consumer, why)));
         }
     }
 

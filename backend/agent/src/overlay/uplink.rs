@@ -1,13 +1,27 @@
 //! An agent that has its place in the tree, and its path to the frontend.
 
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use gantry_link::queue::LinkQueue;
 use gantry_shared::wire::message::{Answer, FlowId, Notice, Word};
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{sleep, timeout};
 
 use super::input::Input;
-use super::relay::SharedRelay;
+use super::place::Place;
+use super::relay::{Relay, lock};
 use crate::channel::Hub;
+use crate::task;
+
+/// How long answers and puts wait for others of their kind.
+const GATHER_TIME: Duration = Duration::from_millis(5);
+/// How long the agent waits for its children's goodbyes before its own.
+const CHILDREN_TIME: Duration = Duration::from_secs(10);
+/// How long the parent has to read the goodbye.
+const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
 /// An agent that has its place in the tree.
 #[derive(Debug)]
@@ -22,21 +36,34 @@ pub(crate) struct Joined {
     pub(crate) up: Uplink,
 }
 
-/// The path to the frontend. Only [`Uplink::close`] waits. Once the path is gone, calls do nothing.
+/// The path to the frontend, and the relay behind it, shared by the tasks of its links. Only [`Uplink::close`] waits. Once
+/// the path is gone, calls do nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Uplink {
-    pub(super) relay: SharedRelay,
+    relay: Arc<Mutex<Relay>>,
 }
 
 impl Uplink {
+    pub(super) fn new(place: Place, parent: LinkQueue, inputs: mpsc::UnboundedSender<Input>) -> Self {
+        let gathering = Arc::new(Notify::new());
+        let relay = Arc::new(Mutex::new(Relay::new(place, parent, inputs, Arc::clone(&gathering))));
+        lock(&relay).own = Arc::downgrade(&relay);
+        task::spawn(flush_in_time(Arc::downgrade(&relay), gathering));
+        Self { relay }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Relay> {
+        lock(&self.relay)
+    }
+
     /// Answers an order.
     pub(crate) fn answer(&self, request: RequestId, answer: Result<Answer, Failure>) {
-        self.relay.lock().answer(request, answer);
+        self.lock().answer(request, answer);
     }
 
     /// Sends a notice. It arrives after all earlier answers and notices.
     pub(crate) fn notice(&self, notice: Notice) {
-        self.relay.lock().notice(notice);
+        self.lock().notice(notice);
     }
 
     /// Sends a word of one of this node's flows. In order, as [`Uplink::notice`].
@@ -46,17 +73,17 @@ impl Uplink {
 
     /// Runs `act` on the channels and carries out its effects.
     pub(crate) fn channel<T>(&self, act: impl FnOnce(&mut Hub) -> T) -> T {
-        self.relay.channel(act)
+        self.lock().channel(act)
     }
 
     /// Closes the path to the frontend, which violates the protocol.
     pub(crate) fn refuse(&self, reason: &str) {
-        self.relay.lock().refuse_parent(reason);
+        self.lock().refuse_parent(reason);
     }
 
     /// Reports that this agent leaves without an order, and with it every agent below it.
     pub(crate) fn leaving_unasked(&self, reason: &str) {
-        let mut relay = self.relay.lock();
+        let mut relay = self.lock();
         let nodes = relay.find_own_subtree();
         relay.notice(Notice::NodesLost { nodes, reason: reason.to_owned() });
     }
@@ -66,6 +93,22 @@ impl Uplink {
     /// Waits until the children have said goodbye (10 s at most). Then sends what is left and its own goodbye (2 s at
     /// most).
     pub(crate) async fn close(self) {
-        self.relay.close().await;
+        let mut links = self.lock().links();
+        // Who does not close its link in time finds it cut.
+        drop(timeout(CHILDREN_TIME, links.wait_for(|links| links.children == 0)).await);
+        self.lock().say_goodbye();
+        drop(timeout(GOODBYE_TIME, links.wait_for(|links| !links.parent)).await);
+    }
+}
+
+/// Sends what is gathered after [`GATHER_TIME`], as long as the relay exists.
+async fn flush_in_time(relay: Weak<Mutex<Relay>>, gathering: Arc<Notify>) {
+    loop {
+        gathering.notified().await;
+        sleep(GATHER_TIME).await;
+        match relay.upgrade() {
+            Some(relay) => lock(&relay).flush(),
+            None => return,
+        }
     }
 }

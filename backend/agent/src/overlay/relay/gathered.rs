@@ -13,7 +13,7 @@ use crate::overlay::gather::{Batch, Reply};
 
 impl Relay {
     /// Sends all that is gathered.
-    pub(super) fn flush(&mut self) {
+    pub(in crate::overlay) fn flush(&mut self) {
         let (answers, puts) = (self.answers.take_all(), self.fences.take_all());
         self.send_answers(answers);
         self.send_puts(puts);
