@@ -10,12 +10,13 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use gantry_shared::trust::Trust;
 use gantry_types::error::Failure;
@@ -23,7 +24,9 @@ use nix::NixPath;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, mkdirat};
+use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use crate::failure;
@@ -270,6 +273,32 @@ fn open_wide(dir: &OwnedFd) -> nix::Result<()> {
     fchmodat(AT_FDCWD, path.as_str(), Mode::S_IRWXU, FchmodatFlags::FollowSymlink)
 }
 
+/// Creates a file that belongs to its owner alone. Fails if an entry with that name exists.
+pub(crate) fn create_file(dir: impl AsFd, name: &OsStr, executable: bool) -> io::Result<File> {
+    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = File::from(openat(dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    // Set the mode in a separate call, whatever the umask is.
+    file.set_permissions(Permissions::from_mode(if executable { 0o700 } else { 0o600 }))?;
+    Ok(file)
+}
+
+/// Sets a file's modification time, in seconds since 1970. Python otherwise takes its compiled files for outdated. A time
+/// that cannot be represented here is no loss.
+pub(crate) fn set_modified(file: &File, seconds: u64) {
+    let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+    drop(modified.map(|modified| file.set_modified(modified)));
+}
+
+/// The most bytes that a file may have. A write beyond this limit gets no error: SIGXFSZ kills the process.
+pub(crate) fn most_bytes() -> nix::Result<u64> {
+    getrlimit(Resource::RLIMIT_FSIZE).map(|(soft, _)| soft)
+}
+
+/// Whether nothing can be executed on the file system of `dir`.
+pub(crate) fn is_noexec(dir: impl AsFd) -> nix::Result<bool> {
+    fstatvfs(dir).map(|place| place.flags().contains(FsFlags::ST_NOEXEC))
+}
+
 /// Opens a regular file for reading, and nothing else. Follows a link.
 ///
 /// Opening a pipe would wait, and opening a device may have effects.
@@ -334,7 +363,7 @@ pub(crate) fn is_kind(stat: &nix::sys::stat::FileStat, kind: SFlag) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::path::Path;
 
     use super::*;

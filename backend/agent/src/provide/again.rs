@@ -4,21 +4,16 @@
 //! has changed since no longer has the content, and does not count.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use crate::unpack::INCOMING_PREFIX;
 use gantry_shared::wire::message::{Entry, Known, Place};
 use gantry_types::id::random_text;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
-use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::stat::Mode;
-use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::fcntl::{AtFlags, readlinkat, renameat};
 use nix::unistd::{linkat, symlinkat};
 
 use super::content::ContentCache;
@@ -60,10 +55,7 @@ pub(super) fn find_again<'a>(
 /// Whether the content may be copied. If not, it is sent, and the unpacking code reports the reason.
 fn may_be_copied(root: &OwnedFd, entry: &Entry, known: &Known) -> io::Result<bool> {
     let is_code = known.executable || matches!(entry.place, Place::Bin | Place::Lib);
-    // A write beyond this limit gets no error: SIGXFSZ kills the process.
-    let (most_bytes, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
-    let no_exec = || fstatvfs(root).map(|place| place.flags().contains(FsFlags::ST_NOEXEC));
-    Ok(entry.content.size <= most_bytes && !(is_code && no_exec()?))
+    Ok(entry.content.size <= tree::most_bytes()? && !(is_code && tree::is_noexec(root)?))
 }
 
 impl Again<'_> {
@@ -107,15 +99,10 @@ impl<'a> Copy<'a> {
         let folder = CString::new(format!("{INCOMING_PREFIX}again-{unique}"))?;
         let dir = tree::make_dir(root, folder.as_c_str())?;
         let copy = Self { root, folder, dir };
-        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mut new = File::from(openat(&copy.dir, COPY, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
-        // Set the mode in a separate call, whatever the umask is.
-        new.set_permissions(Permissions::from_mode(if known.executable { 0o700 } else { 0o600 }))?;
+        let mut new = tree::create_file(&copy.dir, OsStr::new(COPY), known.executable)?;
         file.rewind()?;
         io::copy(&mut file.take(entry.content.size.saturating_add(1)), &mut new)?;
-        let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(known.modified));
-        // Python otherwise takes its compiled files for outdated. A time that cannot be represented here is no loss.
-        drop(modified.map(|modified| new.set_modified(modified)));
+        tree::set_modified(&new, known.modified);
         new.rewind()?;
         Ok(cache.is_same(&new, &entry.content).then_some(copy))
     }

@@ -1,21 +1,17 @@
 //! The hidden directory that holds an archive's files until the archive is complete.
 
 use std::ffi::OsStr;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, BufRead};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, SystemTime};
 
 use gantry_shared::storage::LOADER_DIR;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::session_dirs::{BIN_DIR, LIB_DIR};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::Mode;
-use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use super::archive::{Archive, CopyError, Entry, EntryContent};
 use super::name::parse_parts;
@@ -35,9 +31,8 @@ pub(super) struct Incoming<'a> {
 impl<'a> Incoming<'a> {
     pub(super) fn new(root: &'a OwnedFd, copied_bytes: u64) -> Result<Self, Failure> {
         let failed = |error: Errno| failure::from_io("inspect the session's directory", &error.into());
-        let no_exec = fstatvfs(root).map_err(failed)?.flags().contains(FsFlags::ST_NOEXEC);
-        // A write beyond this limit gets no error: SIGXFSZ kills the process.
-        let (most_bytes, _) = getrlimit(Resource::RLIMIT_FSIZE).map_err(failed)?;
+        let no_exec = tree::is_noexec(root).map_err(failed)?;
+        let most_bytes = tree::most_bytes().map_err(failed)?;
         Ok(Self { root, last: None, no_exec, most_bytes, copies_left: copied_bytes })
     }
 
@@ -62,7 +57,7 @@ impl<'a> Incoming<'a> {
         let Some(last) = parts.pop() else { return Err(refused(name, "the name is empty")) };
         let parent = name.get(..name.len() - last.len()).unwrap_or_default();
         let dir = self.open(parent, &parts).map_err(failed)?;
-        let mut file = make_file(dir.as_fd(), last, entry.executable).map_err(failed)?;
+        let mut file = tree::create_file(dir, last, entry.executable).map_err(failed)?;
         match original {
             None => archive.copy(size, &mut file).map_err(|error| match error {
                 CopyError::Read(failure) => failure,
@@ -74,7 +69,7 @@ impl<'a> Incoming<'a> {
                 }
             }
         }
-        set_modified(&file, entry.modified);
+        tree::set_modified(&file, entry.modified);
         Ok(())
     }
 
@@ -121,20 +116,6 @@ impl<'a> Incoming<'a> {
         };
         Ok(&self.last.insert(last).1)
     }
-}
-
-/// Python otherwise takes its compiled files for outdated. A time that cannot be represented here is no loss.
-fn set_modified(file: &File, seconds: u64) {
-    let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
-    drop(modified.map(|modified| file.set_modified(modified)));
-}
-
-fn make_file(dir: impl AsFd, name: &OsStr, executable: bool) -> io::Result<File> {
-    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let file = File::from(openat(dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
-    // Set the mode in a separate call, whatever the umask is.
-    file.set_permissions(Permissions::from_mode(if executable { 0o700 } else { 0o600 }))?;
-    Ok(file)
 }
 
 /// Whether an entry is useless where nothing can be executed.
