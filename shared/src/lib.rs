@@ -16,6 +16,7 @@ pub mod build_id;
 pub mod file_state;
 pub mod trust;
 pub mod search;
+pub mod glob;
 pub mod secret;
 pub mod rendezvous;
 pub mod cti;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use gantry_shared::glob::is_match;
 use gantry_wlm::Host;
 
 use crate::tokens::{Tokens, expand_home};
@@ -209,24 +210,9 @@ impl Config {
     pub(crate) fn variables(&self, machine: &dyn Host) -> Vec<(String, String)> {
         let sent = machine.environment().into_iter().filter_map(|(name, value)| {
             let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-            self.send_env.iter().any(|pattern| fits(&name, pattern)).then_some((name, value))
+            self.send_env.iter().any(|it| is_match(it.as_bytes(), name.as_bytes())).then_some((name, value))
         });
         self.set_env.iter().cloned().chain(sent).collect()
-    }
-}
-
-/// Whether a name matches a pattern of `*` and `?`.
-fn fits(name: &str, pattern: &str) -> bool {
-    match (pattern.chars().next(), name.chars().next()) {
-        (None, None) => true,
-        (Some('*'), first) => {
-            fits(name, &pattern[1..]) || first.is_some_and(|first| fits(&name[first.len_utf8()..], pattern))
-        }
-        (Some('?'), Some(first)) => fits(&name[first.len_utf8()..], &pattern[1..]),
-        (Some(wanted), Some(first)) if wanted == first => {
-            fits(&name[first.len_utf8()..], &pattern[wanted.len_utf8()..])
-        }
-        _ => false,
     }
 }
 

@@ -70,14 +70,3 @@ fn configurations_that_only_the_openssh_client_supports() {
     check("identityfile ~other/k", "the configuration has ~other/k, a path in another user's home");
     check("verifyhostkeydns true", "libssh2 does not have 'verifyhostkeydns true'");
 }
-
-#[test]
-fn names_of_variables() {
-    let check = |name, pattern, expected| assert_eq!(fits(name, pattern), expected, "{name} {pattern}");
-    check("LC_ALL", "LC_*", true);
-    check("LANG", "LC_*", false);
-    check("LANG", "LAN?", true);
-    check("LANG", "LANG", true);
-    check("LANGUAGE", "LANG", false);
-    check("", "*", true);
-}
