@@ -34,7 +34,7 @@ enum News<'n> {
     Stalled {
         seconds: u64,
         #[serde(flatten)]
-        explanation: &'n Explanation,
+        explanation: &'n Explanation<'n>,
     },
     Moves,
     Ended,
@@ -166,7 +166,8 @@ async fn act(
     found: &Findings,
     json: bool,
 ) -> Result<(), Fault> {
-    let explanation = explain(found, &Groups::new(&found.classes), true);
+    let groups = Groups::new(&found.classes);
+    let explanation = explain(found, &groups, true);
     let report = News::Stalled { seconds: time.as_secs(), explanation: &explanation };
     tell(&report, json)?;
     if !doubtful.is_empty() {
@@ -354,7 +355,7 @@ fn build_page(news: &News<'_>, json: bool) -> Page {
     let mut page = Page::default();
     match news {
         News::Stalled { seconds, explanation } => {
-            let nothing = match explanation.not_seen.is_empty() {
+            let nothing = match explanation.gaps.not_seen.is_empty() {
                 true => "nothing",
                 false => "nothing that gantry sees",
             };

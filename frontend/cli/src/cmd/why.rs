@@ -13,7 +13,7 @@ use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::daemons::Missing;
 use crate::stack::report::Findings;
-use crate::stack::why::{Explanation, Groups, explain};
+use crate::stack::why::{Groups, explain};
 use crate::view::{self, Page};
 
 /// Samples per look: enough to see which ranks move.
@@ -86,7 +86,7 @@ async fn settle(
 
 fn tell(settled: &Settled, notes: &mut Notes, json: bool) -> Outcome {
     let Settled { found, groups, stable } = settled;
-    let explanation: Explanation = explain(found, groups, *stable);
+    let explanation = explain(found, groups, *stable);
     let mut page = Page::default();
     match json {
         true => page = Page::json(&explanation),

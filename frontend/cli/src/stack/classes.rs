@@ -10,6 +10,7 @@ use gantry_types::rank_set::RankSet;
 use super::essential::essential;
 use super::resolve::Resolver;
 use super::sets::unite;
+pub(super) use super::step::marks;
 pub(crate) use super::step::{Key, Step};
 use super::waiting::waiting_name;
 

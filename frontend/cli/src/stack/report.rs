@@ -6,7 +6,7 @@ use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
-use super::classes::{Class, Step};
+use super::classes::{Class, Step, marks};
 use super::sets::unite;
 
 /// The classes of an app's ranks.
@@ -49,92 +49,71 @@ impl Findings {
 
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct Report<'f> {
     ranks: String,
     rank_count: u64,
     samples: u32,
     threads: bool,
-    classes: Vec<ClassReport>,
-    not_seen: String,
-    missing: Vec<MissingReport>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    nameless: Vec<NamelessReport>,
+    classes: Vec<ClassReport<'f>>,
+    #[serde(flatten)]
+    gaps: Gaps<'f>,
 }
 
 #[derive(Debug, Serialize)]
-struct ClassReport {
+struct ClassReport<'f> {
     ranks: String,
     rank_count: u64,
     /// How many samples of these ranks it has.
     sample_count: u64,
-    hosts: Vec<String>,
+    hosts: BTreeSet<&'f str>,
     /// Marks of the ranks themselves, such as `held`.
-    states: Vec<String>,
-    frames: Vec<FrameReport>,
+    states: Vec<&'f str>,
+    frames: Vec<&'f Step>,
 }
 
+/// What the findings lack.
 #[derive(Debug, Serialize)]
-struct FrameReport {
-    function: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
+pub(crate) struct Gaps<'f> {
+    pub(crate) not_seen: String,
+    missing: Vec<NodeGap<'f>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    lines: Vec<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    module: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<u64>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    waits: bool,
+    nameless: Vec<FileGap<'f>>,
 }
 
 /// A node without an answer.
 #[derive(Debug, Serialize)]
-pub(crate) struct MissingReport {
-    host: String,
-    why: String,
+struct NodeGap<'f> {
+    host: &'f str,
+    why: &'f str,
 }
 
 /// A file without the names of all functions.
 #[derive(Debug, Serialize)]
-pub(crate) struct NamelessReport {
-    file: String,
-    why: String,
+struct FileGap<'f> {
+    file: &'f str,
+    why: &'f str,
 }
 
-impl MissingReport {
-    pub(crate) fn of(found: &Findings) -> Vec<Self> {
-        let report = |(host, why): &(String, String)| Self { host: host.clone(), why: why.clone() };
-        found.missing.iter().map(report).collect()
+impl<'f> Gaps<'f> {
+    pub(crate) fn of(found: &'f Findings) -> Self {
+        Self {
+            not_seen: found.unseen().to_string(),
+            missing: found.missing.iter().map(|(host, why)| NodeGap { host, why }).collect(),
+            nameless: found.nameless.iter().map(|(file, why)| FileGap { file, why }).collect(),
+        }
     }
 }
 
-impl NamelessReport {
-    pub(crate) fn of(found: &Findings) -> Vec<Self> {
-        let report = |(file, why): &(String, String)| Self { file: file.clone(), why: why.clone() };
-        found.nameless.iter().map(report).collect()
-    }
-}
-
-impl Report {
-    pub(crate) fn new(found: &Findings) -> Self {
+impl<'f> Report<'f> {
+    pub(crate) fn new(found: &'f Findings) -> Self {
         let seen = found.seen();
-        let class = |class: &Class| {
-            let hosts: BTreeSet<&String> =
-                class.ranks.iter().filter_map(|rank| found.hosts.get(&rank)).collect();
-            ClassReport {
-                ranks: class.ranks.to_string(),
-                rank_count: class.ranks.len(),
-                sample_count: class.numbers.len(),
-                hosts: hosts.into_iter().cloned().collect(),
-                states: class
-                    .steps
-                    .iter()
-                    .filter(|step| step.is_mark)
-                    .map(|step| step.name.clone())
-                    .collect(),
-                frames: class.steps.iter().filter(|step| !step.is_mark).map(FrameReport::new).collect(),
-            }
+        let class = |class: &'f Class| ClassReport {
+            ranks: class.ranks.to_string(),
+            rank_count: class.ranks.len(),
+            sample_count: class.numbers.len(),
+            hosts: class.ranks.iter().filter_map(|rank| Some(found.hosts.get(&rank)?.as_str())).collect(),
+            states: marks(&class.steps).collect(),
+            frames: class.steps.iter().filter(|step| !step.is_mark).collect(),
         };
         Self {
             ranks: seen.to_string(),
@@ -142,22 +121,7 @@ impl Report {
             samples: found.samples,
             threads: found.threads,
             classes: found.classes.iter().map(class).collect(),
-            not_seen: found.unseen().to_string(),
-            missing: MissingReport::of(found),
-            nameless: NamelessReport::of(found),
-        }
-    }
-}
-
-impl FrameReport {
-    fn new(step: &Step) -> Self {
-        Self {
-            function: step.name.clone(),
-            file: step.file.clone(),
-            lines: step.lines.iter().copied().collect(),
-            module: step.module.clone(),
-            offset: step.offset,
-            waits: step.waits,
+            gaps: Gaps::of(found),
         }
     }
 }

@@ -2,27 +2,37 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 /// The mark of a thread begins with this, before its name.
 const THREAD: &str = "thread ";
 
-/// One function of a call path.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// One function of a call path. As JSON it is a frame.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Step {
     /// The function's name. Without one: the file and the offset in it.
+    #[serde(rename = "function")]
     pub(crate) name: String,
     /// It is a mark about the rank itself, not a function.
+    #[serde(skip)]
     pub(crate) is_mark: bool,
     /// A function of a script.
+    #[serde(skip)]
     pub(crate) is_script: bool,
-    /// The path of the program or library, as the ranks see it.
-    pub(crate) module: Option<String>,
     /// Its source.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
     /// The lines where ranks are. A caller has one line: ranks at different calls are in different classes.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) lines: BTreeSet<u32>,
+    /// The path of the program or library, as the ranks see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) module: Option<String>,
     /// The offset in the file, if the function has no name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<u64>,
     /// It waits for other ranks or for the system.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) waits: bool,
 }
 
@@ -54,6 +64,11 @@ impl Step {
         let line = if is_innermost { None } else { self.lines.first().copied() };
         Key { name: self.name.clone(), module: self.module.clone(), line }
     }
+}
+
+/// The marks among steps.
+pub(super) fn marks(steps: &[Step]) -> impl Iterator<Item = &str> {
+    steps.iter().filter(|step| step.is_mark).map(|step| step.name.as_str())
 }
 
 #[cfg(test)]

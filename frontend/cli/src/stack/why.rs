@@ -11,8 +11,8 @@ use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
-use super::classes::{Class, ENDED, Key, Step};
-use super::report::{Findings, MissingReport, NamelessReport};
+use super::classes::{Class, ENDED, Key, Step, marks};
+use super::report::{Findings, Gaps};
 use super::tree::{only_host, ranks_text};
 use super::waiting::{is_foreign, is_system};
 
@@ -38,41 +38,39 @@ pub(crate) struct Groups {
 
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Explanation {
+pub(crate) struct Explanation<'f> {
     /// Whether the last two looks were the same.
     pub(crate) stable: bool,
     pub(crate) sentences: Vec<String>,
-    groups: Vec<GroupReport>,
+    groups: Vec<GroupReport<'f>>,
     /// The threads beside the first one that are not at the same place in all ranks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    threads: Vec<ThreadReport>,
-    pub(crate) not_seen: String,
-    missing: Vec<MissingReport>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    nameless: Vec<NamelessReport>,
+    threads: Vec<ThreadReport<'f>>,
+    #[serde(flatten)]
+    pub(crate) gaps: Gaps<'f>,
 }
 
 #[derive(Debug, Serialize)]
-struct ThreadReport {
-    thread: String,
-    groups: Vec<GroupReport>,
+struct ThreadReport<'f> {
+    thread: &'f str,
+    groups: Vec<GroupReport<'f>>,
 }
 
 #[derive(Debug, Serialize)]
-struct GroupReport {
+struct GroupReport<'f> {
     ranks: String,
     rank_count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<String>,
+    host: Option<&'f str>,
     /// Marks of the ranks themselves, such as `held`.
-    states: Vec<String>,
+    states: Vec<&'f str>,
     /// The library function in which they wait.
     #[serde(skip_serializing_if = "Option::is_none")]
-    waits_in: Option<String>,
+    waits_in: Option<&'f str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    function: Option<String>,
+    function: Option<&'f str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
+    file: Option<&'f str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
 }
@@ -153,7 +151,7 @@ fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
 }
 
 /// Builds the sentences.
-pub(crate) fn explain(found: &Findings, groups: &Groups, stable: bool) -> Explanation {
+pub(crate) fn explain<'f>(found: &'f Findings, groups: &'f Groups, stable: bool) -> Explanation<'f> {
     let mut sentences = Vec::new();
     let unseen = found.unseen();
     match groups.ranks.split_last() {
@@ -179,18 +177,9 @@ pub(crate) fn explain(found: &Findings, groups: &Groups, stable: bool) -> Explan
     if !unseen.is_empty() {
         sentences.push(format!("not seen: {}", ranks_text(&unseen, MOST_RANKS)));
     }
-    let report = |groups: &[Group]| groups.iter().map(|group| group.report(found)).collect::<Vec<_>>();
-    let threads =
-        differ.map(|(name, groups)| ThreadReport { thread: name.clone(), groups: report(groups) }).collect();
-    Explanation {
-        stable,
-        sentences,
-        groups: report(&groups.ranks),
-        threads,
-        not_seen: unseen.to_string(),
-        missing: MissingReport::of(found),
-        nameless: NamelessReport::of(found),
-    }
+    let report = |groups: &'f [Group]| groups.iter().map(|group| group.report(found)).collect();
+    let threads = differ.map(|(thread, groups)| ThreadReport { thread, groups: report(groups) }).collect();
+    Explanation { stable, sentences, groups: report(&groups.ranks), threads, gaps: Gaps::of(found) }
 }
 
 /// A sentence for each odd group. The first one also tells where most ranks are. `whose` stands before the odd ranks,
@@ -210,7 +199,7 @@ fn tell_odd(found: &Findings, most: &Group, odd: &[Group], whose: &str, noun: &s
     sentences.collect()
 }
 
-impl Explanation {
+impl Explanation<'_> {
     /// The ranks of the smallest group, where there is more than one.
     pub(crate) fn odd_ranks(&self) -> Option<&str> {
         self.groups.first().filter(|_| self.groups.len() > 1).map(|group| group.ranks.as_str())
@@ -236,8 +225,7 @@ impl Group {
     /// The verb phrase for one or many of them.
     fn does(&self, many: bool) -> String {
         let is = if many { "are" } else { "is" };
-        let states: Vec<&str> =
-            self.steps.iter().filter(|step| step.is_mark).map(|step| step.name.as_str()).collect();
+        let states: Vec<&str> = marks(&self.steps).collect();
         let place = self.place(many);
         match (states.is_empty(), place) {
             (true, Some(place)) => place,
@@ -275,16 +263,16 @@ impl Group {
         known.or_else(|| functions().find(is_own)).or_else(|| functions().next())
     }
 
-    fn report(&self, found: &Findings) -> GroupReport {
+    fn report<'f>(&'f self, found: &'f Findings) -> GroupReport<'f> {
         let own = self.own();
         GroupReport {
             ranks: self.ranks.to_string(),
             rank_count: self.ranks.len(),
-            host: only_host(&self.ranks, &found.hosts).map(ToOwned::to_owned),
-            states: self.steps.iter().filter(|step| step.is_mark).map(|step| step.name.clone()).collect(),
-            waits_in: self.steps.last().filter(|step| step.waits).map(|step| step.name.clone()),
-            function: own.map(|step| step.name.clone()),
-            file: own.and_then(|step| step.file.clone()),
+            host: only_host(&self.ranks, &found.hosts),
+            states: marks(&self.steps).collect(),
+            waits_in: self.steps.last().filter(|step| step.waits).map(|step| step.name.as_str()),
+            function: own.map(|step| step.name.as_str()),
+            file: own.and_then(|step| step.file.as_deref()),
             line: own.and_then(|step| step.lines.first().copied()),
         }
     }
@@ -408,7 +396,8 @@ mod tests {
             "rank 3 is in `solve` (heat.c:141) while 4 others wait in MPI_Allreduce called at heat.c:121";
         assert_eq!(said(classes(), &[]), [expected]);
         let found = Findings { samples: 1, classes: classes(), ..Findings::default() };
-        let explanation = explain(&found, &Groups::new(&found.classes), true);
+        let groups = Groups::new(&found.classes);
+        let explanation = explain(&found, &groups, true);
         assert_eq!((explanation.odd_ranks(), explanation.threads.len()), (Some("3"), 0));
     }
 
@@ -432,8 +421,7 @@ mod tests {
         ];
         assert_eq!(said(classes(), &[]), expected);
         let found = Findings { samples: 1, classes: classes(), ..Findings::default() };
-        let explanation = explain(&found, &Groups::new(&found.classes), true);
-        let json = serde_json::to_value(&explanation).unwrap();
+        let json = serde_json::to_value(explain(&found, &Groups::new(&found.classes), true)).unwrap();
         assert_eq!(json["threads"][1]["thread"], "writer");
         assert_eq!(json["threads"][1]["groups"][0]["waits_in"], "pthread_mutex_lock");
     }

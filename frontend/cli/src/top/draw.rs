@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::figures::{NodeFigures, RankFigures, describe_doing, describe_memory};
+use super::figures::{NodeFigures, RANK_HEADS, describe_doing, describe_load, describe_memory};
 use super::keys::HELP;
 use super::model::{Asks, Focus, Model, Table};
 use crate::stack::text::title;
@@ -86,9 +86,7 @@ fn draw_head(model: &Model, area: Rect, buffer: &mut Buffer) {
 fn draw_table(model: &Model, area: Rect, buffer: &mut Buffer) -> usize {
     let order = if model.is_reversed { ", reversed" } else { "" };
     let mut head = match model.table {
-        Table::Ranks => {
-            rank_row(["RANK", "HOST", "PID", "STATE", "CPU%", "MEM", "THR", "PROGRAM"].map(str::to_owned))
-        }
+        Table::Ranks => rank_row(RANK_HEADS.map(str::to_owned)),
         Table::Nodes => {
             node_row(["NODE", "RANKS", "CPU%", "MEM", "LOAD", "FREE", "DAEMONS", "STATES"].map(str::to_owned))
         }
@@ -111,7 +109,11 @@ fn draw_table(model: &Model, area: Rect, buffer: &mut Buffer) -> usize {
         let (text, style, is_marked) = match model.table {
             Table::Ranks => {
                 let rank = &model.figures.ranks[*row];
-                (describe_rank(model, rank), doing_style(rank.load.doing), model.marked.contains(rank.rank))
+                (
+                    rank_row(model.figures.cells(rank).map(|cell| safe(&cell))),
+                    doing_style(rank.load.doing),
+                    model.marked.contains(rank.rank),
+                )
             }
             Table::Nodes => {
                 let node = &model.figures.nodes[*row];
@@ -134,30 +136,11 @@ fn node_row([node, ranks, cpu, memory, load, free, daemons, states]: [String; 8]
     format!("{node:<16.16} {ranks:>6} {cpu:>7} {memory:>6} {load:>11} {free:>6} {daemons:>7}  {states}")
 }
 
-fn describe_rank(model: &Model, rank: &RankFigures) -> String {
-    let unknown = || "-".to_owned();
-    rank_row([
-        rank.rank.to_string(),
-        safe(&model.figures.nodes[rank.node].host),
-        rank.pid.map_or_else(unknown, |pid| pid.to_string()),
-        rank.load.doing.as_str().to_owned(),
-        rank.load.cpu_percent.map_or_else(unknown, |percent| percent.to_string()),
-        describe_memory(rank.load.memory_kib),
-        rank.load.threads.to_string(),
-        safe(&rank.exe),
-    ])
-}
-
 fn describe_node(node: &NodeFigures) -> String {
     let (load, free) = node.machine.map_or_else(
         || ("-".to_owned(), "-".to_owned()),
         |machine| {
-            let load = format!(
-                "{}.{:02} of {}",
-                machine.load_percent / 100,
-                machine.load_percent % 100,
-                machine.processors
-            );
+            let load = format!("{} of {}", describe_load(machine), machine.processors);
             (load, describe_memory(machine.available_kib))
         },
     );

@@ -8,6 +8,9 @@ use gantry_stack::load::{Doing, HostLoad, Load};
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
+/// The heads of a table of ranks.
+pub(crate) const RANK_HEADS: [&str; 8] = ["RANK", "HOST", "PID", "STATE", "CPU%", "MEM", "THR", "PROGRAM"];
+
 /// A rank and its resource use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RankFigures {
@@ -122,6 +125,21 @@ impl Figures {
         }
     }
 
+    /// The row of a rank in a table, under [`RANK_HEADS`].
+    pub(crate) fn cells(&self, rank: &RankFigures) -> [String; 8] {
+        let unknown = || "-".to_owned();
+        [
+            rank.rank.to_string(),
+            self.nodes[rank.node].host.to_string(),
+            rank.pid.map_or_else(unknown, |pid| pid.to_string()),
+            rank.load.doing.as_str().to_owned(),
+            rank.load.cpu_percent.map_or_else(unknown, |percent| percent.to_string()),
+            describe_memory(rank.load.memory_kib),
+            rank.load.threads.to_string(),
+            rank.exe.to_string(),
+        ]
+    }
+
     /// How many ranks are in each state.
     pub(crate) fn doing(&self) -> BTreeMap<Doing, u64> {
         let mut all = BTreeMap::new();
@@ -150,6 +168,11 @@ pub(crate) fn describe_doing(doing: &BTreeMap<Doing, u64>) -> String {
     let words: Vec<String> =
         doing.iter().map(|(doing, count)| format!("{count} {}", doing.as_str())).collect();
     words.join(", ")
+}
+
+/// The length of the queue for the processors.
+pub(crate) fn describe_load(machine: HostLoad) -> String {
+    format!("{}.{:02}", machine.load_percent / 100, machine.load_percent % 100)
 }
 
 /// An amount of memory in at most four digits and a unit.

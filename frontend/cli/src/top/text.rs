@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::figures::{Figures, NodeFigures, RankFigures, describe_doing, describe_memory};
+use super::figures::{
+    Figures, NodeFigures, RANK_HEADS, RankFigures, describe_doing, describe_load, describe_memory,
+};
 use crate::stack::report::{Findings, Report};
 use crate::stack::text::build_page;
 use crate::view::Page;
@@ -12,43 +14,24 @@ use crate::view::table::build_table;
 pub(crate) fn build(figures: &Figures, found: &Findings, bold: bool) -> Page {
     let unknown = || "-".to_owned();
     let node = |node: &NodeFigures| {
-        let load = |machine: gantry_stack::load::HostLoad| {
-            format!("{}.{:02}", machine.load_percent / 100, machine.load_percent % 100)
-        };
         vec![
             node.host.to_string(),
             node.ranks.to_string(),
             node.cpu_percent.to_string(),
             describe_memory(node.memory_kib),
-            node.machine.map_or_else(unknown, load),
+            node.machine.map_or_else(unknown, describe_load),
             node.machine.map_or_else(unknown, |machine| machine.processors.to_string()),
             node.machine.map_or_else(unknown, |machine| describe_memory(machine.available_kib)),
             node.daemons.to_string(),
             describe_doing(&node.doing),
         ]
     };
-    let rank = |rank: &RankFigures| {
-        vec![
-            rank.rank.to_string(),
-            figures.nodes[rank.node].host.to_string(),
-            rank.pid.map_or_else(unknown, |pid| pid.to_string()),
-            rank.load.doing.as_str().to_owned(),
-            rank.load.cpu_percent.map_or_else(unknown, |percent| percent.to_string()),
-            describe_memory(rank.load.memory_kib),
-            rank.load.threads.to_string(),
-            rank.exe.to_string(),
-        ]
-    };
     let nodes: Vec<_> = figures.nodes.iter().map(node).collect();
-    let ranks: Vec<_> = figures.ranks.iter().map(rank).collect();
+    let ranks: Vec<_> = figures.ranks.iter().map(|rank| figures.cells(rank).to_vec()).collect();
     let heads = ["NODE", "RANKS", "CPU%", "MEM", "LOAD", "CPUS", "FREE", "DAEMONS", "STATES"];
     let mut page = build_table(&heads, &nodes, bold);
     page.add("");
-    page.append(&build_table(
-        &["RANK", "HOST", "PID", "STATE", "CPU%", "MEM", "THR", "PROGRAM"],
-        &ranks,
-        bold,
-    ));
+    page.append(&build_table(&RANK_HEADS, &ranks, bold));
     page.add("");
     page.append(&build_page(found, bold));
     page
@@ -56,10 +39,10 @@ pub(crate) fn build(figures: &Figures, found: &Findings, bold: bool) -> Page {
 
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Object {
+pub(crate) struct Object<'f> {
     nodes: Vec<NodeObject>,
     ranks: Vec<RankObject>,
-    stacks: Report,
+    stacks: Report<'f>,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,8 +77,8 @@ struct RankObject {
     exe: String,
 }
 
-impl Object {
-    pub(crate) fn new(figures: &Figures, found: &Findings) -> Self {
+impl<'f> Object<'f> {
+    pub(crate) fn new(figures: &Figures, found: &'f Findings) -> Self {
         let machine = |machine: gantry_stack::load::HostLoad| MachineObject {
             processors: machine.processors,
             load_percent: machine.load_percent,
