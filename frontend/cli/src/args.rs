@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use gantry_frontend::Config;
 use gantry_types::launch::{HostsPolicy, SendAgent};
 
 pub(crate) use self::dap::Dap;
@@ -205,6 +206,14 @@ pub(crate) struct Hosts {
     /// hosts that cannot be reached. gantry names the missing hosts, with the reason of each.
     #[arg(long, value_name = "POLICY", default_value_t, hide_default_value = true)]
     pub(crate) hosts_policy: HostsPolicy,
+}
+
+impl Hosts {
+    /// A frontend's configuration that reaches nodes so.
+    pub(crate) fn config(&self, wlm: Option<&String>, reach_args: Vec<OsString>) -> Config {
+        let Self { hosts_policy, send_agent } = *self;
+        Config { wlm: wlm.cloned(), hosts_policy, send_agent, reach_args, ..Config::default() }
+    }
 }
 
 /// Submit a batch job, wait until its first ranks run, attach to them, and stay until they end.

@@ -25,10 +25,8 @@ pub(super) async fn attach(args: Attach, debugger: Option<Debugger>, screen: Arc
     plan.attached = true;
     let mut interrupts = plan.take_debugger(debugger, false)?;
     let stage_base = args.stay.stage_dir.clone();
-    let (hosts_policy, send_agent) = (args.hosts.hosts_policy, args.hosts.send_agent);
-    let (wlm, reach_args) = (args.wlm, args.reach_args);
-    let config = Config { wlm, stage_base, hosts_policy, send_agent, reach_args, ..Config::default() };
-    let frontend = Frontend::new(config);
+    let config = args.hosts.config(args.wlm.as_ref(), args.reach_args);
+    let frontend = Frontend::new(Config { stage_base, ..config });
     let attached = async {
         match args.wait {
             true => frontend.attach_when_there(&args.target, args.stay.timeout).await,

@@ -7,7 +7,7 @@ mod show;
 use std::sync::Arc;
 
 use gantry_debug::input::{Input, Line};
-use gantry_frontend::{App, Config, Frontend, LaunchRequest, OutputTo};
+use gantry_frontend::{App, Frontend, LaunchRequest, OutputTo};
 use gantry_gdb::DAEMON;
 use gantry_types::error::Kind;
 use tokio::task::JoinHandle;
@@ -35,10 +35,7 @@ pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
         // The guard detaches from all ranks that were attached by then.
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
-    let printing = match &owner {
-        Owner::Own(app) => print_output(app, Arc::clone(&screen)),
-        Owner::Other(..) => None,
-    };
+    let printing = owner.app().and_then(|app| print_output(app, Arc::clone(&screen)));
     let done = debug(&owner, &args, json, &mut interrupts).await;
     let ending = async {
         let closed = match owner.into_app() {
@@ -65,10 +62,8 @@ pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
 }
 
 async fn reach(args: &Gdb) -> Result<Owner, Fault> {
-    let (hosts_policy, send_agent) = (args.hosts.hosts_policy, args.hosts.send_agent);
     let reach_args = if args.target.is_some() { args.rest.clone() } else { Vec::new() };
-    let config = Config { wlm: args.wlm.clone(), hosts_policy, send_agent, reach_args, ..Config::default() };
-    let frontend = Frontend::new(config);
+    let frontend = Frontend::new(args.hosts.config(args.wlm.as_ref(), reach_args));
     match &args.target {
         Some(target) => Owner::reach(&frontend, target, None, args.timeout).await,
         None => {
@@ -79,7 +74,8 @@ async fn reach(args: &Gdb) -> Result<Owner, Fault> {
             if let Some(doubt) = doubt_of(&frontend.choice_for(&request)?) {
                 view::note(&doubt);
             }
-            Ok(Owner::Own(frontend.launch_with_news(request, note_changes(), args.timeout).await?))
+            let app = frontend.launch_with_news(request, note_changes(), args.timeout).await?;
+            Ok(Owner::own(app, args.timeout))
         }
     }
 }
@@ -114,7 +110,7 @@ async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupt
 }
 
 async fn start(owner: &Owner, args: &Gdb, json: bool) -> Result<Debugger, Fault> {
-    let hand = owner.hand(args.timeout);
+    let hand = owner.hand();
     let ranks = hand.info().await?.ranks.iter().map(|rank| rank.rank).collect();
     let daemons = owner.start_daemons(DAEMON, args.gdb.clone(), Silent::Fail, args.timeout).await?;
     let mut debugger = Debugger::new(hand, daemons, ranks, args, json);

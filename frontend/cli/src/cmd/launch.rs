@@ -90,14 +90,9 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     if let Some(cwd) = args.cwd {
         request = request.cwd(cwd);
     }
-    let config = Config {
-        wlm: args.wlm,
-        stage_base: args.stay.stage_dir.clone(),
-        send_agent: args.hosts.send_agent,
-        hosts_policy: args.hosts.hosts_policy,
-        ..Config::default()
-    };
-    let frontend = Frontend::new(config);
+    let stage_base = args.stay.stage_dir.clone();
+    let config = args.hosts.config(args.wlm.as_ref(), Vec::new());
+    let frontend = Frontend::new(Config { stage_base, ..config });
     let choice = frontend.choice_for(&request)?;
     if let Some(doubt) = doubt_of(&choice) {
         around.screen.note(&doubt);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_frontend::control::{Client, Registry};
 use gantry_frontend::event::{Exit, RankInfo, StateName};
 use gantry_frontend::info::{AppInfo, DaemonInfo};
-use gantry_frontend::{App, AppHandle, Config, Frontend};
+use gantry_frontend::{App, AppHandle, Frontend};
 use gantry_stack::DAEMON;
 use gantry_stack::load::{HostLoad, Load, digits_for};
 use gantry_stack::motion::Motion;
@@ -18,10 +18,11 @@ use gantry_types::id::{AppId, Rank};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 
-use super::doubt_about;
+use super::interrupts::Interrupts;
 use super::queue::note_waits;
+use super::{close, doubt_about};
 use crate::args::Look;
-use crate::exit::Fault;
+use crate::exit::{Fault, Outcome};
 use crate::stack::classes::build_classes;
 use crate::stack::daemons::{Daemons, Missing, Silent, add_nameless, timeout_after};
 use crate::stack::report::Findings;
@@ -48,12 +49,11 @@ pub(super) struct Looking {
     were_missing: bool,
 }
 
-/// The owner of the app.
-pub(super) enum Owner {
-    /// This process.
-    Own(App),
-    /// Another tool. Its control socket reaches the app.
-    Other(Registry, AppId),
+/// An app, and what acts on it.
+pub(super) struct Owner {
+    /// The app, if this process owns it.
+    app: Option<App>,
+    hand: Hand,
 }
 
 /// Resource use of ranks and nodes.
@@ -68,43 +68,48 @@ pub(super) struct Loads {
 /// A handle to act on the app.
 #[derive(Debug, Clone)]
 pub(super) struct Hand {
-    /// This process owns the app.
-    handle: Option<AppHandle>,
-    /// Another tool owns it.
-    other: Option<(Registry, AppId)>,
+    way: Way,
     timeout: Duration,
 }
 
-impl Hand {
-    async fn client(&self) -> Result<Client, Fault> {
-        match &self.other {
-            Some((registry, app)) => Ok(Client::connect(registry, *app).await?),
-            None => Err(gantry_frontend::Error::Gone { what: "the app".to_owned() }.into()),
-        }
-    }
+/// The way to an app.
+#[derive(Debug, Clone)]
+enum Way {
+    /// This process owns it.
+    Own(AppHandle),
+    /// Another tool owns it. Its control socket reaches the app.
+    Other(Registry, AppId),
+}
 
+impl Hand {
     /// The app's current state.
     pub(super) async fn info(&self) -> Result<AppInfo, Fault> {
-        match &self.handle {
-            Some(handle) => Ok(handle.info()),
-            None => Ok(self.client().await?.info(self.timeout).await?),
+        match &self.way {
+            Way::Own(app) => Ok(app.info()),
+            Way::Other(registry, app) => {
+                Ok(Client::connect(registry, *app).await?.info(self.timeout).await?)
+            }
         }
     }
 
     /// Sends a signal to ranks. None: to all of them.
     pub(super) async fn signal(&self, signal: Signal, ranks: Option<&RankSet>) -> Result<(), Fault> {
-        match &self.handle {
-            Some(handle) => handle.signal(signal, ranks, self.timeout).await?,
-            None => self.client().await?.signal(signal, ranks, self.timeout).await?,
+        match &self.way {
+            Way::Own(app) => app.signal(signal, ranks, self.timeout).await?,
+            Way::Other(registry, app) => {
+                Client::connect(registry, *app).await?.signal(signal, ranks, self.timeout).await?;
+            }
         }
         Ok(())
     }
 
     /// Releases all ranks that are held before their first instruction.
     pub(super) async fn release(&self) -> Result<(), Fault> {
-        match &self.handle {
-            Some(handle) => handle.release(self.timeout).await?,
-            None => self.client().await?.release(self.timeout).await?,
+        match &self.way {
+            Way::Own(app) => app.release(self.timeout).await?,
+            Way::Other(registry, app) => {
+                Client::connect(registry, *app).await?.release(self.timeout).await?;
+            }
         }
         Ok(())
     }
@@ -116,40 +121,35 @@ impl Hand {
 
     /// As [`end`](Self::end), and returns how the ranks ended.
     pub(super) async fn exit(self) -> Result<Exit, Fault> {
-        match &self.handle {
-            Some(handle) => Ok(handle.wait().await?),
-            None => Ok(self.client().await?.wait().await?),
+        match &self.way {
+            Way::Own(app) => Ok(app.wait().await?),
+            Way::Other(registry, app) => Ok(Client::connect(registry, *app).await?.wait().await?),
         }
     }
-}
-
-/// The frontend with the options for reaching nodes.
-pub(super) fn frontend(look: &Look, reach_args: Vec<OsString>) -> Frontend {
-    let (hosts_policy, send_agent) = (look.hosts.hosts_policy, look.hosts.send_agent);
-    Frontend::new(Config { wlm: look.wlm.clone(), hosts_policy, send_agent, reach_args, ..Config::default() })
 }
 
 impl Looking {
     /// Starts the daemons beside a running target. They execute `orders` at once.
     pub(super) async fn at(
-        frontend: &Frontend,
         target: &str,
+        reach_args: &[OsString],
         orders: &Orders,
         look: &Look,
     ) -> Result<Self, Fault> {
-        let owner = Owner::reach(frontend, target, look.waiting(), look.timeout).await?;
+        let frontend = Frontend::new(look.hosts.config(look.wlm.as_ref(), reach_args.to_vec()));
+        let owner = Owner::reach(&frontend, target, look.waiting(), look.timeout).await?;
         Self::of(owner, orders, look.timeout).await
     }
 
     /// Starts the daemons beside the ranks of an app of this process.
     pub(super) async fn at_app(app: App, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
-        Self::of(Owner::Own(app), orders, timeout).await
+        Self::of(Owner::own(app, timeout), orders, timeout).await
     }
 
     async fn of(owner: Owner, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
         let daemons =
             owner.start_daemons(DAEMON, orders.to_string().into(), Silent::LeaveOut, timeout).await?;
-        let ranks = owner.hand(timeout).info().await?.ranks;
+        let ranks = owner.hand().info().await?.ranks;
         Ok(Self::new(owner, daemons, ranks, timeout))
     }
 
@@ -277,7 +277,7 @@ impl Looking {
 
     /// A handle for code that acts on the app and does not look at it.
     pub(super) fn hand(&self) -> Hand {
-        self.owner.hand(self.timeout)
+        self.owner.hand()
     }
 
     /// The ranks as they were at the start.
@@ -285,13 +285,29 @@ impl Looking {
         &self.ranks
     }
 
-    /// The app, if this process owns it. Daemons in another tool's app end.
-    pub(super) fn into_app(self) -> Option<App> {
-        self.owner.into_app()
+    /// Ends what this process started, or leaves what it attached to. Daemons in another tool's app end. Reports the
+    /// outcome of the look, rather than that of the end.
+    pub(super) async fn close(self, done: Outcome, interrupts: &mut Interrupts) -> Outcome {
+        let Self { owner, daemons, .. } = self;
+        // The session ends before the app does.
+        drop(daemons);
+        match owner.into_app() {
+            Some(app) => {
+                let closed = close(app, interrupts).await;
+                done.and_then(|code| closed.map(|()| code))
+            }
+            None => done,
+        }
     }
 }
 
 impl Owner {
+    /// An app of this process.
+    pub(super) fn own(app: App, timeout: Duration) -> Self {
+        let hand = Hand { way: Way::Own((*app).clone()), timeout };
+        Self { app: Some(app), hand }
+    }
+
     /// Finds the running target: another tool's app, or a job or process to attach to. For a job that has not started
     /// yet, waits as long as `wait` says.
     pub(super) async fn reach(
@@ -300,8 +316,8 @@ impl Owner {
         wait: Option<Duration>,
         timeout: Duration,
     ) -> Result<Self, Fault> {
-        if let Some(app) = Self::find_app(target).await? {
-            return Ok(app);
+        if let Some(way) = find_app(target).await? {
+            return Ok(Self { app: None, hand: Hand { way, timeout } });
         }
         let attached = match wait {
             Some(time) => frontend.attach_with_news(target, note_waits(), time).await,
@@ -310,18 +326,7 @@ impl Owner {
         if let Some(doubt) = doubt_about(target, frontend) {
             view::note(&doubt);
         }
-        Ok(Self::Own(attached))
-    }
-
-    /// Another tool's app, if the target names one.
-    async fn find_app(target: &str) -> Result<Option<Self>, Fault> {
-        let registry = Registry::open(None)?;
-        let app = match Naming::of(target) {
-            Naming::App => Some(Client::find(&registry, Some(target)).await?.app()),
-            Naming::Either => Client::find(&registry, Some(target)).await.ok().map(|client| client.app()),
-            Naming::Job => None,
-        };
-        Ok(app.map(|app| Self::Other(registry, app)))
+        Ok(Self::own(attached, timeout))
     }
 
     /// Starts the named helper beside the ranks.
@@ -332,9 +337,9 @@ impl Owner {
         silent: Silent,
         timeout: Duration,
     ) -> Result<Daemons, Fault> {
-        match self {
-            Self::Own(app) => Daemons::start(app, name, argument, silent, timeout).await,
-            Self::Other(registry, app) => {
+        match &self.hand.way {
+            Way::Own(app) => Daemons::start(app, name, argument, silent, timeout).await,
+            Way::Other(registry, app) => {
                 let client = Client::connect(registry, *app).await?;
                 Daemons::start_in(client, name, argument, silent, timeout).await
             }
@@ -342,22 +347,30 @@ impl Owner {
     }
 
     /// A handle to act on the app.
-    pub(super) fn hand(&self, timeout: Duration) -> Hand {
-        match self {
-            Self::Own(app) => Hand { handle: Some((**app).clone()), other: None, timeout },
-            Self::Other(registry, app) => {
-                Hand { handle: None, other: Some((registry.clone(), *app)), timeout }
-            }
-        }
+    pub(super) fn hand(&self) -> Hand {
+        self.hand.clone()
+    }
+
+    /// The app, if this process owns it.
+    pub(super) fn app(&self) -> Option<&App> {
+        self.app.as_ref()
     }
 
     /// The app, if this process owns it. Daemons in another tool's app end.
     pub(super) fn into_app(self) -> Option<App> {
-        match self {
-            Self::Own(app) => Some(app),
-            Self::Other(..) => None,
-        }
+        self.app
     }
+}
+
+/// Another tool's app, if the target names one.
+async fn find_app(target: &str) -> Result<Option<Way>, Fault> {
+    let registry = Registry::open(None)?;
+    let app = match Naming::of(target) {
+        Naming::App => Some(Client::find(&registry, Some(target)).await?.app()),
+        Naming::Either => Client::find(&registry, Some(target)).await.ok().map(|client| client.app()),
+        Naming::Job => None,
+    };
+    Ok(app.map(|app| Way::Other(registry, app)))
 }
 
 /// The possible meanings of a target.

@@ -3,11 +3,11 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use gantry_frontend::{LaunchRequest, OutputTo};
+use gantry_frontend::{Frontend, LaunchRequest, OutputTo};
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::{Looking, frontend};
+use super::look::Looking;
 use super::notes::Notes;
 use super::queue::note_changes;
 use super::{close, doubt_of, say};
@@ -27,8 +27,7 @@ pub(super) async fn run(args: Stack, json: bool) -> Outcome {
     };
     match &args.target {
         Some(target) => {
-            let frontend = frontend(&args.look, args.rest.clone());
-            let looking = Looking::at(&frontend, target, &orders, &args.look);
+            let looking = Looking::at(target, &args.rest, &orders, &args.look);
             let looking = tokio::select! {
                 looking = looking => looking?,
                 // The guard detaches from all that was attached by then.
@@ -52,12 +51,7 @@ async fn look(
         found = looking.findings(orders, args.full) => found.and_then(|found| show(&found, args, json)),
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
-    if let Some(app) = looking.into_app() {
-        let closed = close(app, interrupts).await;
-        // Report why nothing was shown, rather than the failure to detach.
-        return shown.and_then(|code| closed.map(|()| code));
-    }
-    shown
+    looking.close(shown, interrupts).await
 }
 
 /// Launches, looks, and stays until the end.
@@ -73,7 +67,7 @@ async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Inte
     if let Some(timeout) = args.queue_timeout {
         request = request.queue_timeout(timeout);
     }
-    let frontend = frontend(&args.look, Vec::new());
+    let frontend = Frontend::new(args.look.hosts.config(args.look.wlm.as_ref(), Vec::new()));
     if let Some(doubt) = doubt_of(&frontend.choice_for(&request)?) {
         view::note(&doubt);
     }
@@ -104,11 +98,7 @@ async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Inte
         done = stay => done,
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
-    if let Some(app) = looking.into_app() {
-        let closed = close(app, interrupts).await;
-        return done.and_then(|code| closed.map(|()| code));
-    }
-    done
+    looking.close(done, interrupts).await
 }
 
 /// Prints the findings and writes the requested files.

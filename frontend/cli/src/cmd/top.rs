@@ -10,9 +10,9 @@ use gantry_stack::orders::Orders;
 
 use self::taking::{figures_of, take};
 use super::interrupts::Interrupts;
-use super::look::{Looking, frontend};
+use super::look::Looking;
 use super::notes::Notes;
-use super::{close, say};
+use super::say;
 use crate::args::Top;
 use crate::exit::{self, Fault, Outcome};
 use crate::top::text::{self, Object};
@@ -24,8 +24,7 @@ const MEASURED: Duration = Duration::from_millis(500);
 pub(super) async fn run(args: Top, json: bool) -> Outcome {
     let mut interrupts = Interrupts::new()?;
     let orders = Orders { threads: args.look.threads, ranks: args.look.ranks.clone(), ..Orders::default() };
-    let frontend = frontend(&args.look, args.rest.clone());
-    let looking = Looking::at(&frontend, &args.target, &orders, &args.look);
+    let looking = Looking::at(&args.target, &args.rest, &orders, &args.look);
     let looking = tokio::select! {
         looking = looking => looking?,
         // The guard detaches from all that was attached by then.
@@ -36,11 +35,10 @@ pub(super) async fn run(args: Top, json: bool) -> Outcome {
         true => live::stay(looking, orders, &args, &mut interrupts).await,
         false => once(looking, &orders, json, &mut interrupts).await,
     };
-    if let Some(app) = looking.and_then(Looking::into_app) {
-        let closed = close(app, &mut interrupts).await;
-        return done.and_then(|code| closed.map(|()| code));
+    match looking {
+        Some(looking) => looking.close(done, &mut interrupts).await,
+        None => done,
     }
-    done
 }
 
 /// Prints everything once.

@@ -11,7 +11,7 @@ use super::child;
 use super::interrupts::Interrupts;
 use super::look::Looking;
 use super::notes::Notes;
-use super::{close, say};
+use super::say;
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::daemons::Missing;
@@ -65,11 +65,7 @@ pub(super) async fn stay(
         }),
         interrupt = interrupts.next() => Ok(interrupt.code(true)),
     };
-    if let Some(app) = looking.into_app() {
-        let closed = close(app, interrupts).await;
-        return said.and_then(|code| closed.map(|()| code));
-    }
-    said
+    looking.close(said, interrupts).await
 }
 
 async fn watch(

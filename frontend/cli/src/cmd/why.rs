@@ -5,10 +5,9 @@ use std::time::Duration;
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::{Looking, frontend};
+use super::look::Looking;
 use super::notes::Notes;
-use super::watch;
-use super::{close, say};
+use super::{say, watch};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::daemons::Missing;
@@ -27,8 +26,7 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     let mut interrupts = Interrupts::new()?;
     let orders =
         Orders { samples: SAMPLES, every: EVERY, threads: args.look.threads, ranks: args.look.ranks.clone() };
-    let frontend = frontend(&args.look, args.rest.clone());
-    let looking = Looking::at(&frontend, &args.target, &orders, &args.look);
+    let looking = Looking::at(&args.target, &args.rest, &orders, &args.look);
     let mut looking = tokio::select! {
         looking = looking => looking?,
         // The guard detaches from all that was attached by then. For a watch, Ctrl-C is a normal end.
@@ -44,11 +42,7 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
         }
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
-    if let Some(app) = looking.into_app() {
-        let closed = close(app, &mut interrupts).await;
-        return said.and_then(|code| closed.map(|()| code));
-    }
-    said
+    looking.close(said, &mut interrupts).await
 }
 
 /// The final findings.

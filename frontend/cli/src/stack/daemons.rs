@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_frontend::control::{Client, DaemonOrder, RemoteChannel};
-use gantry_frontend::{App, DaemonRequest, Error, Policy, Session};
+use gantry_frontend::{AppHandle, DaemonRequest, Error, Policy, Session};
 use gantry_guard::helpers::find_helper;
 use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, MAX_MESSAGE_BYTES, cost_of};
 use gantry_types::error::Kind;
@@ -85,7 +85,7 @@ pub(crate) type Missing = Vec<(String, String)>;
 impl Daemons {
     /// Starts them in an app of ours: the helper of that name, with an argument.
     pub(crate) async fn start(
-        app: &App,
+        app: &AppHandle,
         name: &str,
         argument: OsString,
         silent: Silent,

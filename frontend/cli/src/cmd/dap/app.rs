@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_dap::adapter::{Input, Start, Started};
-use gantry_dap::args::{Attach, Common, Launch};
+use gantry_dap::args::{Attach, Launch};
 use gantry_frontend::event::Exit;
 use gantry_frontend::info::AppState;
-use gantry_frontend::{Config, Frontend, LaunchRequest, OutputTo, QueueNews};
+use gantry_frontend::{Frontend, LaunchRequest, OutputTo, QueueNews};
 use gantry_gdb::DAEMON;
 use gantry_gdb::order::What;
 use gantry_types::rank_set::RankSet;
@@ -59,21 +59,21 @@ pub(super) async fn begin(
     let owner = match start {
         Start::Launch(launch) => {
             let request = build_request(launch)?;
-            let frontend = frontend(&common, &hosts, Vec::new());
-            Owner::Own(frontend.launch_with_news(request, tell_queue(news.clone()), timeout).await?)
+            let frontend = Frontend::new(hosts.config(common.wlm.as_ref(), Vec::new()));
+            let app = frontend.launch_with_news(request, tell_queue(news.clone()), timeout).await?;
+            Owner::own(app, timeout)
         }
         Start::Attach(attach) => {
             let reach_args = attach.reach_args.into_iter().map(OsString::from).collect();
             let target = attach.target.map(|target| target.to_string()).unwrap_or_default();
-            Owner::reach(&frontend(&common, &hosts, reach_args), &target, None, timeout).await?
+            let frontend = Frontend::new(hosts.config(common.wlm.as_ref(), reach_args));
+            Owner::reach(&frontend, &target, None, timeout).await?
         }
     };
-    if let Owner::Own(app) = &owner
-        && let Some(output) = app.take_output()
-    {
+    if let Some(output) = owner.app().and_then(|app| app.take_output()) {
         tokio::spawn(pass_on(output, inputs));
     }
-    let hand = owner.hand(timeout);
+    let hand = owner.hand();
     let info = hand.info().await?;
     let ranks: RankSet = info.ranks.iter().map(|rank| rank.rank).collect();
     let gdb = common.gdb.unwrap_or_else(|| "gdb".to_owned());
@@ -89,17 +89,6 @@ pub(super) async fn begin(
     tokio::spawn(tell_end(hand.clone(), news));
     let debugged = Debugged { owner, hand, orders, left, timeout };
     Ok(Begun { debugged, started: Started { ranks, answers, program } })
-}
-
-fn frontend(common: &Common, hosts: &Hosts, reach_args: Vec<OsString>) -> Frontend {
-    let (hosts_policy, send_agent) = (hosts.hosts_policy, hosts.send_agent);
-    Frontend::new(Config {
-        wlm: common.wlm.clone(),
-        hosts_policy,
-        send_agent,
-        reach_args,
-        ..Config::default()
-    })
 }
 
 fn build_request(launch: Launch) -> Result<LaunchRequest, Fault> {
@@ -186,7 +175,7 @@ impl Debugged {
         }
         let info = self.hand.info().await;
         let is_attached = info.as_ref().is_ok_and(|info| info.attached);
-        if terminate && !is_over && (is_attached || matches!(self.owner, Owner::Other(..))) {
+        if terminate && !is_over && (is_attached || self.owner.app().is_none()) {
             self.hand.signal(Signal::KILL, None).await?;
         }
         match self.owner.into_app() {
