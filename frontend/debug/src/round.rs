@@ -4,6 +4,7 @@ use gantry_gdb::answer::{Answer, Reply, State};
 use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
+use crate::compare::{Comparison, Unpaired, compare};
 use crate::fold::{Class, fold};
 use crate::statistic::{Statistic, describe, value_of};
 
@@ -99,9 +100,25 @@ impl Round {
     /// Whether ranks have printed different values. Errors are no values.
     #[must_use]
     pub fn has_different_values(&self) -> bool {
-        let good = self.replies.iter().filter(|(reply, _)| reply.error.is_none());
-        let mut values = good.map(|(reply, _)| value_of(&reply.said).unwrap_or(&reply.said));
+        let mut values = self.values().map(|(value, _)| value);
         values.next().is_some_and(|first| values.any(|value| value != first))
+    }
+
+    /// Compares the values that two sets of ranks have printed. Errors are no values.
+    ///
+    /// # Errors
+    /// The sets cannot be paired.
+    pub fn compare(&self, one: &RankSet, other: &RankSet) -> Result<Comparison, Unpaired> {
+        let of_ranks = |(value, ranks): (&str, &RankSet)| {
+            ranks.iter().map(|rank| (rank, value.to_owned())).collect::<Vec<_>>()
+        };
+        compare(one, other, &self.values().flat_map(of_ranks).collect())
+    }
+
+    /// The printed values, and the ranks that have each.
+    fn values(&self) -> impl Iterator<Item = (&str, &RankSet)> {
+        let good = self.replies.iter().filter(|(reply, _)| reply.error.is_none());
+        good.map(|(reply, ranks)| (value_of(&reply.said).unwrap_or(&reply.said), ranks))
     }
 
     /// Merges the answers of all ranks.
@@ -131,11 +148,6 @@ impl Round {
             .then(|| describe(good.map(|(reply, ranks)| (reply.said.as_str(), ranks))))
             .flatten();
         Outcome { ranks: self.asked.clone(), classes, running: self.pending.clone(), statistic }
-    }
-
-    /// The replies, with the ranks that sent each.
-    pub fn replies(&self) -> impl Iterator<Item = (&Reply, &RankSet)> {
-        self.replies.iter().map(|(reply, ranks)| (reply, ranks))
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use gantry_debug::compare::{Values, compare};
 use gantry_debug::input::{Input as Typing, Line, OWN};
 use gantry_debug::round::{Outcome, Round};
-use gantry_debug::statistic::value_of;
 use gantry_gdb::answer::{Answer, State as RankState};
 use gantry_gdb::order::MAX_LINE_BYTES;
 use gantry_types::rank_set::RankSet;
@@ -218,12 +216,7 @@ fn text_of(outcome: &Outcome) -> String {
 }
 
 fn compared(round: &Round, one: &RankSet, other: &RankSet) -> String {
-    let mut values = Values::new();
-    for (reply, ranks) in round.replies().filter(|(reply, _)| reply.error.is_none()) {
-        let value = value_of(&reply.said).unwrap_or(&reply.said);
-        values.extend(ranks.iter().map(|rank| (rank, value.to_owned())));
-    }
-    let found = match compare(one, other, &values) {
+    let found = match round.compare(one, other) {
         Ok(found) => found,
         Err(why) => return why.to_string(),
     };

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::time::{Duration, Instant};
 
-use gantry_debug::compare::{Values, compare};
 use gantry_debug::input::{Input, Line};
 use gantry_debug::round::Round;
 use gantry_debug::session::Session;
-use gantry_debug::statistic::value_of;
 use gantry_frontend::info::AppState;
 use gantry_gdb::answer::{Answer, State};
 use gantry_gdb::order::{MAX_LINE_BYTES, What};
@@ -54,6 +52,23 @@ impl Done {
             None => Self::Well,
         }
     }
+}
+
+/// Why a line is not carried out.
+enum Stop {
+    /// The line is invalid.
+    Refused(String),
+    Fault(Fault),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+fn refused(why: impl ToString) -> Stop {
+    Stop::Refused(why.to_string())
 }
 
 /// The debugger of all ranks.
@@ -129,6 +144,14 @@ impl Debugger {
         line: &Line,
         interrupts: &mut Interrupts,
     ) -> Result<Done, Fault> {
+        match self.obey(text, line, interrupts).await {
+            Err(Stop::Refused(why)) => Ok(Done::Refused(why)),
+            Err(Stop::Fault(fault)) => Err(fault),
+            Ok(done) => Ok(done),
+        }
+    }
+
+    async fn obey(&mut self, text: &str, line: &Line, interrupts: &mut Interrupts) -> Result<Done, Stop> {
         if line.input == Input::Nothing {
             return Ok(Done::Well);
         }
@@ -138,56 +161,50 @@ impl Debugger {
         );
         match self.session.end() {
             // The daemons end with their ranks.
-            Some(why) if asks_nodes => return Ok(Done::Refused(why.to_owned())),
+            Some(why) if asks_nodes => return Err(refused(why)),
             Some(_) => {}
             // Names of sets refer to the state at this moment.
             None => self.look().await?,
         }
-        let meant = match self.session.meant(line.set.as_deref()) {
-            Ok(meant) => meant,
-            Err(why) => return Ok(Done::Refused(why.to_string())),
-        };
-        match &line.input {
-            Input::Nothing | Input::Quit | Input::Script(_) => Ok(Done::Well),
-            Input::Help => self.show(show::help()),
-            Input::Focus(None) => self.show(show::set(text, self.session.focus(), self.json)),
-            Input::Focus(Some(set)) => match self.session.set_focus(set) {
-                Ok(_) => Ok(Done::Well),
-                Err(why) => Ok(Done::Refused(why.to_string())),
-            },
-            Input::Group(None) => self.show(show::names(text, self.session.sets(), self.json)),
-            Input::Group(Some((name, set))) => match self.session.sets_mut().name(name, set) {
-                Ok(_) => Ok(Done::Well),
-                Err(why) => Ok(Done::Refused(why.to_string())),
-            },
-            Input::Ranks => self.show_standings(text, &meant),
+        let meant = self.session.meant(line.set.as_deref()).map_err(refused)?;
+        let done = match &line.input {
+            Input::Nothing | Input::Quit | Input::Script(_) => Done::Well,
+            Input::Help => self.show(show::help())?,
+            Input::Focus(None) => self.show(show::set(text, self.session.focus(), self.json))?,
+            Input::Focus(Some(set)) => {
+                self.session.set_focus(set).map_err(refused)?;
+                Done::Well
+            }
+            Input::Group(None) => self.show(show::names(text, self.session.sets(), self.json))?,
+            Input::Group(Some((name, set))) => {
+                self.session.sets_mut().name(name, set).map_err(refused)?;
+                Done::Well
+            }
+            Input::Ranks => self.show_standings(text, &meant)?,
             Input::Interrupt => {
                 self.order(What::Interrupt { ranks: meant.clone() }, STOPPING).await?;
-                self.show_standings(text, &meant)
+                self.show_standings(text, &meant)?
             }
-            Input::Wait => self.wait(text, &meant, interrupts).await,
-            Input::Raw(rank) => self.show_words(text, *rank).await,
+            Input::Wait => self.wait(text, &meant, interrupts).await?,
+            Input::Raw(rank) => self.show_words(text, *rank).await?,
             Input::Compare { one, other, expression } => {
                 let sets = self.session.sets();
-                match (sets.resolve(one), sets.resolve(other)) {
-                    (Ok(one), Ok(other)) => self.compare(text, &one, &other, expression, interrupts).await,
-                    (Err(why), _) | (_, Err(why)) => Ok(Done::Refused(why.to_string())),
-                }
+                let (one, other) =
+                    (sets.resolve(one).map_err(refused)?, sets.resolve(other).map_err(refused)?);
+                self.compare(text, &one, &other, expression, interrupts).await?
             }
             Input::RunUntilDifferent(expression) => {
-                self.run_until_different(text, meant, expression, interrupts).await
+                self.run_until_different(text, meant, expression, interrupts).await?
             }
             Input::Gdb(command) => {
-                let (round, interrupted) = match self.command(meant, command, interrupts).await? {
-                    Ok(done) => done,
-                    Err(why) => return Ok(Done::Refused(why)),
-                };
+                let (round, interrupted) = self.command(meant, command, interrupts).await?;
                 let outcome = round.outcome(command);
                 self.session.take_classes(&outcome);
                 self.show(show::outcome(text, &outcome, self.json))?;
-                Ok(Done::of(interrupted, outcome.has_failed()))
+                Done::of(interrupted, outcome.has_failed())
             }
-        }
+        };
+        Ok(done)
     }
 
     fn show(&self, page: Page) -> Result<Done, Fault> {
@@ -205,9 +222,9 @@ impl Debugger {
         ranks: RankSet,
         command: &str,
         interrupts: &mut Interrupts,
-    ) -> Result<Result<(Round, Option<Interrupt>), String>, Fault> {
+    ) -> Result<(Round, Option<Interrupt>), Stop> {
         if command.len() > MAX_LINE_BYTES {
-            return Ok(Err(format!("a command has {MAX_LINE_BYTES} bytes at most")));
+            return Err(refused(format!("a command has {MAX_LINE_BYTES} bytes at most")));
         }
         let mut round = Round::new(ranks.clone());
         let mut interrupted = None;
@@ -248,7 +265,7 @@ impl Debugger {
             };
             answers = self.order(what, STRIDE).await?;
         }
-        Ok(Ok((round, interrupted)))
+        Ok((round, interrupted))
     }
 
     /// Whether all these ranks run. Then it is unknown when they will stop.
@@ -295,12 +312,12 @@ impl Debugger {
         }
     }
 
-    async fn show_words(&mut self, text: &str, rank: Rank) -> Result<Done, Fault> {
+    async fn show_words(&mut self, text: &str, rank: Rank) -> Result<Done, Stop> {
         let (mut from, mut all) = (0, Vec::new());
         let mut forgotten = None;
         loop {
             let Some(piece) = self.gdbs.words(rank, from).await? else {
-                return Ok(Done::Refused(format!("rank {rank} has no gdb: give it a command first")));
+                return Err(refused(format!("rank {rank} has no gdb: give it a command first")));
             };
             forgotten = forgotten.or(Some(piece.from));
             all.extend_from_slice(&piece.text);
@@ -309,7 +326,7 @@ impl Debugger {
                 break;
             }
         }
-        self.show(show::words(text, &all, forgotten.unwrap_or_default(), self.json))
+        Ok(self.show(show::words(text, &all, forgotten.unwrap_or_default(), self.json))?)
     }
 
     async fn compare(
@@ -319,21 +336,10 @@ impl Debugger {
         other: &RankSet,
         expression: &str,
         interrupts: &mut Interrupts,
-    ) -> Result<Done, Fault> {
+    ) -> Result<Done, Stop> {
         let command = format!("print {expression}");
-        let (round, interrupted) = match self.command(one.union(other), &command, interrupts).await? {
-            Ok(done) => done,
-            Err(why) => return Ok(Done::Refused(why)),
-        };
-        let mut values = Values::new();
-        for (reply, ranks) in round.replies().filter(|(reply, _)| reply.error.is_none()) {
-            let value = value_of(&reply.said).unwrap_or(&reply.said);
-            values.extend(ranks.iter().map(|rank| (rank, value.to_owned())));
-        }
-        let found = match compare(one, other, &values) {
-            Ok(found) => found,
-            Err(why) => return Ok(Done::Refused(why.to_string())),
-        };
+        let (round, interrupted) = self.command(one.union(other), &command, interrupts).await?;
+        let found = round.compare(one, other).map_err(refused)?;
         let outcome = round.outcome(&command);
         self.show(show::comparison(text, &found, &outcome, self.json))?;
         Ok(Done::of(interrupted, outcome.has_failed()))
@@ -347,15 +353,11 @@ impl Debugger {
         ranks: RankSet,
         expression: &str,
         interrupts: &mut Interrupts,
-    ) -> Result<Done, Fault> {
+    ) -> Result<Done, Stop> {
         let print = format!("print {expression}");
         let mut stops = 0_u64;
         loop {
-            let (mut round, mut interrupted) =
-                match self.command(ranks.clone(), "continue", interrupts).await? {
-                    Ok(done) => done,
-                    Err(why) => return Ok(Done::Refused(why)),
-                };
+            let (mut round, mut interrupted) = self.command(ranks.clone(), "continue", interrupts).await?;
             let ended = self.session.sets().resolve("ended").unwrap_or_default();
             let has_stopped =
                 round.pending().is_empty() && ended.is_disjoint(&ranks) && interrupted.is_none();
@@ -363,10 +365,7 @@ impl Debugger {
             if has_stopped {
                 stops += 1;
                 command = &print;
-                (round, interrupted) = match self.command(ranks.clone(), command, interrupts).await? {
-                    Ok(done) => done,
-                    Err(why) => return Ok(Done::Refused(why)),
-                };
+                (round, interrupted) = self.command(ranks.clone(), command, interrupts).await?;
             }
             let outcome = round.outcome(command);
             let goes_on = has_stopped
