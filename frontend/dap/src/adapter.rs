@@ -25,7 +25,7 @@ pub use crate::state::{Effect, Input, Start, Started};
 use crate::args::Open;
 use crate::frame::Frame;
 use crate::message::{Client, Incoming, Ticket, event, refusal};
-use crate::state::{Editor, Job, Order, Stage, State, Then};
+use crate::state::{Editor, Job, Order, Response, Stage, State, Then};
 
 /// The maximum number of waiting jobs.
 const MAX_JOBS: usize = 2000;
@@ -305,29 +305,37 @@ fn done(state: &mut State, job: Job, answers: &[(Answer, RankSet)]) {
         Then::Gone { ticket, is_step } => running::gone(state, ranks, ticket, is_step, answers),
         Then::Placed => stops::placed(state, ranks, answers),
         Then::Logged { id, is_step } => stops::logged(state, id, is_step, ranks, answers),
-        Then::Stack { ticket, ranks: shown, start } => {
+        Then::Respond(ticket, response) => respond(state, ticket, response, ranks, answers),
+    }
+}
+
+/// Responds to a request.
+fn respond(
+    state: &mut State,
+    ticket: Ticket,
+    response: Response,
+    ranks: &RankSet,
+    answers: &[(Answer, RankSet)],
+) {
+    match response {
+        Response::Stack { ranks: shown, start } => {
             looking::stack(state, &ticket, ranks, &shown, start, answers);
         }
-        Then::Locals { ticket, level, list } => {
-            looking::locals(state, &ticket, (level, list), ranks, answers)
-        }
-        Then::Registers { ticket } => looking::registers(state, &ticket, ranks, answers),
-        Then::Children { ticket, level, list, object, from, found } => {
-            let of = looking::List { level, list, object, from, found };
-            looking::children(state, ticket, of, ranks, answers);
-        }
-        Then::Evaluated { ticket, level, object } => {
+        Response::Locals { level, list } => looking::locals(state, &ticket, (level, list), ranks, answers),
+        Response::Registers => looking::registers(state, &ticket, ranks, answers),
+        Response::Children(of) => looking::children(state, ticket, of, ranks, answers),
+        Response::Evaluated { level, object } => {
             looking::evaluated(state, &ticket, (level, object), ranks, answers);
         }
-        Then::Assigned { ticket } => looking::assigned(state, &ticket, ranks, answers),
-        Then::Disassembled { ticket, address, offset, count } => {
+        Response::Assigned => looking::assigned(state, &ticket, ranks, answers),
+        Response::Disassembled { address, offset, count } => {
             looking::disassembled(state, &ticket, (address, offset, count), ranks, answers);
         }
-        Then::Memory { ticket, address, asked } => {
+        Response::Memory { address, asked } => {
             looking::memory(state, &ticket, (address, asked), ranks, answers);
         }
-        Then::Said { ticket, typed } => repl::take(state, ticket, typed, answers),
-        Then::Paused { ticket } => state.respond(&ticket, json!({})),
+        Response::Said(typed) => repl::take(state, ticket, typed, answers),
+        Response::Paused => state.respond(&ticket, json!({})),
     }
 }
 
@@ -341,18 +349,8 @@ fn fail(state: &mut State, job: Job, why: &str) {
         // Ask these ranks again later.
         Then::Placed => state.told = state.told.difference(&job.ranks),
         Then::Logged { .. } => state.logging = state.logging.difference(&job.ranks),
-        Then::Inserted { ticket: Some((ticket, _)), .. } | Then::Gone { ticket: Some((ticket, _)), .. } => {
-            state.refuse(&ticket, why);
-        }
-        Then::Stack { ticket, .. }
-        | Then::Locals { ticket, .. }
-        | Then::Registers { ticket }
-        | Then::Children { ticket, .. }
-        | Then::Evaluated { ticket, .. }
-        | Then::Assigned { ticket }
-        | Then::Disassembled { ticket, .. }
-        | Then::Memory { ticket, .. }
-        | Then::Said { ticket, .. }
-        | Then::Paused { ticket } => state.refuse(&ticket, why),
+        Then::Inserted { ticket: Some((ticket, _)), .. }
+        | Then::Gone { ticket: Some((ticket, _)), .. }
+        | Then::Respond(ticket, _) => state.refuse(&ticket, why),
     }
 }

@@ -129,13 +129,10 @@ pub struct SourceBreakpoint {
     /// The line.
     pub line: i64,
     /// It stops where that is so.
-    #[serde(default)]
     pub condition: Option<String>,
     /// It stops when it was hit as often as that.
-    #[serde(default)]
     pub hit_condition: Option<String>,
     /// It does not stop, and this is said.
-    #[serde(default)]
     pub log_message: Option<String>,
 }
 
@@ -154,10 +151,8 @@ pub struct FunctionBreakpoint {
     /// The function.
     pub name: String,
     /// It stops where that is so.
-    #[serde(default)]
     pub condition: Option<String>,
     /// It stops when it was hit as often as that.
-    #[serde(default)]
     pub hit_condition: Option<String>,
 }
 
@@ -171,7 +166,6 @@ pub struct OfThread {
     #[serde(default)]
     pub single_thread: bool,
     /// `instruction`, or a line.
-    #[serde(default)]
     pub granularity: Option<String>,
 }
 
@@ -182,10 +176,8 @@ pub struct StackTrace {
     /// Of this thread.
     pub thread_id: i64,
     /// From this frame on.
-    #[serde(default)]
     pub start_frame: Option<u32>,
     /// That many; 0: all.
-    #[serde(default)]
     pub levels: Option<u32>,
 }
 
@@ -212,10 +204,8 @@ pub struct Evaluate {
     /// What was typed.
     pub expression: String,
     /// In this frame.
-    #[serde(default)]
     pub frame_id: Option<i64>,
     /// `repl`, `watch`, `hover` and others.
-    #[serde(default)]
     pub context: Option<String>,
 }
 

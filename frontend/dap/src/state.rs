@@ -201,55 +201,50 @@ pub(crate) enum Then {
         id: i64,
         is_step: bool,
     },
+    /// A request gets its response.
+    Respond(Ticket, Response),
+}
+
+/// How to build the response to a request.
+#[derive(Debug)]
+pub(crate) enum Response {
     Stack {
-        ticket: Ticket,
         ranks: RankSet,
         start: u32,
     },
     Locals {
-        ticket: Ticket,
         level: u32,
         list: i64,
     },
-    Registers {
-        ticket: Ticket,
-    },
-    /// Children of an object, starting at `from`, and the children found before.
-    Children {
-        ticket: Ticket,
-        level: u32,
-        list: i64,
-        object: String,
-        from: u32,
-        found: Vec<(Vec<Variable>, RankSet)>,
-    },
+    Registers,
+    Children(Children),
     Evaluated {
-        ticket: Ticket,
         level: u32,
         object: String,
     },
-    Assigned {
-        ticket: Ticket,
-    },
+    Assigned,
     Disassembled {
-        ticket: Ticket,
         address: u64,
         offset: i64,
         count: u32,
     },
     Memory {
-        ticket: Ticket,
         address: u64,
         asked: u64,
     },
-    Said {
-        ticket: Ticket,
-        typed: Typed,
-    },
+    Said(Typed),
     /// Ranks of a thread were interrupted.
-    Paused {
-        ticket: Ticket,
-    },
+    Paused,
+}
+
+/// Children of an object, starting at `from`, and the children found before.
+#[derive(Debug)]
+pub(crate) struct Children {
+    pub(crate) level: u32,
+    pub(crate) list: i64,
+    pub(crate) object: String,
+    pub(crate) from: u32,
+    pub(crate) found: Vec<(Vec<Variable>, RankSet)>,
 }
 
 /// A line typed by the user.

@@ -13,7 +13,7 @@ use crate::memory::{
     MAX_INSTRUCTIONS, MAX_READ_BYTES, base64, build_disassembly, instructions, parse_address, parse_memory,
 };
 use crate::message::{Client, Ticket};
-use crate::state::{Job, Order, State, Then};
+use crate::state::{Children, Job, Order, Response, State, Then};
 use crate::values::{
     Line, Variable, address_in, as_tuple, is_heading, is_pointer, lines_of, merge, merge_texts,
     parse_children, parse_locals, parse_object, parse_registers, pick,
@@ -49,7 +49,7 @@ pub(crate) fn stack_trace(state: &mut State, ticket: Ticket, args: &StackTrace) 
     state.push(first.clone(), Order::Prepare { stay: true }, Then::Nothing);
     let commands =
         vec![format!("-stack-list-frames {start} {end}"), format!("-stack-info-depth {MAX_FRAMES}")];
-    state.push(first, Order::Ask(commands), Then::Stack { ticket, ranks, start });
+    state.push(first, Order::Ask(commands), Then::Respond(ticket, Response::Stack { ranks, start }));
     Ok(())
 }
 
@@ -150,29 +150,29 @@ fn select(level: u32) -> String {
 pub(crate) fn variables(state: &mut State, ticket: Ticket, args: &Variables) -> Result<(), String> {
     let Owned { ranks, level, handle } = owned(state, args.variables_reference)?;
     let list = args.variables_reference;
-    let (commands, then) = match handle {
+    let (commands, response) = match handle {
         Handle::Frame => return Err("a frame is no list of variables".to_owned()),
         Handle::Locals => {
             let command = "-stack-list-variables --simple-values".to_owned();
-            (vec![select(level), command], Then::Locals { ticket, level, list })
+            (vec![select(level), command], Response::Locals { level, list })
         }
         Handle::Registers => {
             let numbers: Vec<String> = (0..REGISTERS).map(|number| number.to_string()).collect();
             let values = format!("-data-list-register-values --skip-unavailable x {}", numbers.join(" "));
-            (vec![select(level), "-data-list-register-names".to_owned(), values], Then::Registers { ticket })
+            (vec![select(level), "-data-list-register-names".to_owned(), values], Response::Registers)
         }
         Handle::Expression(text) => {
             let object = state.handles.name_object(&ranks);
             let create = format!("-var-create {object} * {}", quote(&text));
             let commands = vec![select(level), create, build_children(&object, 0)];
-            (commands, Then::Children { ticket, level, list, object, from: 0, found: Vec::new() })
+            (commands, Response::Children(Children { level, list, object, from: 0, found: Vec::new() }))
         }
         Handle::Object(object, from) => {
             let commands = vec![build_children(&object, from)];
-            (commands, Then::Children { ticket, level, list, object, from, found: Vec::new() })
+            (commands, Response::Children(Children { level, list, object, from, found: Vec::new() }))
         }
     };
-    state.push(ranks, Order::Ask(commands), then);
+    state.push(ranks, Order::Ask(commands), Then::Respond(ticket, response));
     Ok(())
 }
 
@@ -212,20 +212,11 @@ pub(crate) fn registers(state: &mut State, ticket: &Ticket, ranks: &RankSet, ans
     state.respond(ticket, json!({ "variables": shown }));
 }
 
-/// The state of a list of children.
-pub(crate) struct List {
-    pub(crate) level: u32,
-    pub(crate) list: i64,
-    pub(crate) object: String,
-    pub(crate) from: u32,
-    pub(crate) found: Vec<(Vec<Variable>, RankSet)>,
-}
-
 /// Builds the response with the children of an object. Children below a C++ access heading need one more request.
 pub(crate) fn children(
     state: &mut State,
     ticket: Ticket,
-    of: List,
+    of: Children,
     ranks: &RankSet,
     answers: &[(Answer, RankSet)],
 ) {
@@ -258,8 +249,7 @@ pub(crate) fn children(
     }
     if !headings.is_empty() {
         let commands = headings.iter().map(|object| build_children(object, 0)).collect();
-        let List { level, list, object, from, .. } = of;
-        let then = Then::Children { ticket, level, list, object, from, found: lists };
+        let then = Then::Respond(ticket, Response::Children(Children { found: lists, ..of }));
         state.jobs.push_front(Job { ranks: ranks.clone(), order: Order::Ask(commands), then });
         return;
     }
@@ -329,7 +319,8 @@ pub(crate) fn evaluate(state: &mut State, ticket: Ticket, args: &Evaluate) -> Re
     let Owned { ranks, level, .. } = owned(state, frame)?;
     let object = state.handles.name_object(&ranks);
     let create = format!("-var-create {object} * {}", quote(&args.expression));
-    state.push(ranks, Order::Ask(vec![select(level), create]), Then::Evaluated { ticket, level, object });
+    let then = Then::Respond(ticket, Response::Evaluated { level, object });
+    state.push(ranks, Order::Ask(vec![select(level), create]), then);
     Ok(())
 }
 
@@ -346,10 +337,7 @@ pub(crate) fn evaluated(
         return state.refuse(ticket, &merge_texts(&bad));
     };
     let variable = parse_object(first);
-    let values = good
-        .iter()
-        .map(|(fields, ranks)| (fields.text("value").unwrap_or("{...}").to_owned(), ranks.clone()));
-    let result = merge_texts(&values.chain(bad).collect::<Vec<_>>());
+    let result = merge_values(&good, bad, "{...}");
     let reference = match variable.has_parts {
         true => state.handles.add(ranks, level, Handle::Object(object, 0)),
         false => 0,
@@ -384,7 +372,7 @@ pub(crate) fn set_variable(state: &mut State, ticket: Ticket, args: &SetVariable
             vec![format!("-var-assign {child} {}", quote(&args.value))]
         }
     };
-    state.push(ranks, Order::Ask(commands), Then::Assigned { ticket });
+    state.push(ranks, Order::Ask(commands), Then::Respond(ticket, Response::Assigned));
     Ok(())
 }
 
@@ -394,11 +382,14 @@ pub(crate) fn assigned(state: &mut State, ticket: &Ticket, ranks: &RankSet, answ
     if good.is_empty() {
         return state.refuse(ticket, &merge_texts(&bad));
     }
-    let values = good
-        .iter()
-        .map(|(fields, ranks)| (fields.text("value").unwrap_or_default().to_owned(), ranks.clone()));
-    let value = merge_texts(&values.chain(bad).collect::<Vec<_>>());
-    state.respond(ticket, json!({ "value": value }));
+    state.respond(ticket, json!({ "value": merge_values(&good, bad, "") }));
+}
+
+/// The values of all ranks, and the errors of the others. `unnamed` is for a value that gdb does not print.
+fn merge_values(good: &[(Fields, RankSet)], bad: Vec<(String, RankSet)>, unnamed: &str) -> String {
+    let value = |fields: &Fields| fields.text("value").unwrap_or(unnamed).to_owned();
+    let values = good.iter().map(|(fields, ranks)| (value(fields), ranks.clone()));
+    merge_texts(&values.chain(bad).collect::<Vec<_>>())
 }
 
 /// The rank whose memory the editor refers to, and the address.
@@ -423,7 +414,8 @@ pub(crate) fn disassemble(state: &mut State, ticket: Ticket, args: &Disassemble)
     // The listing must include the instructions behind the offset.
     let behind = u32::try_from(offset.max(0)).unwrap_or(u32::MAX).saturating_add(count);
     let commands = build_disassembly(address, behind.min(2 * MAX_INSTRUCTIONS));
-    state.push(ranks, Order::Ask(commands), Then::Disassembled { ticket, address, offset, count });
+    let then = Then::Respond(ticket, Response::Disassembled { address, offset, count });
+    state.push(ranks, Order::Ask(commands), then);
     Ok(())
 }
 
@@ -453,7 +445,8 @@ pub(crate) fn read_memory(state: &mut State, ticket: Ticket, args: &ReadMemory) 
         0 => Vec::new(),
         _ => vec![format!("-data-read-memory-bytes {address:#x} {count}")],
     };
-    state.push(ranks, Order::Ask(commands), Then::Memory { ticket, address, asked: args.count });
+    let then = Then::Respond(ticket, Response::Memory { address, asked: args.count });
+    state.push(ranks, Order::Ask(commands), then);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::running::has_gone;
 use crate::args::Evaluate;
 use crate::message::{Ticket, short};
-use crate::state::{Job, Order, State, Then, Typed};
+use crate::state::{Job, Order, Response, State, Then, Typed};
 
 /// How long one wait for a gdb command takes.
 pub(crate) const STRIDE: Duration = Duration::from_millis(250);
@@ -78,7 +78,7 @@ pub(crate) fn evaluate(state: &mut State, ticket: Ticket, args: &Evaluate) -> Re
         }
         Typing::Interrupt => {
             let ranks = meant(state, &ticket, line.set.as_deref(), None)?;
-            state.push(ranks, Order::Interrupt, Then::Paused { ticket });
+            state.push(ranks, Order::Interrupt, Then::Respond(ticket, Response::Paused));
         }
         Typing::Compare { one, other, expression } => {
             let sets = (words(one)?, words(other)?);
@@ -149,7 +149,8 @@ fn tell(
     let typed =
         Typed { line: command.to_owned(), round: Round::new(ranks.clone()), rounds: 0, compare, before };
     state.push(ranks.clone(), Order::Prepare { stay: true }, Then::Nothing);
-    state.push(ranks.clone(), Order::Tell(command.to_owned()), Then::Said { ticket, typed });
+    let then = Then::Respond(ticket, Response::Said(typed));
+    state.push(ranks.clone(), Order::Tell(command.to_owned()), then);
     Ok(())
 }
 
@@ -161,7 +162,7 @@ pub(crate) fn take(state: &mut State, ticket: Ticket, mut typed: Typed, answers:
     typed.rounds += 1;
     let is_awaited = !pending.difference(&running).difference(&state.ended).is_empty();
     if is_awaited && typed.rounds < MAX_ROUNDS {
-        let then = Then::Said { ticket, typed };
+        let then = Then::Respond(ticket, Response::Said(typed));
         state.jobs.push_front(Job { ranks: pending, order: Order::Wait, then });
         return;
     }

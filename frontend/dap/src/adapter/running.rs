@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::parts::regroup;
 use crate::args::OfThread;
 use crate::message::{Client, Ticket, event};
-use crate::state::{Effect, Order, State, Then};
+use crate::state::{Effect, Order, Response, State, Then};
 use crate::threads::Thread;
 use crate::values::{lines_of, merge_texts, pick};
 
@@ -194,6 +194,6 @@ pub(crate) fn released(state: &mut State, done: Result<(), String>) {
 pub(crate) fn pause(state: &mut State, ticket: Ticket, args: &OfThread) -> Result<(), String> {
     let ranks = thread_of(state, ticket.client, args.thread_id)?.part.ranks;
     state.push(ranks.clone(), Order::Prepare { stay: true }, Then::Nothing);
-    state.push(ranks, Order::Interrupt, Then::Paused { ticket });
+    state.push(ranks, Order::Interrupt, Then::Respond(ticket, Response::Paused));
     Ok(())
 }
