@@ -1,6 +1,6 @@
 //! The lines of the live table: the app's state and the places of its ranks, in the available room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_frontend::AppHandle;
@@ -11,7 +11,7 @@ use gantry_types::rank_set::RankSet;
 
 use super::bar;
 use super::page::{Line, Page};
-use super::table::{MAX_ROWS, build_table, one_rank};
+use super::table::{Group, MAX_ROWS, build_table, group_by, one_rank};
 
 /// The longest cell, in characters.
 const MAX_CELL: usize = 32;
@@ -88,17 +88,10 @@ fn build_rows(info: &AppInfo, rows: usize) -> Page {
 
 /// Such as `3kx9w0fz: 4 ranks on 1 node: 3 held, 1 exited; daemons: 1 on n1`.
 fn build_summary(info: &AppInfo) -> String {
-    let mut states: BTreeMap<_, usize> = BTreeMap::new();
-    let mut hosts: Vec<&str> = Vec::new();
-    for rank in &info.ranks {
-        *states.entry(order(rank.state)).or_default() += 1;
-        if hosts.last() != Some(&rank.host.as_str()) {
-            hosts.push(&rank.host);
-        }
-    }
-    hosts.sort_unstable();
-    hosts.dedup();
-    let states: Vec<_> = states.into_iter().map(|((_, name), count)| format!("{count} {name}")).collect();
+    let by_state = group_by(&info.ranks, |rank| order(rank.state));
+    let states: Vec<_> =
+        by_state.iter().map(|((_, name), (ranks, _))| format!("{} {name}", ranks.len())).collect();
+    let hosts: BTreeSet<&str> = by_state.into_values().flat_map(|(_, hosts)| hosts).collect();
     let ranks = if info.ranks.len() == 1 { "rank" } else { "ranks" };
     let nodes = if hosts.len() == 1 { "node" } else { "nodes" };
     let mut line = format!(
@@ -147,20 +140,10 @@ fn fold_by_node(info: &AppInfo) -> Vec<Vec<String>> {
 }
 
 fn fold_by_state(info: &AppInfo) -> Vec<Vec<String>> {
-    let mut states: BTreeMap<_, (RankSet, Vec<&str>)> = BTreeMap::new();
-    for rank in &info.ranks {
-        let (ranks, hosts) = states.entry(order(rank.state)).or_default();
-        ranks.insert(rank.rank);
-        if hosts.last() != Some(&rank.host.as_str()) {
-            hosts.push(&rank.host);
-        }
-    }
-    let row = |((_, name), (ranks, mut hosts)): ((u8, &str), (RankSet, Vec<&str>))| {
-        hosts.sort_unstable();
-        hosts.dedup();
+    let row = |((_, name), (ranks, hosts)): ((u8, &str), Group<'_>)| {
         clean(vec![format!("{name} {ranks}"), ranks.len().to_string(), fold_hosts(&hosts)])
     };
-    states.into_iter().map(row).collect()
+    group_by(&info.ranks, |rank| order(rank.state)).into_iter().map(row).collect()
 }
 
 /// The sorting key of a state, and its name.

@@ -61,22 +61,31 @@ pub(super) fn one_rank(rank: &RankInfo) -> Vec<String> {
 }
 
 fn fold(ranks: &[RankInfo], key: impl Fn(&RankInfo) -> (Vec<String>, String, String)) -> Vec<Vec<String>> {
-    let mut groups: BTreeMap<_, (RankSet, Vec<String>)> = BTreeMap::new();
-    for rank in ranks {
-        let (set, hosts) = groups.entry(key(rank)).or_default();
-        set.insert(rank.rank);
-        if hosts.last() != Some(&rank.host) {
-            hosts.push(rank.host.clone());
-        }
-    }
-    let mut groups: Vec<_> = groups.into_iter().collect();
+    let mut groups: Vec<_> = group_by(ranks, key).into_iter().collect();
     groups.sort_by_key(|(_, (set, _))| set.first().map(|rank| rank.0));
-    let row = |((_, state, exe), (set, mut hosts)): ((_, String, String), (RankSet, Vec<String>))| {
-        hosts.sort_unstable();
-        hosts.dedup();
+    let row = |((_, state, exe), (set, hosts)): ((_, String, String), Group<'_>)| {
         vec![set.to_string(), set.len().to_string(), fold_hosts(&hosts), state, exe]
     };
     groups.into_iter().map(row).collect()
+}
+
+/// Ranks, and their hosts, which may repeat.
+pub(super) type Group<'r> = (RankSet, Vec<&'r str>);
+
+/// The ranks with each key.
+pub(super) fn group_by<'r, K: Ord>(
+    ranks: &'r [RankInfo],
+    key: impl Fn(&'r RankInfo) -> K,
+) -> BTreeMap<K, Group<'r>> {
+    let mut groups: BTreeMap<K, Group<'r>> = BTreeMap::new();
+    for rank in ranks {
+        let (set, hosts) = groups.entry(key(rank)).or_default();
+        set.insert(rank.rank);
+        if hosts.last() != Some(&rank.host.as_str()) {
+            hosts.push(&rank.host);
+        }
+    }
+    groups
 }
 
 fn state(rank: &RankInfo) -> String {
@@ -92,7 +101,6 @@ fn state(rank: &RankInfo) -> String {
 pub(crate) fn build_app_table(apps: &[AppInfo], bold: bool) -> Page {
     let row = |app: &AppInfo| {
         let mut hosts: Vec<&str> = app.ranks.iter().map(|rank| rank.host.as_str()).collect();
-        hosts.sort_unstable();
         hosts.dedup();
         let daemons = app.daemons.iter().filter(|daemon| !daemon.ended).count();
         vec![
