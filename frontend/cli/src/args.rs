@@ -5,7 +5,6 @@ mod gdb;
 mod groups;
 mod marker;
 mod mpir;
-mod quick;
 mod setup;
 mod stack;
 mod typed;

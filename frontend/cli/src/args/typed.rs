@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Parser;
 
-use super::{Cli, marker, quick};
+use super::{Cli, marker};
 
 impl Cli {
     /// The command line of this process.
@@ -13,7 +13,7 @@ impl Cli {
     /// The line is not valid, or it asks for help.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
         let line: Vec<OsString> = std::env::args_os().collect();
-        quick::parse_quickly(&line).map_or_else(|| Self::read(&line), Ok)
+        Self::read(&line)
     }
 
     /// As [`Cli::of_process`], for a given line.
