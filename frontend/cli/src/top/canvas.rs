@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
@@ -20,6 +20,7 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use tokio::sync::oneshot;
 
+use super::shared::Shared;
 use crate::view::window_size;
 
 /// The shortest time between two frames.
@@ -34,17 +35,11 @@ const USUAL: (usize, usize) = (80, 24);
 /// A terminal with a drawn screen, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Canvas {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<State>>,
     terminal: File,
     before: Termios,
     /// The terminal is restored.
     is_left: bool,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -55,17 +50,6 @@ struct State {
     is_paused: bool,
     is_drawing: bool,
     is_over: bool,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
-        self.changed.notify_all();
-    }
 }
 
 impl Canvas {
@@ -132,9 +116,7 @@ impl Canvas {
         if std::mem::replace(&mut self.is_left, true) {
             return;
         }
-        let state = self.shared.lock();
-        let waited = self.shared.changed.wait_timeout_while(state, LAST_WRITE, |state| state.is_drawing);
-        let is_read = waited.map_or(true, |(_, time)| !time.timed_out());
+        let is_read = self.shared.wait_while_for(LAST_WRITE, |state| state.is_drawing);
         if let (true, Ok(mut to)) = (is_read, self.terminal.try_clone()) {
             let (done, told) = std::sync::mpsc::channel::<()>();
             std::thread::spawn(move || {
@@ -159,7 +141,11 @@ impl Drop for Canvas {
 }
 
 /// Draws frames until the end. Returns the reason.
-fn draw_until_over(shared: &Shared, to: File, mut paint: impl FnMut(Rect, &mut Buffer)) -> Option<String> {
+fn draw_until_over(
+    shared: &Shared<State>,
+    to: File,
+    mut paint: impl FnMut(Rect, &mut Buffer),
+) -> Option<String> {
     let size = |file: &File| {
         let (columns, rows) = window_size(file).unwrap_or(USUAL);
         Rect::new(0, 0, u16::try_from(columns).unwrap_or(u16::MAX), u16::try_from(rows).unwrap_or(u16::MAX))
@@ -176,10 +162,7 @@ fn draw_until_over(shared: &Shared, to: File, mut paint: impl FnMut(Rect, &mut B
     };
     loop {
         let is_strange = {
-            let mut state = shared.lock();
-            while !state.is_over && (state.is_paused || !state.is_dirty) {
-                state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+            let mut state = shared.wait_while(|state| !state.is_over && (state.is_paused || !state.is_dirty));
             if state.is_over {
                 return None;
             }
@@ -204,9 +187,8 @@ fn draw_until_over(shared: &Shared, to: File, mut paint: impl FnMut(Rect, &mut B
                 return Some(format!("drawing has failed: {}", word.unwrap_or_default()));
             }
         }
-        let state = shared.lock();
         // The frame rate is bounded, however many changes there are.
-        drop(shared.changed.wait_timeout_while(state, FRAME, |state| !state.is_over));
+        shared.wait_while_for(FRAME, |state| !state.is_over);
     }
 }
 

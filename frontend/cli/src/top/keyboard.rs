@@ -1,13 +1,14 @@
 //! Reads keys from the terminal while this process owns it.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 
 use super::keys::Key;
+use super::shared::Shared;
 
 /// How long handing over the keyboard may take.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -25,30 +26,13 @@ pub(crate) enum Typed {
 
 /// A thread that reads keys until this is dropped. The stream ends when the terminal is gone.
 #[derive(Debug)]
-pub(crate) struct Keyboard(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+pub(crate) struct Keyboard(Arc<Shared<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     is_paused: bool,
     is_reading: bool,
     is_over: bool,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
-        self.changed.notify_all();
-    }
 }
 
 impl Keyboard {
@@ -69,10 +53,7 @@ impl Keyboard {
     /// Leaves the keys to another program, until [`Keyboard::resume`].
     pub(crate) fn pause(&self) {
         self.0.change(|state| state.is_paused = true);
-        let mut state = self.0.lock();
-        while state.is_reading {
-            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(self.0.wait_while(|state| state.is_reading));
     }
 
     pub(crate) fn resume(&self) {
@@ -86,13 +67,10 @@ impl Drop for Keyboard {
     }
 }
 
-fn read_until_over(shared: &Shared, send: &mpsc::Sender<Typed>) {
+fn read_until_over(shared: &Shared<State>, send: &mpsc::Sender<Typed>) {
     loop {
         {
-            let mut state = shared.lock();
-            while state.is_paused && !state.is_over {
-                state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+            let mut state = shared.wait_while(|state| state.is_paused && !state.is_over);
             if state.is_over {
                 return;
             }
