@@ -1,6 +1,5 @@
 //! Functions of single workload managers: the tables of `cti_open_ops`, one module each, and their names.
 
-mod absent;
 mod flux;
 mod localhost;
 mod pbs;
@@ -14,7 +13,6 @@ use gantry_shared::cti::{self};
 use gantry_shared_capi::{Fault, enter};
 use gantry_types::error::Kind;
 
-pub(crate) use self::register::not_built_in;
 use self::register::{register, register_when_there};
 use crate::library::current_wlm;
 
@@ -43,8 +41,6 @@ fn table_of(number: c_int) -> Result<*const c_void, Fault> {
     Ok(match number {
         2 => (&raw const slurm::OPS).cast(),
         3 => (&raw const ssh::OPS).cast(),
-        4 => (&raw const absent::ALPS).cast(),
-        5 => (&raw const absent::PALS).cast(),
         6 => (&raw const flux::OPS).cast(),
         7 => (&raw const localhost::OPS).cast(),
         8 => (&raw const pbs::OPS).cast(),
@@ -75,7 +71,6 @@ fn wlm_words(number: c_int) -> &'static CStr {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::cti::CTI_WLMS;
     use gantry_wlm::WLMS;
 
     use super::*;
@@ -88,7 +83,6 @@ mod tests {
             assert_eq!(wlm_words(known.number).to_str(), Ok(known.word));
             assert!(table_of(known.number).is_ok(), "{}", wlm.name());
         }
-        assert!(CTI_WLMS.iter().filter(|wlm| wlm.number > 1).all(|wlm| table_of(wlm.number).is_ok()));
         assert!(table_of(0).is_err() && table_of(99).is_err());
     }
 }

@@ -3,14 +3,8 @@
 use std::time::Duration;
 
 use gantry_shared_capi::{Fault, deadline, enter};
-use gantry_types::error::Kind;
 
 use crate::process::process;
-
-/// The error of a function that is not implemented. All such functions use it.
-pub(crate) fn not_built_in(what: &str) -> Fault {
-    Fault::new(Kind::Unsupported, format!("{what} is not built into gantry"))
-}
 
 /// Attaches and returns an id, for a function of a table.
 pub(super) fn register(name: &str, target: impl FnOnce() -> Result<String, Fault>) -> i64 {
