@@ -4,8 +4,6 @@
 //! name with `%d` is followed by a colon and the numbers that replace it. After a comma in those, a part that begins
 //! with a digit continues the numbers.
 
-use std::fmt::Write as _;
-
 /// How many hosts a list may stand for.
 pub(super) const MAX_HOSTS: usize = 1_000_000;
 
@@ -99,67 +97,8 @@ fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// Writes hosts as the short list that [`parse_hosts`] reads, in their order, with repetitions.
-pub(super) fn fold_hosts<S: AsRef<str>>(hosts: &[S]) -> String {
-    let mut list = String::new();
-    let mut rest = hosts;
-    let mut open: Option<(&str, &str)> = None;
-    while let Some((first, others)) = rest.split_first() {
-        let (before, digits, after) = split_number(first.as_ref());
-        let more = match digits.parse::<u64>() {
-            Ok(number) => others
-                .iter()
-                .zip(1..)
-                .take_while(|(host, step)| {
-                    let (b, d, a) = split_number(host.as_ref());
-                    (b, a) == (before, after)
-                        && d == format!("{:0width$}", number + step, width = digits.len())
-                })
-                .count(),
-            Err(_) => 0,
-        };
-        let goes_on = open == Some((before, after)) && !digits.is_empty();
-        // A single host is written plainly.
-        let numbered = goes_on || more > 0;
-        if !list.is_empty() {
-            list.push(if goes_on { ',' } else { ' ' });
-        }
-        if numbered && !goes_on {
-            // Writing to a `String` cannot fail.
-            let _infallible = write!(list, "{before}{NUMBER}{after}:");
-        }
-        match (numbered, more.checked_sub(1)) {
-            (false, _) => list.push_str(first.as_ref()),
-            (true, None) => list.push_str(digits),
-            (true, Some(last)) => {
-                let (_, last, _) = split_number(others[last].as_ref());
-                let _infallible = write!(list, "{digits}-{last}");
-            }
-        }
-        open = numbered.then_some((before, after));
-        rest = &others[more..];
-    }
-    list
-}
-
-/// Splits the first label of a name at its last number: the text before, the digits, the text after.
-fn split_number(host: &str) -> (&str, &str, &str) {
-    let label = host.split('.').next().unwrap_or(host);
-    let head = label.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let before = head.trim_end_matches(|c: char| c.is_ascii_digit());
-    let digits = &head[before.len()..];
-    let after = &host[head.len()..];
-    // The parser would read a colon differently.
-    if digits.len() > MAX_DIGITS || host.contains(':') {
-        return (host, "", "");
-    }
-    (before, digits, after)
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn check(text: &str, expected: Result<&[&str], &str>) {
@@ -198,24 +137,5 @@ mod tests {
         check("*,", Err("'*' is not allowed"));
         check("n%d%:1", Err("'%' is not allowed"));
         check(&"x".repeat(256), Err("more than 255 bytes"));
-    }
-
-    #[test]
-    fn lists_are_written_short() {
-        let check = |hosts: &[&str], expected: &str| assert_eq!(fold_hosts(hosts), expected);
-        check(&["ccn-64", "ccn-65", "ccn-66"], "ccn-%d:64-66");
-        check(&["a", "a", "b"], "a a b");
-        check(&["n1", "n2", "n2", "n5", "n6"], "n%d:1-2,2,5-6");
-        check(&["n09", "n10", "n1"], "n%d:09-10,1");
-        check(&["n1", "230"], "n1 230");
-        check(&["n1", "n2", "230"], "n%d:1-2 230");
-    }
-
-    proptest! {
-        #[test]
-        fn written_lists_read_back(hosts in proptest::collection::vec("[a-c]{0,1}[0-9]{0,3}[x.]{1}[0-9]{0,2}|n[0-9]{1,2}|[0-9]{1,3}", 1..20)) {
-            let folded = fold_hosts(&hosts);
-            prop_assert_eq!(parse_hosts(&folded), Ok(hosts), "{}", folded);
-        }
     }
 }

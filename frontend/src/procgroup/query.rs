@@ -1,12 +1,10 @@
 //! Queries: a disjunction of patterns. Each pattern is a conjunction of conditions on a group and on some of its
 //! processes.
 
-use std::fmt;
-
 use gantry_types::rank_set::{IdSet, SetId};
 
 use super::attribute::{Columns, GroupAttribute, ProcessAttribute};
-use super::hosts::{fold_hosts, parse_hosts};
+use super::hosts::parse_hosts;
 use crate::event::StateName;
 use crate::info::AppState;
 
@@ -116,28 +114,7 @@ impl Term {
     }
 }
 
-impl fmt::Display for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Asked => f.write_str(ASK),
-            Self::Is(Value::Text(text)) => f.write_str(text),
-            Self::Is(Value::Numbers(numbers)) => write!(f, "{numbers}"),
-            Self::Is(Value::Hosts(hosts)) => f.write_str(&fold_hosts(hosts)),
-            Self::Is(Value::Group(state)) => f.write_str(name_of(*state, &GROUP_STATES)),
-            Self::Is(Value::Process(state)) => f.write_str(name_of(*state, &PROCESS_STATES)),
-        }
-    }
-}
-
 impl Query {
-    /// A query for all attributes of one group.
-    #[must_use]
-    pub fn of_pgid(pgid: u32) -> Self {
-        let numbers = Numbers::from_range(Number(pgid)..=Number(pgid));
-        let group = vec![(GroupAttribute::Pgid, Term::Is(Value::Numbers(numbers)))];
-        Self { patterns: vec![Pattern { group, everything: true, ..Pattern::default() }] }
-    }
-
     /// Whether a process attribute has the value `*`.
     #[must_use]
     pub fn asks_of_processes(&self) -> bool {

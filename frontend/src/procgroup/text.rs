@@ -127,82 +127,61 @@ fn split_words(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Writes a query as [`parse_query`] reads it.
-#[must_use]
-pub fn write_query(query: &Query) -> String {
-    let patterns = query.patterns.iter().map(|pattern| {
-        let mut parts: Vec<String> = Vec::new();
-        let terms = |terms: &mut dyn Iterator<Item = (&'static str, &Term)>| {
-            let terms = terms.map(|(name, term)| format!("{name}={}", quote(&term.to_string())));
-            terms.collect::<Vec<_>>().join(" ")
-        };
-        let group = terms(&mut pattern.group.iter().map(|(attribute, term)| (attribute.name(), term)));
-        parts.extend(Some(group).filter(|group| !group.is_empty()));
-        for restriction in &pattern.restrictions {
-            let mut named = restriction.iter().map(|(attribute, term)| (process_name(*attribute), term));
-            parts.push(terms(&mut named));
-        }
-        // Conditions on the group and on one process need no word between them.
-        match (pattern.group.is_empty(), parts.len()) {
-            (false, 2..) => format!("{} {}", parts[0], parts[1..].join(" and ")),
-            _ => parts.join(" and "),
-        }
-    });
-    patterns.collect::<Vec<_>>().join(" or ")
-}
-
-/// Quotes a value if necessary. A value with one kind of quote is enclosed in the other kind.
-fn quote(value: &str) -> String {
-    match value.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"')) {
-        true => format!("\"{}\"", value.replace('"', "\"'\"'\"")),
-        false => value.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::procgroup::{Request, xml};
 
-    fn check(text: &str, expected: Result<&str, &str>) {
-        match (parse_query(text), expected) {
-            (Ok(query), Ok(expected)) => {
-                assert_eq!(write_query(&query), expected, "{text}");
-                assert_eq!(parse_query(expected), Ok(query), "{text}");
-            }
-            (Err(found), Err(expected)) => assert!(found.contains(expected), "{text}: {found}"),
-            (found, expected) => panic!("{text}: {found:?}, expected {expected:?}"),
-        }
+    /// A query means the same as the patterns of a message.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let message = format!("<get-process-group>{expected}</get-process-group>");
+        let query = parse_query(text).map(Request::Get);
+        assert_eq!(query.as_ref(), Ok(&xml::parse_request(message.as_bytes()).unwrap()), "{text}");
+    }
+
+    #[track_caller]
+    fn check_refused(text: &str, part: &str) {
+        let found = parse_query(text).unwrap_err();
+        assert!(found.contains(part), "{text}: {found}");
     }
 
     #[test]
     fn queries_as_people_type_them() {
-        check("exec=b.out host=ccn-%d:20-21", Ok("exec=b.out host=ccn-%d:20-21"));
-        check("host=n1,n2 pgid=3,1-2", Ok("pgid=1-3 host=n%d:1-2"));
-        check("submitter=lusk pgid=* or submitter=desai", Ok("submitter=lusk pgid=* or submitter=desai"));
-        check("exec=a and exec=b state=held", Ok("state=held exec=a and exec=b"));
-        check("pstate=held rank=0-3 pid=*", Ok("pstate=held rank=0-3 pid=*"));
-        check("exec='a b' submitter=\"x\"", Ok("submitter=x exec=\"a b\""));
-        check("host='n1 n9'", Ok("host=\"n1 n9\""));
-        check("submitter=\"o'h\"'\"'", Ok("submitter=\"o'h\"'\"'\"\""));
+        let of_group = |group: &str| format!("<process-group {group}/>");
+        let mixed = |group: &str, processes: &[&str]| {
+            let one = |process: &&str| format!("<process-group-restriction {process}/>");
+            let inside: String = processes.iter().map(one).collect();
+            format!("<process-group {group}>{inside}</process-group>")
+        };
+        check("exec=b.out host=ccn-%d:20-21", &mixed("", &["exec='b.out' host='ccn-20 ccn-21'"]));
+        check("host=n1,n2 pgid=3,1-2", &mixed("pgid='1-3'", &["host='n1 n2'"]));
+        let either = of_group("submitter='lusk' pgid='*'") + &of_group("submitter='desai'");
+        check("submitter=lusk pgid=* or submitter=desai", &either);
+        check("exec=a and exec=b state=held", &mixed("state='held'", &["exec='a'", "exec='b'"]));
+        check("pstate=held rank=0-3 pid=*", &mixed("", &["state='held' rank='0,1-3' pid='*'"]));
+        check("exec='a b' submitter=\"x\"", &mixed("submitter='x'", &["exec='a b'"]));
+        check("host='n1 n9'", &mixed("", &["host='n1 n9'"]));
+        check("submitter=\"o'h\"'\"'", &of_group("submitter='o&apos;h&quot;'"));
     }
 
     #[test]
     fn a_malformed_query_is_refused_with_the_reason() {
-        check("", Err("has no condition after it"));
-        check("or pgid=1", Err("has no condition after it"));
-        check("pgid=1 or", Err("has no condition after it"));
-        check("pgid=1 and", Err("has no condition after it"));
-        check("pgid", Err("'pgid' is neither NAME=VALUE"));
-        check("color=red", Err("'color' is not one of submitter, pgid"));
-        check("pgid=x", Err("pgid: 'x' is not a list of numbers"));
-        check("pgid=", Err("pgid: '' is not a list of numbers"));
-        check("pgid='1, 2'", Err("not a list of numbers"));
-        check("state=exited", Err("'exited' is not one of starting, held"));
-        check("exec=", Err("an empty value"));
-        check("host=n%d", Err("without ':'"));
-        check("exec=a exec=b", Err("'exec' is given twice"));
-        check("pgid=1 pgid=2", Err("'pgid' is given twice"));
-        check("exec='a", Err("the quote ' is not closed"));
-        check(&"pgid=1 or ".repeat(1_001), Err("more than 1000 patterns"));
+        check_refused("", "has no condition after it");
+        check_refused("or pgid=1", "has no condition after it");
+        check_refused("pgid=1 or", "has no condition after it");
+        check_refused("pgid=1 and", "has no condition after it");
+        check_refused("pgid", "'pgid' is neither NAME=VALUE");
+        check_refused("color=red", "'color' is not one of submitter, pgid");
+        check_refused("pgid=x", "pgid: 'x' is not a list of numbers");
+        check_refused("pgid=", "pgid: '' is not a list of numbers");
+        check_refused("pgid='1, 2'", "not a list of numbers");
+        check_refused("state=exited", "'exited' is not one of starting, held");
+        check_refused("exec=", "an empty value");
+        check_refused("host=n%d", "without ':'");
+        check_refused("exec=a exec=b", "'exec' is given twice");
+        check_refused("pgid=1 pgid=2", "'pgid' is given twice");
+        check_refused("exec='a", "the quote ' is not closed");
+        check_refused(&"pgid=1 or ".repeat(1_001), "more than 1000 patterns");
     }
 }

@@ -1,19 +1,16 @@
-//! Requests and answers as documents, in the draft's form.
+//! Answers as documents, in the draft's form.
 
 use std::io::{self, Write};
 
 use gantry_types::error::Kind;
 use quick_xml::escape::escape;
 use quick_xml::events::attributes::Attribute;
-use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
+use quick_xml::events::{BytesEnd, BytesStart, Event};
 use quick_xml::name::QName;
 use quick_xml::writer::Writer;
 
 use super::tree::is_foreign;
-use crate::procgroup::attribute::{GroupAttribute, ProcessAttribute};
-use crate::procgroup::hosts::fold_hosts;
-use crate::procgroup::query::{Pattern, Query};
-use crate::procgroup::request::{Answer, CreateGroup, ProcessSpec, Request, Told};
+use crate::procgroup::request::{Answer, Told};
 
 /// The indentation of an element's content.
 const INDENT: usize = 2;
@@ -116,108 +113,6 @@ fn empty<W: Write>(
         push(&mut element, name, &value);
     }
     writer.write_event(Event::Empty(element))
-}
-
-/// Writes a request in the form that [`parse_request`](super::parse_request) reads, and a newline.
-///
-/// # Errors
-/// The writer's.
-pub fn write_request(to: &mut impl Write, request: &Request) -> io::Result<()> {
-    let mut writer = Writer::new_with_indent(to, b' ', INDENT);
-    let none = Vec::new();
-    match request {
-        Request::Create(create) => write_create(&mut writer, create)?,
-        Request::Get(query) if query.patterns.iter().any(|pattern| pattern.everything) => {
-            write_query(&mut writer, "get-process-group-info", none, query)?;
-        }
-        Request::Get(query) => write_query(&mut writer, "get-process-group", none, query)?,
-        Request::Signal { query, signal } => {
-            let signal = vec![("signal", signal.to_string())];
-            write_query(&mut writer, "signal-process-group", signal, query)?;
-        }
-        Request::Kill(query) => write_query(&mut writer, "kill-process-group", none, query)?,
-        Request::Forget(query) => write_query(&mut writer, "del-process-group-info", none, query)?,
-        Request::Wait { query, limit } => {
-            let limit = limit.map(|limit| ("timeout", limit.as_secs().to_string()));
-            write_query(&mut writer, "wait-process-group", limit.into_iter().collect(), query)?;
-        }
-        Request::Checkpoint(query) => write_query(&mut writer, "checkpoint-process-group", none, query)?,
-    }
-    writer.get_mut().write_all(b"\n")
-}
-
-fn start<W: Write>(
-    writer: &mut Writer<W>,
-    name: &str,
-    attributes: Vec<(&'static str, String)>,
-) -> io::Result<()> {
-    let mut element = BytesStart::new(name);
-    for (name, value) in &attributes {
-        push(&mut element, name, value);
-    }
-    writer.write_event(Event::Start(element))
-}
-
-fn write_query<W: Write>(
-    writer: &mut Writer<W>,
-    name: &str,
-    attributes: Vec<(&'static str, String)>,
-    query: &Query,
-) -> io::Result<()> {
-    start(writer, name, attributes)?;
-    for pattern in &query.patterns {
-        write_pattern(writer, pattern)?;
-    }
-    writer.write_event(Event::End(BytesEnd::new(name)))
-}
-
-fn write_pattern<W: Write>(writer: &mut Writer<W>, pattern: &Pattern) -> io::Result<()> {
-    let of_group = |(attribute, term): &(GroupAttribute, _)| (attribute.name(), format!("{term}"));
-    start(writer, "process-group", pattern.group.iter().map(of_group).collect())?;
-    for restriction in &pattern.restrictions {
-        let of_process = |(attribute, term): &(ProcessAttribute, _)| (attribute.name(), format!("{term}"));
-        empty(writer, "process-group-restriction", restriction.iter().map(of_process))?;
-    }
-    writer.write_event(Event::End(BytesEnd::new("process-group")))
-}
-
-fn write_create<W: Write>(writer: &mut Writer<W>, create: &CreateGroup) -> io::Result<()> {
-    let attributes = [
-        create.submitter.clone().map(|submitter| ("submitter", submitter)),
-        create.totalprocs.map(|count| ("totalprocs", count.to_string())),
-        create.wlm.clone().map(|wlm| ("wlm", wlm)),
-        Some(("output", create.output.clone().unwrap_or_else(|| "discard".to_owned()))),
-    ];
-    start(writer, "create-process-group", attributes.into_iter().flatten().collect())?;
-    for spec in &create.specs {
-        write_spec(writer, spec)?;
-    }
-    if !create.hosts.is_empty() {
-        start(writer, "host-spec", Vec::new())?;
-        writer.write_event(Event::Text(BytesText::new(&fold_hosts(&create.hosts))))?;
-        writer.write_event(Event::End(BytesEnd::new("host-spec")))?;
-    }
-    writer.write_event(Event::End(BytesEnd::new("create-process-group")))
-}
-
-fn write_spec<W: Write>(writer: &mut Writer<W>, spec: &ProcessSpec) -> io::Result<()> {
-    let attributes = [
-        Some(("exec", spec.exec.clone())),
-        spec.path.clone().map(|path| ("path", path)),
-        spec.cwd.clone().map(|cwd| ("cwd", cwd)),
-        spec.user.clone().map(|user| ("user", user)),
-        spec.range.as_ref().map(|range| ("range", range.to_string())),
-        spec.co_process.clone().map(|daemon| ("co-process", daemon)),
-    ];
-    start(writer, "process-spec", attributes.into_iter().flatten().collect())?;
-    for (index, value) in (1..).zip(&spec.args) {
-        let index: u32 = index;
-        empty(writer, "arg", [("idx", index.to_string()), ("val", value.clone())])?;
-    }
-    for (name, value) in &spec.env {
-        empty(writer, "env", [("name", name.clone()), ("val", value.clone())])?;
-    }
-    writer.write_event(Event::End(BytesEnd::new("process-spec")))
 }
 
 #[cfg(test)]
