@@ -354,7 +354,7 @@ pub struct Ending {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub code: Option<i32>,
     /// Name of the signal that killed it, as `SIGKILL`.
-    #[serde(skip_serializing_if = "Option::is_none", default, with = "signal_name")]
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "crate::as_text::optional")]
     pub signal: Option<gantry_types::signal::Signal>,
 }
 
@@ -365,28 +365,6 @@ impl From<ExitStatus> for Ending {
             ExitStatus::Signal(signal) => Self { code: None, signal: Some(signal) },
             ExitStatus::Unknown => Self { code: None, signal: None },
         }
-    }
-}
-
-mod signal_name {
-    use gantry_types::signal::Signal;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        signal: &Option<Signal>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match signal {
-            Some(signal) => serializer.collect_str(signal),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Signal>, D::Error> {
-        let name = Option::<String>::deserialize(deserializer)?;
-        name.map(|name| name.parse().map_err(serde::de::Error::custom)).transpose()
     }
 }
 

@@ -34,6 +34,7 @@ pub mod frontend;
 mod guard;
 mod helpers;
 pub mod info;
+mod as_text;
 mod clock;
 mod config;
 mod lock;

@@ -31,7 +31,7 @@ use crate::procgroup::GroupFacts;
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
 /// How many frontends are queried at a time.
-pub(super) const AT_A_TIME: usize = 64;
+const AT_A_TIME: usize = 64;
 
 /// The content of the runtime directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,33 +48,47 @@ pub struct Listing {
 /// # Errors
 /// The runtime directory cannot be read.
 pub async fn list(registry: &Registry, timeout: Duration) -> Result<Listing> {
-    let mut listing = Listing::default();
-    for some in registry.apps(Shelf::Live)?.chunks(AT_A_TIME) {
+    let asked = ask_all(registry, Shelf::Live, &Ask::Info, "asking for the app", timeout).await?;
+    let (mut apps, mut silent): (Vec<AppInfo>, _) = asked;
+    apps.sort_by_key(|info| info.app);
+    silent.sort_unstable();
+    Ok(Listing { apps, silent })
+}
+
+/// Asks the processes that serve the apps on a shelf. Returns their answers, and the apps that are there without an
+/// answer.
+pub(super) async fn ask_all<T: DeserializeOwned + Send + 'static>(
+    registry: &Registry,
+    shelf: Shelf,
+    ask: &Ask,
+    phase: &'static str,
+    timeout: Duration,
+) -> Result<(Vec<T>, Vec<AppId>)> {
+    let (mut answers, mut silent) = (Vec::new(), Vec::new());
+    for some in registry.apps(shelf)?.chunks(AT_A_TIME) {
         let mut asked = JoinSet::new();
         for app in some.iter().copied() {
-            let registry = registry.clone();
-            asked.spawn(async move { (app, ask_info(&registry, app, timeout).await) });
+            let (registry, ask) = (registry.clone(), ask.clone());
+            asked.spawn(async move {
+                let asking =
+                    async { Client::connect_to(&registry, app, shelf).await?.ask(ask, phase, timeout).await };
+                let answer = time::timeout(timeout, asking).await;
+                (app, answer.unwrap_or_else(|_| Err(late(phase, timeout, app))))
+            });
         }
         while let Some(answered) = asked.join_next().await {
             match answered {
-                Ok((_, Ok(info))) => listing.apps.push(info),
+                Ok((_, Ok(answer))) => answers.push(answer),
                 Ok((_, Err(Error::UnknownApp { .. } | Error::Lost { .. }))) => {}
                 Ok((app, Err(error))) => {
                     tracing::warn!(%app, %error, "its frontend gives no answer");
-                    listing.silent.push(app);
+                    silent.push(app);
                 }
                 Err(error) => return Err(Error::Protocol(error.to_string())),
             }
         }
     }
-    listing.apps.sort_by_key(|info| info.app);
-    listing.silent.sort_unstable();
-    Ok(listing)
-}
-
-async fn ask_info(registry: &Registry, app: AppId, timeout: Duration) -> Result<AppInfo> {
-    let asking = async { Client::connect(registry, app).await?.info(timeout).await };
-    time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(late("asking for the app", timeout, app)))
+    Ok((answers, silent))
 }
 
 /// Parses `pid:1234`. `None`: the name is an id, or the beginning of one.
@@ -464,7 +478,7 @@ fn note_unknown(app: AppId) {
     tracing::debug!(%app, "an event of an unknown kind");
 }
 
-pub(super) fn late(phase: &'static str, after: Duration, app: AppId) -> Error {
+fn late(phase: &'static str, after: Duration, app: AppId) -> Error {
     Error::TimedOut { phase, after, missing: vec![format!("the frontend of app {app}")] }
 }
 

@@ -82,10 +82,10 @@ pub(crate) enum Ask {
     /// Send a signal to ranks. SIGKILL is the only one that a held rank gets.
     Signal {
         /// The signal's name or number, as a string.
-        #[serde(with = "as_text")]
+        #[serde(with = "crate::as_text")]
         signal: Signal,
         /// Which ranks, as `0-3,7`. Default: all.
-        #[serde(skip_serializing_if = "Option::is_none", default, with = "as_optional_text")]
+        #[serde(skip_serializing_if = "Option::is_none", default, with = "crate::as_text::optional")]
         ranks: Option<RankSet>,
     },
     /// End all ranks by SIGKILL; answer when they have ended.
@@ -308,52 +308,6 @@ impl<'de> Deserialize<'de> for Text {
 
 const fn current_version() -> u32 {
     VERSION
-}
-
-/// Values that are sent as text.
-mod as_text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-mod as_optional_text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<T: Display, S: Serializer>(
-        value: &Option<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => serializer.collect_str(value),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
-    }
 }
 
 #[cfg(test)]
