@@ -4,6 +4,7 @@
 //! A fence is a rendezvous of level 2 whose members are the apps. Nodes wait here for a fence, and get everything that
 //! was put.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
@@ -18,7 +19,7 @@ use super::wait::refuse;
 use crate::lock::lock;
 
 /// Most fences that are not complete. Nodes are never more than one fence apart.
-pub(super) const MAX_FENCES: usize = 4;
+const MAX_FENCES: usize = 4;
 
 /// The fences of a world.
 #[derive(Debug)]
@@ -103,23 +104,29 @@ impl Inner {
     }
 
     fn enter(&mut self, number: u32, parts: u32) -> Result<&mut Place, Refusal> {
-        if !self.open.contains_key(&number) {
-            if self.open.len() >= MAX_FENCES {
-                let why = format!("make a fence: there are {MAX_FENCES} that are not complete");
-                let hint = "a node does not enter fences in their order";
-                return Err(refuse(Failure::new(Kind::Invalid, why).with_hint(hint)));
+        let open = self.open.len();
+        match self.open.entry(number) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(free) => {
+                let mut place = make_fence(open, 2, parts, parts)?;
+                for (part, why) in &self.ended {
+                    place.end(*part, why);
+                }
+                Ok(free.insert(place))
             }
-            let gathering = Gathering::new(2, parts, parts);
-            let gathering = gathering.map_err(|e| refuse(Failure::new(Kind::Invalid, e.to_string())))?;
-            let mut place = Place::new(gathering);
-            for (part, why) in &self.ended {
-                place.end(*part, why);
-            }
-            self.open.insert(number, place);
         }
-        let missing = || refuse(Failure::new(Kind::NotFound, "make a fence").with_hint("report a bug"));
-        self.open.get_mut(&number).ok_or_else(missing)
     }
+}
+
+/// Makes a fence of that level for `expected` of `size` members, beside the `open` ones.
+pub(super) fn make_fence(open: usize, level: u8, size: u32, expected: u32) -> Result<Place, Refusal> {
+    if open >= MAX_FENCES {
+        let why = format!("make a fence: there are {MAX_FENCES} that are not complete");
+        let hint = "a node does not enter fences in their order";
+        return Err(refuse(Failure::new(Kind::Invalid, why).with_hint(hint)));
+    }
+    let gathering = Gathering::new(level, size, expected);
+    gathering.map(Place::new).map_err(|e| refuse(Failure::new(Kind::Invalid, e.to_string())))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use gantry_types::status::ExitStatus;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::deliver::{self, Message};
-use super::fences::{FenceSeat, MAX_FENCES};
+use super::fences::{FenceSeat, make_fence};
 use super::multijob::{Multijob, Seat};
 use super::place::{Outlet, Place, to_refusal};
 use super::wait::{refuse, to_error, while_moving};
@@ -463,18 +463,10 @@ impl Rooms {
 
     /// Makes a fence for all nodes with ranks.
     fn create_fence(&self, placement: &Placement) -> Result<Place, Refusal> {
-        if self.fences.len() >= MAX_FENCES {
-            let why = format!("make a fence: there are {MAX_FENCES} that are not complete");
-            return Err(refuse(
-                Failure::new(Kind::Invalid, why).with_hint("a node does not enter fences in their order"),
-            ));
-        }
         let nodes = (0..placement.node_count()).map(NodeId);
         let (with, without): (Vec<_>, Vec<_>) = nodes.partition(|node| !placement.ranks_on(*node).is_empty());
         let expected = u32::try_from(with.len()).unwrap_or(u32::MAX);
-        let gathering = Gathering::new(1, placement.node_count(), expected);
-        let mut place =
-            Place::new(gathering.map_err(|e| refuse(Failure::new(Kind::Invalid, e.to_string())))?);
+        let mut place = make_fence(self.fences.len(), 1, placement.node_count(), expected)?;
         for node in without {
             place.end(node.0, "has no ranks");
         }
