@@ -48,31 +48,30 @@ impl ProcessManager {
 
     /// Carries out a request. Its action on a group may take until the timeout expires; a wait has its own timeout.
     pub async fn carry_out(&self, request: &Request, timeout: Duration) -> Answer {
-        let done = match request {
-            Request::Get(query) => self.select(query).await,
-            Request::Signal { query, signal } => match self.select(query).await {
-                Ok(told) => Ok(self.signal(told, *signal, timeout).await),
-                Err(error) => Err(error),
-            },
-            Request::Kill(query) => match self.select(query).await {
-                Ok(told) => Ok(self.kill(told, timeout).await),
-                Err(error) => Err(error),
-            },
-            Request::Forget(query) => match self.select(query).await {
-                Ok(told) => Ok(self.forget(told, timeout).await),
-                Err(error) => Err(error),
-            },
-            Request::Wait { query, limit } => self.wait(query, *limit).await,
-            Request::Checkpoint(_) => Err(unsupported(
-                "nothing here can save a process group so that it can be started again",
-                "have its program write checkpoints of its own; a signal may ask it to",
-            )),
-            Request::Create(create) => match self.create(create, timeout).await {
-                Ok(pgid) => return Answer::Created { pgid },
-                Err(error) => Err(error),
-            },
+        let done = self.try_carry_out(request, timeout).await;
+        done.unwrap_or_else(|error| Answer::Refused { line: None, failure: error.to_failure() })
+    }
+
+    async fn try_carry_out(&self, request: &Request, timeout: Duration) -> Result<Answer> {
+        let told = match request {
+            Request::Get(query) => self.select(query).await?,
+            Request::Signal { query, signal } => {
+                self.signal(self.select(query).await?, *signal, timeout).await
+            }
+            Request::Kill(query) => self.kill(self.select(query).await?, timeout).await,
+            Request::Forget(query) => self.forget(self.select(query).await?, timeout).await,
+            Request::Wait { query, limit } => self.wait(query, *limit).await?,
+            Request::Checkpoint(_) => {
+                return Err(unsupported(
+                    "nothing here can save a process group so that it can be started again",
+                    "have its program write checkpoints of its own; a signal may ask it to",
+                ));
+            }
+            Request::Create(create) => {
+                return Ok(Answer::Created { pgid: self.create(create, timeout).await? });
+            }
         };
-        done.map_or_else(|error| Answer::Refused { line: None, failure: error.to_failure() }, Answer::Groups)
+        Ok(Answer::Groups(told))
     }
 
     /// Starts a group in the background. Its frontend process is separate and ends with it. Returns its number when its
@@ -95,25 +94,16 @@ impl ProcessManager {
     /// Sends a signal to all processes of the matching groups. Returns those that got it, with their state from before.
     /// An ended group gets none.
     pub async fn signal(&self, told: Told, signal: Signal, timeout: Duration) -> Told {
-        let registry = self.registry.clone();
-        self.each_live(told, move |app| {
-            let registry = registry.clone();
-            async move { Client::connect(&registry, app).await?.signal(signal, None, timeout).await }
-        })
-        .await
+        self.each_live(told, move |mut client| async move { client.signal(signal, None, timeout).await })
+            .await
     }
 
     /// Ends the matching groups: kills their processes and waits until nothing is left of them. Returns those that were
     /// ended, with their state from before.
     pub async fn kill(&self, told: Told, timeout: Duration) -> Told {
-        let registry = self.registry.clone();
-        self.each_live(told, move |app| {
-            let registry = registry.clone();
-            async move {
-                let mut client = Client::connect(&registry, app).await?;
-                client.kill(timeout).await?;
-                client.gone(timeout).await
-            }
+        self.each_live(told, move |mut client| async move {
+            client.kill(timeout).await?;
+            client.gone(timeout).await
         })
         .await
     }
@@ -127,14 +117,9 @@ impl ProcessManager {
             told.troubles.push((pgid, failure.with_hint("wait for it, or kill it, first")));
         }
         told.found = kept;
-        let registry = self.registry.clone();
-        each(told, move |app| {
-            let registry = registry.clone();
-            async move {
-                let mut client = Client::connect_to(&registry, app, Shelf::Kept).await?;
-                client.forget(timeout).await?;
-                client.gone(timeout).await
-            }
+        self.each(told, Shelf::Kept, move |mut client| async move {
+            client.forget(timeout).await?;
+            client.gone(timeout).await
         })
         .await
     }
@@ -199,11 +184,46 @@ impl ProcessManager {
     /// Runs an action on groups that have not ended, and drops the others from the answer.
     async fn each_live<D, F>(&self, mut told: Told, deed: D) -> Told
     where
-        D: Fn(AppId) -> F,
+        D: Fn(Client) -> F + Clone + Send + 'static,
         F: Future<Output = Result<()>> + Send + 'static,
     {
         told.found = split(&told, |told, pgid| !told.kept.contains(&pgid)).0;
-        each(told, deed).await
+        self.each(told, Shelf::Live, deed).await
+    }
+
+    /// Runs an action on all matching groups, many at a time, and keeps those where it succeeded.
+    async fn each<D, F>(&self, mut told: Told, shelf: Shelf, deed: D) -> Told
+    where
+        D: Fn(Client) -> F + Clone + Send + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let places = Arc::new(Semaphore::new(AT_A_TIME));
+        let mut doing = JoinSet::new();
+        for found in std::mem::take(&mut told.found) {
+            let Some(app) = told.groups.app(found.at) else { continue };
+            let (registry, deed, places) = (self.registry.clone(), deed.clone(), Arc::clone(&places));
+            doing.spawn(async move {
+                let _place = places.acquire().await;
+                let done = match Client::connect_to(&registry, app, shelf).await {
+                    Ok(client) => deed(client).await,
+                    Err(error) => Err(error),
+                };
+                (found, done)
+            });
+        }
+        while let Some(done) = doing.join_next().await {
+            // The task does not panic and is not cancelled.
+            let Ok((found, done)) = done else { continue };
+            let pgid = told.groups.pgid(found.at).unwrap_or_default();
+            match done {
+                Ok(()) => told.found.push(found),
+                Err(error) if ended_meanwhile(&error) => tracing::debug!(pgid, %error, "it has ended"),
+                Err(error) => told.troubles.push((pgid, error.to_failure())),
+            }
+        }
+        told.found.sort_by_key(|found| found.at);
+        told.troubles.sort_by_key(|(pgid, _)| *pgid);
+        told
     }
 }
 
@@ -233,37 +253,6 @@ fn pgids(told: &Told) -> impl Iterator<Item = u32> {
 /// Splits the matching groups by a condition.
 fn split(told: &Told, is_so: impl Fn(&Told, u32) -> bool) -> (Vec<Found>, Vec<Found>) {
     told.found.iter().partition(|found| told.groups.pgid(found.at).is_some_and(|pgid| is_so(told, pgid)))
-}
-
-/// Runs an action on all matching groups, many at a time, and keeps those where it succeeded.
-async fn each<D, F>(mut told: Told, deed: D) -> Told
-where
-    D: Fn(AppId) -> F,
-    F: Future<Output = Result<()>> + Send + 'static,
-{
-    let places = Arc::new(Semaphore::new(AT_A_TIME));
-    let mut doing = JoinSet::new();
-    for found in std::mem::take(&mut told.found) {
-        let Some(app) = told.groups.app(found.at) else { continue };
-        let (deed, places) = (deed(app), Arc::clone(&places));
-        doing.spawn(async move {
-            let _place = places.acquire().await;
-            (found, deed.await)
-        });
-    }
-    while let Some(done) = doing.join_next().await {
-        // The task does not panic and is not cancelled.
-        let Ok((found, done)) = done else { continue };
-        let pgid = told.groups.pgid(found.at).unwrap_or_default();
-        match done {
-            Ok(()) => told.found.push(found),
-            Err(error) if ended_meanwhile(&error) => tracing::debug!(pgid, %error, "it has ended"),
-            Err(error) => told.troubles.push((pgid, error.to_failure())),
-        }
-    }
-    told.found.sort_by_key(|found| found.at);
-    told.troubles.sort_by_key(|(pgid, _)| *pgid);
-    told
 }
 
 fn ended_meanwhile(error: &Error) -> bool {
