@@ -6,7 +6,7 @@ use gantry_types::placement::StringTable;
 use serde::{Deserialize, Serialize};
 
 use super::attribute::{GroupAttribute, ProcessAttribute};
-use super::query::{GROUP_STATES, Numbers, PROCESS_STATES, name_of};
+use super::query::Numbers;
 use crate::event::StateName;
 use crate::info::{AppInfo, AppState};
 
@@ -237,7 +237,7 @@ impl Groups {
             GroupAttribute::Submitter => Some(self.name(group.submitter).to_owned()),
             GroupAttribute::Pgid => Some(group.pgid.to_string()),
             GroupAttribute::Totalprocs => Some(group.totalprocs.to_string()),
-            GroupAttribute::State => Some(name_of(group.state, &GROUP_STATES).to_owned()),
+            GroupAttribute::State => Some(group.state.as_str().to_owned()),
             GroupAttribute::Wlm => Some(self.name(group.wlm).to_owned()),
             GroupAttribute::App => Some(group.app.to_string()),
             GroupAttribute::Session => (!group.sessions.is_empty()).then(|| group.sessions.to_string()),
@@ -279,7 +279,7 @@ impl Process<'_> {
             ProcessAttribute::Exec => Some(self.exec.into()),
             ProcessAttribute::Host => Some(self.host.into()),
             ProcessAttribute::Rank => Some(self.rank.to_string().into()),
-            ProcessAttribute::State => Some(name_of(self.state, &PROCESS_STATES).into()),
+            ProcessAttribute::State => Some(self.state.as_str().into()),
         }
     }
 }

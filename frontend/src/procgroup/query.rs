@@ -91,7 +91,7 @@ impl Term {
             | GroupAttribute::Totalprocs
             | GroupAttribute::Session
             | GroupAttribute::ExitCode => Value::Numbers(parse_numbers(text)?),
-            GroupAttribute::State => Value::Group(by_name(text, &GROUP_STATES)?),
+            GroupAttribute::State => Value::Group(by_name(text, &GROUP_STATES, AppState::as_str)?),
         };
         Ok(Self::Is(value))
     }
@@ -108,7 +108,7 @@ impl Term {
             ProcessAttribute::Exec => plain(text)?,
             ProcessAttribute::Host => Value::Hosts(parse_hosts(text)?),
             ProcessAttribute::Pid | ProcessAttribute::Rank => Value::Numbers(parse_numbers(text)?),
-            ProcessAttribute::State => Value::Process(by_name(text, &PROCESS_STATES)?),
+            ProcessAttribute::State => Value::Process(by_name(text, &PROCESS_STATES, StateName::as_str)?),
         };
         Ok(Self::Is(value))
     }
@@ -148,33 +148,16 @@ impl Pattern {
     }
 }
 
-/// Names of group states.
-pub(super) const GROUP_STATES: [(&str, AppState); 4] = [
-    ("starting", AppState::Starting),
-    ("held", AppState::Held),
-    ("running", AppState::Running),
-    ("ended", AppState::Ended),
-];
+const GROUP_STATES: [AppState; 4] = [AppState::Starting, AppState::Held, AppState::Running, AppState::Ended];
 
-/// Names of process states.
-pub(super) const PROCESS_STATES: [(&str, StateName); 5] = [
-    ("starting", StateName::Starting),
-    ("held", StateName::Held),
-    ("running", StateName::Running),
-    ("exited", StateName::Exited),
-    ("lost", StateName::Lost),
-];
+const PROCESS_STATES: [StateName; 5] =
+    [StateName::Starting, StateName::Held, StateName::Running, StateName::Exited, StateName::Lost];
 
-fn by_name<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
-    let found = names.iter().find(|(name, _)| *name == text);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+fn by_name<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {
+    all.iter().copied().find(|it| name(*it) == text).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().copied().map(name).collect();
         format!("'{}' is not one of {}", shorten(text), names.join(", "))
     })
-}
-
-pub(super) fn name_of<T: PartialEq>(value: T, names: &[(&'static str, T)]) -> &'static str {
-    names.iter().find(|(_, known)| *known == value).map_or("?", |(name, _)| *name)
 }
 
 fn plain(text: &str) -> Result<Value, String> {
