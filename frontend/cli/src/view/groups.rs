@@ -7,7 +7,7 @@ use gantry_frontend::procgroup::{Answer, Columns, GroupAttribute, Query, Told};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::host_set::fold_hosts;
 use serde::Serialize;
-use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{SerializeMap, Serializer};
 
 use super::{Page, colours, note, print, table, tell_failure};
 use crate::exit::{self, Fault, Outcome};
@@ -102,11 +102,8 @@ struct Listing<'a>(&'a Told);
 
 impl Serialize for Listing<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.0.found.len()))?;
-        for found in &self.0.found {
-            list.serialize_element(&One { told: self.0, at: found.at, columns: found.columns })?;
-        }
-        list.end()
+        let groups = self.0.found.iter();
+        serializer.collect_seq(groups.map(|found| One { told: self.0, at: found.at, columns: found.columns }))
     }
 }
 
