@@ -103,7 +103,8 @@ fn scattered_and_sent_messages_reach_their_receivers() {
         let text = |node: u32| format!("for {node}").into_bytes();
         // One part is larger than a frame.
         let parts = |node: u32| if node == 2 { vec![7; 3_000_000] } else { text(node) };
-        let sent = channel.scatter_nodes(1, (0..4).map(|node| (NodeId(node), parts(node))), SOON).await;
+        let each = channel.members().into_iter().map(|member| (member, parts(member.node.0)));
+        let sent = channel.scatter(1, each, SOON).await;
         assert_eq!(sent.expect("sent"), []);
         let echoes = by_node(channel.gather(1, Policy::All, SOON).await.expect("echoes").parts);
         assert!(echoes == (0..4).map(|node| (node, parts(node))).collect::<Vec<_>>());

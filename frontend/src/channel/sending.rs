@@ -6,7 +6,7 @@ use gantry_shared::deadline::{LONGEST, bounded};
 use gantry_shared::wire::channel::{ChannelOrder, MAX_MESSAGE_BYTES, Member, MemberSet, cost_of};
 use gantry_shared::wire::message::{Answer, Blob, Order, To};
 use gantry_types::error::{Failure, Kind};
-use gantry_types::id::{DaemonId, NodeId};
+use gantry_types::id::NodeId;
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -94,24 +94,6 @@ impl Channel {
             missing.extend(joined(sending.join_next().await)?);
         }
         Ok(missing)
-    }
-
-    /// As [`Channel::scatter`], with a message for every member on a node.
-    ///
-    /// # Errors
-    /// As [`Channel::scatter`].
-    pub async fn scatter_nodes(
-        &self,
-        tag: u32,
-        parts: impl IntoIterator<Item = (NodeId, Vec<u8>)>,
-        timeout: Duration,
-    ) -> Result<Vec<Missing>> {
-        let members = self.live_members();
-        let parts = parts.into_iter().flat_map(|(node, bytes)| {
-            let daemons: Vec<DaemonId> = members.daemons_on(node).collect();
-            daemons.into_iter().map(move |daemon| (Member { node, daemon }, bytes.clone()))
-        });
-        self.scatter(tag, parts.collect::<Vec<_>>(), timeout).await
     }
 
     fn live_members(&self) -> MemberSet {
