@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::overlay::Mustered;
-use crate::request::{LaunchRequest, OutputTo, build_program_env, show_args};
+use crate::request::{LaunchRequest, build_program_env, show_args};
 
 /// How long to wait for an agent's report after its launcher has ended and the report must be on its way.
 const AGENTS_WORD: Duration = Duration::from_secs(1);
@@ -69,15 +69,10 @@ impl Frontend {
         let look = Look { pids, wrapped: !request.launcher_wrapper.is_empty() };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;
-        let stdout = match &request.output {
-            OutputTo::Fds { stdout, .. } => Some(stdout.try_clone()),
-            OutputTo::Null | OutputTo::Stream => None,
-        };
-        let stdout = stdout.transpose().map_err(|e| Error::io("cannot connect a launcher", e))?;
         let stdio =
             launcher::connect(app, wlm, &Machine.hostname(), open_input(request.stdin)?, request.output);
         let stdio = stdio.map_err(|e| Error::io("cannot connect a launcher", e))?;
-        let LauncherStdio { theirs, pipes, output, stderr, mut words } = stdio;
+        let LauncherStdio { theirs, pipes, output, to, mut words } = stdio;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
         // With `Auto` the launch can be retried with the agent sent to the nodes that lack it.
@@ -115,7 +110,7 @@ impl Frontend {
         let (hosts, left_out) = (nodes.iter().map(|(host, _)| host.clone()).collect(), Vec::new());
         let joined = Connected { overlay, overlay_events: events, guard, guard_events, hosts, left_out };
         let begun = context.begin(joined, placement, job, Some(words)).await?;
-        pass_on(begun.core(), output, stdout.zip(stderr))?;
+        pass_on(begun.core(), output, to)?;
         for (_, ranks) in nodes {
             begun.core().happened(Happening::RanksThere(ranks));
         }

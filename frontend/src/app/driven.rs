@@ -27,7 +27,7 @@ use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
-use crate::request::{LaunchRequest, OutputTo, build_program_env, show_args};
+use crate::request::{LaunchRequest, build_program_env, show_args};
 use gantry_guard::protocol::{Drive, HeldRanks};
 
 impl Frontend {
@@ -48,14 +48,10 @@ impl Frontend {
         let guard_program = helpers::find(helpers::GUARD)?;
         let env = build_env(&request.env, &context);
         let cwd = find_cwd(request.cwd)?;
-        let cannot = |e| Error::io("cannot connect a launcher", e);
-        let stdout = match &request.output {
-            OutputTo::Fds { stdout, .. } => Some(stdout.try_clone().map_err(cannot)?),
-            OutputTo::Null | OutputTo::Stream => None,
-        };
         let stdio =
             launcher::connect(app, wlm, &Machine.hostname(), open_input(request.stdin)?, request.output);
-        let LauncherStdio { theirs, pipes, output, stderr, mut words } = stdio.map_err(cannot)?;
+        let LauncherStdio { theirs, pipes, output, to, mut words } =
+            stdio.map_err(|e| Error::io("cannot connect a launcher", e))?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
         // The guard does not know which time counts for a launcher that may wait, so it gets the latest deadline.
@@ -100,7 +96,7 @@ impl Frontend {
         let joined = self.start_agents_by((guard, guard_events), &context, agent_hosts, deadline).await?;
         joined.guard.ranks_there().await?;
         let begun = context.begin(joined, placement, job, Some(words)).await?;
-        pass_on(begun.core(), output, stdout.zip(stderr))?;
+        pass_on(begun.core(), output, to)?;
         let order = Order::AdoptRanks(order);
         let begun = begun.order_ranks(order, "taking over held ranks", deadline).await?;
         if stands {

@@ -87,8 +87,8 @@ pub(crate) struct LauncherStdio {
     pub(crate) pipes: Vec<OwnedFd>,
     /// The output from the pipes, if it is wanted. Must be read or dropped.
     pub(crate) output: Option<OutputStream>,
-    /// The descriptor for the pipes' standard error, if requested.
-    pub(crate) stderr: Option<OwnedFd>,
+    /// The descriptors for standard output and error of the app, if requested.
+    pub(crate) to: Option<(OwnedFd, OwnedFd)>,
     /// The last part of its standard error.
     pub(crate) words: Words,
 }
@@ -149,14 +149,14 @@ pub(crate) fn connect(
         Ok(theirs.into())
     };
     let from = OutputStream::of_launcher(from);
-    let (stdout, stderr, output) = match output {
+    let (stdout, to, output) = match output {
         OutputTo::Null => (null()?, None, None),
-        OutputTo::Fds { stdout, stderr } => (stdout, Some(stderr), Some(from)),
+        OutputTo::Fds { stdout, stderr } => (stdout.try_clone()?, Some((stdout, stderr)), Some(from)),
         OutputTo::Stream => (pipe(Stream::Stdout)?, None, Some(from)),
     };
     let theirs = [stdin, stdout, pipe(Stream::Stderr)?];
     let words = Words { tail, cause, waits, submitted, open: watched };
-    Ok(LauncherStdio { theirs, pipes, output, stderr, words })
+    Ok(LauncherStdio { theirs, pipes, output, to, words })
 }
 
 struct Reader {
