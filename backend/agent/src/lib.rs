@@ -195,7 +195,7 @@ fn begin(read: fn() -> Result<Ticket, Failure>) -> Result<Ticket, Failure> {
 fn serve(ticket: Ticket, attached: bool) -> Result<(), Failure> {
     block_on(async move {
         let joined = tokio::select! {
-            joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, e.to_string()))?,
+            joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))?,
             () = starter::gone(attached) => return Err(Failure::new(Kind::Lost, "the process that started this agent has ended")),
         };
         work::serve(ticket, joined, work::Beginning::Empty).await
@@ -290,7 +290,7 @@ fn ask_pmix(pid: &str, library: &Path) -> Result<(), Failure> {
     let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
     end_with(pid)?;
     let told = gantry_wlm::pmix::tell_ranks(pid, library, &mut io::stdout());
-    told.map_err(|e| Failure::new(Kind::Lost, e.to_string()))
+    told.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))
 }
 
 /// Ends this process when that server ends: the library would go on waiting for it.
@@ -350,7 +350,7 @@ fn serve_brought() -> Result<(), Failure> {
         }
         let lost = |why: String| failed.clone().unwrap_or_else(|| Failure::new(Kind::Lost, why));
         let joined = tokio::select! {
-            joined = overlay::join_bringing(&ticket, brought) => joined.map_err(|e| lost(e.to_string())),
+            joined = overlay::join_bringing(&ticket, brought) => joined.map_err(|e| lost(ranks::with_causes(&e))),
             () = ranks.all_ended(), if failed.is_none() => Err(lost("the ranks ended before the frontend knew of them".to_owned())),
         };
         if joined.is_err() {
