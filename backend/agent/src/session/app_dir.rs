@@ -246,7 +246,11 @@ fn make(
     match renameat(base_fd, &*new, base_fd, &**file_name) {
         Ok(()) => Ok(Some(Entered::In(dir, lease))),
         Err(error) => {
-            remove_leased(base_fd.as_fd(), dir.as_fd(), &new, &lease)?;
+            match remove_leased(base_fd.as_fd(), dir.as_fd(), &new, &lease) {
+                // A sweep that has found it without a lease has put its own there, and removes the directory.
+                Err(left) if left.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                removed => removed?,
+            }
             match error {
                 Errno::EEXIST | Errno::ENOTEMPTY => Ok(None),
                 error => Err(error.into()),

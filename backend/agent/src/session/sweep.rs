@@ -234,9 +234,21 @@ mod tests {
             for number in 0..300 {
                 let name =
                     AppDirName::parse(app(), format!("gantry-3kx9w0fz-0123456789abc{number:03}")).unwrap();
-                let made = AppDir::create(base, &name, NodeId(0)).unwrap();
-                assert!(made.path().join(LEASE_FILE).exists());
-                made.leave().unwrap();
+                // Several nodes of one machine: one of them makes the directory, and the others remove theirs.
+                let made = std::thread::scope(|nodes| {
+                    [0, 1, 2]
+                        .map(|node| {
+                            nodes.spawn({
+                                let name = &name;
+                                move || AppDir::create(base, name, NodeId(node))
+                            })
+                        })
+                        .map(|node| node.join().unwrap().unwrap())
+                });
+                assert!(made[0].path().join(LEASE_FILE).exists());
+                for node in made {
+                    node.leave().unwrap();
+                }
             }
             drop(over);
         });
