@@ -558,11 +558,7 @@ impl From<StartFailure> for Failure {
 
 /// Why one process did not start, in words for users.
 pub(crate) fn to_failure(error: &StartError) -> Failure {
-    let said = Failure::new(error.kind(), with_causes(error));
-    match error.hint() {
-        Some(hint) => said.with_hint(hint),
-        None => said,
-    }
+    Failure::new(error.kind(), with_causes(error)).with_hint_of(error.hint())
 }
 
 /// An error and its causes, in one line.

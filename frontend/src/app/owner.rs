@@ -39,7 +39,8 @@ impl App {
     /// app stays held until its ranks get SIGCONT.
     ///
     /// # Errors
-    /// An agent could not be reached in time; the app then ends as if its owner had been dropped.
+    /// An agent could not be reached in time, or could not let a rank go that had been released; the app then ends as
+    /// if its owner had been dropped.
     pub async fn detach(self, timeout: Duration) -> Result<()> {
         self.core.let_go(Instant::now() + bounded(timeout)).await
     }

@@ -32,6 +32,6 @@ pub(crate) enum JoinError {
 
 impl From<FrameError> for JoinError {
     fn from(error: FrameError) -> Self {
-        Self::Answer(error.to_string())
+        Self::Answer(crate::ranks::with_causes(&error))
     }
 }

@@ -192,8 +192,10 @@ impl Chase {
             return Err(StartFailure { index, error: StartError::GivenUp { program: waiting(pid) } });
         }
         if let Err(source) = sys::trace_seize_all(pid) {
+            // While the process is there: its program and its tracer are part of the message.
+            let error = refused(pid, source);
             self.batch.give_up();
-            return Err(StartFailure { index, error: refused(pid, source) });
+            return Err(StartFailure { index, error });
         }
         self.traced.insert(pid, index);
         Ok(())

@@ -246,11 +246,7 @@ fn make(
     match renameat(base_fd, &*new, base_fd, &**file_name) {
         Ok(()) => Ok(Some(Entered::In(dir, lease))),
         Err(error) => {
-            match remove_leased(base_fd.as_fd(), dir.as_fd(), &new, &lease) {
-                // A sweep that has found it without a lease has put its own there, and removes the directory.
-                Err(left) if left.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-                removed => removed?,
-            }
+            remove_leased(base_fd.as_fd(), dir.as_fd(), &new, &lease)?;
             match error {
                 Errno::EEXIST | Errno::ENOTEMPTY => Ok(None),
                 error => Err(error.into()),
@@ -312,8 +308,9 @@ fn make_session(dir: &OwnedFd, name: &str) -> io::Result<()> {
 
 /// Removes an app's directory whose lease the caller holds.
 ///
-/// Meanwhile the locked lease keeps sweeps away. Between the lease's removal and the directory's own, the directory's
-/// recent change does. A lease that is not complete yet goes last, since its owner may live and complete another one.
+/// Meanwhile the locked lease keeps sweeps away. Between the lease's removal and the directory's own, a sweep that has
+/// found the directory under the name of its making may put a lease of its own there. That one is removed, too. A lease
+/// that is not complete yet goes last, since its owner may live and complete another one.
 pub(super) fn remove_leased(
     base: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
@@ -324,13 +321,17 @@ pub(super) fn remove_leased(
     let new_name = CString::new(NEW_LEASE)?;
     tree::clear(dir, &[&lease_name, &new_name])?;
     tree::remove(dir, &lease_name)?;
-    tree::remove(dir, &new_name)?;
-    match unlinkat(base, &**name, UnlinkatFlags::RemoveDir) {
-        Ok(()) | Err(Errno::ENOENT) => Ok(()),
-        // As soon as it was empty, another agent's directory may have replaced it under its name.
-        Err(Errno::ENOTEMPTY | Errno::EEXIST) if !is_named(base, name, dir)? => Ok(()),
-        Err(error) => Err(error.into()),
+    for _ in 0..MAX_TRIES {
+        tree::remove(dir, &new_name)?;
+        match unlinkat(base, &**name, UnlinkatFlags::RemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => return Ok(()),
+            // As soon as it was empty, another agent's directory may have replaced it under its name.
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) if !is_named(base, name, dir)? => return Ok(()),
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Err(io::ErrorKind::DirectoryNotEmpty.into())
 }
 
 /// Whether that directory has this name.

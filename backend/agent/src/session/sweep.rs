@@ -30,8 +30,9 @@ pub(crate) struct Swept {
 /// Removes the directories in `base` whose agents are dead.
 ///
 /// Four conditions must hold: the name is one that an agent gives, it is a directory (not a link to one), it belongs to
-/// our own user, and its lease can be locked. A directory without a lease may be under construction: on another machine,
-/// until it has been unchanged for a minute. On this machine its agent makes another one. A directory whose lease names another machine is left to that machine.
+/// our own user, and its lease can be locked. A directory without a lease may be under construction. One of another
+/// machine is left alone until it has been unchanged for a minute. One of this machine is removed, and its agent makes
+/// another one. A directory whose lease names another machine is left to that machine.
 ///
 /// Two sweeps at once share the work: the sweep that holds a lease's lock removes the directory.
 pub(crate) fn sweep(base: &StageBase) -> Vec<Swept> {

@@ -100,7 +100,7 @@ impl Agent {
 
 fn build_unserved(rank: Rank, error: &std::io::Error) -> MpiNote {
     let text = format!(
-        "rank {rank} is not served as an MPI program: {error}: its MPI_Init fails, or makes a world of its own: raise the node's limit of open files (ulimit -n)"
+        "rank {rank} is not served as an MPI program ({error}). Its MPI_Init fails, or makes a world of its own"
     );
     MpiNote { rank, subject: MpiSubject::Unserved, text }
 }
