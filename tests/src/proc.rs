@@ -225,7 +225,9 @@ pub fn children(pid: i32) -> Vec<i32> {
 #[must_use]
 pub fn command_line(pid: i32) -> String {
     let words = read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = words.strip_suffix(b"\0").unwrap_or(&words);
+    // A process that has replaced its arguments has empty ones behind them.
+    let end = words.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let words = &words[..end];
     if words.is_empty() {
         return format!("[{}]", stat(pid).map_or_else(|| "gone".to_owned(), |stat| stat.comm));
     }

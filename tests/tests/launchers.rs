@@ -187,6 +187,23 @@ fn a_launcher_that_gives_up_before_all_ranks_have_come_leaves_no_agent_that_wait
     });
 }
 
+/// Users end their app by its arguments ('pkill -f'). The agent, which begins as a copy of a rank's shim, must not be hit.
+#[test]
+fn an_agent_does_not_show_the_arguments_of_its_ranks() {
+    in_a_world(LIMIT, |world| {
+        let mut run = world.gantry(HYDRA.build_launch(&["-n", "2", "/bin/sleep", "0.98765"]));
+        let held = run.next_event("held", 2 * SOON);
+        let is_agent = |pid: &i32| proc::exe(*pid).is_some_and(|exe| exe.ends_with("gantry-agent"));
+        let agents: Vec<i32> = world.processes().into_iter().filter(is_agent).collect();
+        assert_eq!(agents.len(), 2, "an agent and its keeper");
+        for agent in agents {
+            assert_eq!(proc::command_line(agent), format!("{} enter", binaries().agent.display()));
+        }
+        assert_eq!(world.gantry(["release", held["app"].as_str().expect("an id")]).wait(SOON).code(), 0);
+        assert_eq!(run.wait(2 * SOON).code(), 0);
+    });
+}
+
 /// Loses the first SIGTERM. srun does that if it is submitting its job at that moment.
 const LOSES_A_SIGNAL: &[u8] = br#"#!/bin/sh
 trap 'trap - TERM' TERM

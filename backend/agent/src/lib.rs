@@ -114,7 +114,7 @@ pub fn run() -> ExitCode {
     if let Some((first, rest)) = args.split_first()
         && first == "hold"
     {
-        return shim::run(rest);
+        return shim::run(rest).unwrap_or_else(serve_ranks);
     }
     if let Some((first, rest)) = args.split_first()
         && first == "rendezvous"
@@ -122,7 +122,7 @@ pub fn run() -> ExitCode {
         return rendezvous::command::run(rest);
     }
     // The guard is the ancestor of its own agents, and inherits what a killed agent leaves. Other agents need a keeper.
-    if matches!(words.as_slice(), ["enter"] | ["serve", _, ..])
+    if matches!(words.as_slice(), ["serve", _, ..])
         && let Ok(Some(ended)) = keep(Duration::ZERO)
     {
         return end_as(ended);
@@ -131,7 +131,6 @@ pub fn run() -> ExitCode {
     let result = match words.as_slice() {
         // Some launchers take a program to run after each rank, but no arguments for it.
         [] if ticket.is_some() => after_rank::run_after_rank(&ticket.unwrap_or_default().to_string_lossy()),
-        ["enter"] => enter(),
         ["serve"] | ["serve", "step"] => begin(read_ticket).and_then(|ticket| serve(ticket, false)),
         ["serve", "told", wlm] => {
             let served = begin(read_told_ticket).and_then(|ticket| serve(ticket, false));
@@ -153,17 +152,29 @@ pub fn run() -> ExitCode {
         ["--help"] => say(USAGE),
         _ => Err(Failure::new(Kind::Invalid, USAGE)),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            // The guard forwards this text.
-            let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            let mut text = String::new();
-            push_lines(&mut text, &format!("{failure}{hint}"));
-            drop(io::stderr().write_all(text.as_bytes()));
-            ExitCode::FAILURE
-        }
+    end(result)
+}
+
+/// As [`serve`], for ranks that a launcher starts. They check in at the socket that is our standard input.
+fn serve_ranks() -> ExitCode {
+    if let Ok(Some(ended)) = keep(Duration::ZERO) {
+        return end_as(ended);
     }
+    let served = serve_brought();
+    // No process starts it any more.
+    remove_sent_agent();
+    end(served)
+}
+
+/// Exits with this result.
+fn end(result: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = result else { return ExitCode::SUCCESS };
+    // The guard forwards this text.
+    let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    let mut text = String::new();
+    push_lines(&mut text, &format!("{failure}{hint}"));
+    drop(io::stderr().write_all(text.as_bytes()));
+    ExitCode::FAILURE
 }
 
 /// Exits as the keeper of an agent that has ended.
@@ -187,7 +198,7 @@ fn begin(read: fn() -> Result<Ticket, Failure>) -> Result<Ticket, Failure> {
     let mut ticket = read()?;
     if ticket.host.is_empty() {
         // One ticket serves all nodes.
-        ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
+        ticket.host = find_node_name(|name| Machine.env(name)).unwrap_or_else(|| Machine.hostname());
     }
     Ok(ticket)
 }
@@ -231,14 +242,6 @@ fn serve_over(dial_first: bool) -> Result<(), Failure> {
 
 /// How long an agent tries to report why it has no ranks. Another agent may have reported it, and the frontend be gone.
 const LAST_WORD_PATIENCE: Duration = Duration::from_secs(3);
-
-/// As [`serve`], for ranks that a launcher starts. They check in at the socket that is our standard input.
-fn enter() -> Result<(), Failure> {
-    let entered = serve_brought();
-    // No process starts it any more.
-    remove_sent_agent();
-    entered
-}
 
 /// Removes what was sent here for this agent alone: its executable and the directory made for it.
 ///
@@ -326,7 +329,7 @@ fn serve_brought() -> Result<(), Failure> {
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
     let HoldTicket { agent: mut ticket, hold, hold_at, wrapper, mpi, .. } =
         HoldTicket::from_text(&text.to_string_lossy()).map_err(|e| refuse(&e))?;
-    ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
+    ticket.host = find_node_name(|name| Machine.env(name)).unwrap_or_else(|| Machine.hostname());
     block_on(async move {
         let how = match (hold, hold_at, wrapper) {
             (true, Some(pattern), _) => desk::Hold::At(process::follow::Pattern::new(&pattern)),

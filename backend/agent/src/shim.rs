@@ -4,14 +4,14 @@
 //! The first shim on a node finds no agent and starts it. The kernel decides which one is first: only one process can
 //! bind the agent's socket. The first shim binds it before there is an agent, so the socket accepts early shims, too.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use gantry_types::error::{Failure, Kind};
 use gantry_types::foreign::ForeignText;
 use gantry_types::id::Rank;
 use gantry_types::rendezvous::Resource;
-use gantry_wlm::host::{Host, Machine, spawn_orphan};
+use gantry_wlm::host::{Host, Machine, fork_orphan};
 use gantry_wlm::launcher::{RankSide, find_by_word, parse_rank_facts};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal};
@@ -53,8 +53,9 @@ const NOT_EXECUTED: u8 = 126;
 
 /// Checks in, waits for permission, and becomes the program. `args` are `[--by LAUNCHER] [--] PROGRAM ARGS`.
 ///
-/// Returns only on failure, with this process's exit code.
-pub(crate) fn run(args: &[OsString]) -> ExitCode {
+/// Returns in two processes only: with its exit code, in one that fails; and `None`, in a copy of this process that is
+/// to become the node's agent. That has the agent's socket as its standard input.
+pub(crate) fn run(args: &[OsString]) -> Option<ExitCode> {
     let (by, command) = match args {
         [option, launcher, rest @ ..] if option == "--by" => (launcher.to_str(), rest),
         rest => (None, rest),
@@ -62,13 +63,14 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let command = command.strip_prefix(&[OsString::from("--")]).unwrap_or(command);
     let by = by.and_then(find_by_word);
     let (failure, code) = match check_in(by) {
-        Ok(entered) => become_program(command, by, entered),
+        Ok(Some(entered)) => become_program(command, by, entered),
+        Ok(None) => return None,
         Err(failure) => (failure, NOT_EXECUTED),
     };
     // The launcher forwards this to the user.
     let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     drop(writeln!(io::stderr(), "{SHIM_WORDS}{}", ForeignText::of(&format_args!("{failure}{hint}"))));
-    ExitCode::from(code)
+    Some(ExitCode::from(code))
 }
 
 /// The shim's data once the agent lets it go on.
@@ -85,8 +87,8 @@ struct Entered {
     served: Option<OwnedFd>,
 }
 
-/// Checks in and waits for the agent's permission.
-fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
+/// Checks in and waits for the agent's permission. `None`: this process is the agent.
+fn check_in(by: Option<&RankSide>) -> Result<Option<Entered>, Failure> {
     let host = Machine;
     let text = host.env(GANTRY_TICKET).ok_or_else(|| {
         Failure::new(Kind::Invalid, format!("{GANTRY_TICKET} is not set"))
@@ -101,7 +103,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
         Failure::new(Kind::Unsupported, "the launcher does not tell how many ranks this node has")
     })?;
     let check_in = CheckIn { rank: Rank(facts.rank), size: facts.size, local_size: local.size };
-    let mut desk = come_to_desk(&ticket, check_in)?;
+    let Some(mut desk) = come_to_desk(&ticket, check_in)? else { return Ok(None) };
     let (mut variables, mut served) = (Vec::new(), None);
     loop {
         match hear(&mut desk)? {
@@ -126,7 +128,8 @@ fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
             }
             FromDesk::Go => {
                 let own = ticket.own.into_iter().find(|own| own.ranks.contains(check_in.rank));
-                return Ok(Entered { desk, environment, variables, own: own.unwrap_or_default(), served });
+                let own = own.unwrap_or_default();
+                return Ok(Some(Entered { desk, environment, variables, own, served }));
             }
             FromDesk::Refused(failure) => return Err(failure),
         }
@@ -146,21 +149,22 @@ fn ask_for_mpi(service: &str, rank: Rank) -> Result<OwnedFd, Failure> {
     Ok(socket.into())
 }
 
-/// Checks in with the node's agent. Starts the agent if there is none.
+/// Checks in with the node's agent. Starts the agent if there is none. `None`: this process is that agent.
 ///
 /// A shim that starts the agent checks in first. The agent waits for ranks that have checked in: it would wait in vain
 /// for a shim that was killed between the start and its check-in.
-fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Failure> {
+fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<Option<UnixStream>, Failure> {
     let failed = |error: io::Error| failure::from_io("reach this node's agent", &error);
     let name = build_desk_name(ticket.agent.app, &ticket.agent.secret);
     let (first, mut desk) = take_or_reach(&name).map_err(failed)?;
     say(&mut desk, &ToDesk::CheckIn(check_in))?;
     if let Some(listener) = first {
-        let agent = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
-        spawn_orphan(&agent, &["enter"], listener.into()).map_err(failed)?;
+        if fork_orphan(OsStr::new("enter"), listener.into()).map_err(failed)? {
+            return Ok(None);
+        }
         forget_child();
     }
-    Ok(desk)
+    Ok(Some(desk))
 }
 
 /// Removes the pending signal of our own child's end. The program must not see it.

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod fork;
 mod keeper;
 mod machine;
 mod open_files;
@@ -16,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use fork::fork_orphan;
 pub use keeper::{GANTRY_KEPT, keep};
 pub use machine::Machine;
 pub use open_files::{explain_open_files, raise_open_files, restore_open_files, spawn_with_given_limit};

@@ -41,7 +41,7 @@ pub(super) fn limit_open_files(command: &mut Command, soft: libc::rlim_t, hard: 
 /// library's threads block must not be blocked in a launcher and all its ranks.
 ///
 /// Async-signal-safe.
-fn default_signals() {
+pub(super) fn default_signals() {
     // The kernel's sigaction: the default action, no flags, an empty mask. A raw system call is needed, because the C
     // library refuses two signals that it uses itself.
     let default = [0_u64; 8];
@@ -163,6 +163,18 @@ pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
         0 => Ok(None),
         child => Ok(Some(child)),
     }
+}
+
+/// Ends this process, and runs nothing of it meanwhile.
+pub(super) fn exit_at_once(code: libc::c_int) -> ! {
+    // SAFETY: takes an integer and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Makes a write to a closed pipe an error, as the standard library does at the start of each program.
+pub(super) fn ignore_closed_pipes() {
+    // SAFETY: ignores one signal; no handler is set or replaced.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
 /// Makes orphaned descendants of this process its children.

@@ -21,10 +21,10 @@ pub struct RankFacts {
     pub local: Option<LocalFacts>,
 }
 
-/// The launcher's name for the node of a process with this environment. It may differ from the machine's own name.
-pub fn find_node_name(environment: &[(OsString, OsString)]) -> Option<String> {
-    let variables = Variables::of(environment);
-    RANK_SIDES.iter().find_map(|side| variables.get(side.node_name?)).map(str::to_owned)
+/// The launcher's name for the node of a process whose environment has these values. It may differ from the machine's
+/// own name.
+pub fn find_node_name(value: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    RANK_SIDES.iter().find_map(|side| value(side.node_name?)?.into_string().ok().filter(|it| !it.is_empty()))
 }
 
 /// Whether the launcher kills leftover processes together with its ranks. `cgroup` is the content of
@@ -42,7 +42,7 @@ pub fn parse_rank_facts(
     environment: &[(OsString, OsString)],
     by: Option<&RankSide>,
 ) -> Result<RankFacts, NoRank> {
-    let variables = Variables::of(environment);
+    let variables = Variables(environment);
     let families = families(by);
     let Some(family) = families.iter().find(|family| family.are_in(&variables)) else {
         let looked_for = families.iter().flat_map(|family| family.needs.iter().copied().chain([family.rank]));
@@ -60,7 +60,7 @@ fn families(by: Option<&RankSide>) -> Vec<&'static RankVariables> {
     families
 }
 
-fn read_facts(variables: &Variables, family: &RankVariables) -> Result<RankFacts, NoRank> {
+fn read_facts(variables: &Variables<'_>, family: &RankVariables) -> Result<RankFacts, NoRank> {
     let rank = variables.number(family.rank)?.unwrap_or_default();
     let served = find_served(variables, family, rank);
     let told = family.size.iter().find_map(|name| variables.number(name).transpose()).transpose()?;
@@ -83,7 +83,7 @@ fn read_facts(variables: &Variables, family: &RankVariables) -> Result<RankFacts
 }
 
 /// Finds the facts of a launcher whose PMI or PMIx server may have assigned this rank.
-fn find_served(variables: &Variables, family: &RankVariables, rank: u32) -> Option<RankFacts> {
+fn find_served(variables: &Variables<'_>, family: &RankVariables, rank: u32) -> Option<RankFacts> {
     let number = rank.to_string();
     let servers = families(None).into_iter().filter(|server| {
         server.rank != family.rank

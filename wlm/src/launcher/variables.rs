@@ -1,6 +1,5 @@
 //! The environment variables in which launchers pass a process its rank.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -94,32 +93,26 @@ pub(crate) struct RankVariables {
     /// Variables with the number of ranks. The first one that is set counts.
     pub size: &'static [&'static str],
     pub local_rank: &'static str,
-    pub local_size: fn(&Variables) -> Result<Option<u32>, NoRank>,
+    pub local_size: fn(&Variables<'_>) -> Result<Option<u32>, NoRank>,
     /// Whether this launcher may have set another launcher's variables: it has its own PMI or PMIx server, which serves
     /// its ranks.
-    pub serves: fn(&Variables) -> bool,
+    pub serves: fn(&Variables<'_>) -> bool,
 }
 
 impl RankVariables {
-    pub(super) fn are_in(&self, variables: &Variables) -> bool {
+    pub(super) fn are_in(&self, variables: &Variables<'_>) -> bool {
         [self.rank].iter().chain(self.needs).all(|name| variables.get(name).is_some())
     }
 }
 
-/// The variables of an environment that are valid text and not empty.
+/// An environment. Variables that are empty or no valid text count as not set.
 #[derive(Debug)]
-pub(crate) struct Variables(BTreeMap<String, String>);
+pub(crate) struct Variables<'a>(pub(super) &'a [(OsString, OsString)]);
 
-impl Variables {
-    pub(super) fn of(environment: &[(OsString, OsString)]) -> Self {
-        let text = environment
-            .iter()
-            .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())));
-        Self(text.filter(|(_, value)| !value.is_empty()).collect())
-    }
-
+impl Variables<'_> {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        let (_, value) = self.0.iter().find(|(known, _)| known == name)?;
+        value.to_str().filter(|value| !value.is_empty())
     }
 
     /// # Errors

@@ -60,7 +60,7 @@ fn is_of_step(cgroup: &str) -> bool {
 }
 
 /// The number of tasks on the node. These variables count over all parts of a heterogeneous step.
-fn local_size(variables: &Variables) -> Result<Option<u32>, NoRank> {
+fn local_size(variables: &Variables<'_>) -> Result<Option<u32>, NoRank> {
     const TASKS: &str = "SLURM_STEP_TASKS_PER_NODE";
     let (Some(text), Some(node)) = (variables.get(TASKS), variables.number("SLURM_NODEID")?) else {
         return Ok(None);

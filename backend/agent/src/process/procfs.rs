@@ -53,25 +53,26 @@ pub(crate) struct Auxv {
 
 /// Splits the fields of `/proc/PID/stat` after the name, from field 3 of proc(5) on. The name may contain any byte,
 /// also brackets and newlines.
-fn split_stat(bytes: &[u8]) -> Option<Vec<&str>> {
+fn split_stat(bytes: &[u8]) -> Option<impl Iterator<Item = &str>> {
     let close = bytes.iter().rposition(|&byte| byte == b')')?;
-    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
-    Some(rest.split_ascii_whitespace().collect())
+    // Between the fields is one blank, and behind the last a newline.
+    let rest = std::str::from_utf8(bytes.get(close + 2..)?).ok()?;
+    Some(rest.trim_ascii_end().split(' '))
 }
 
 /// Parses `/proc/PID/stat`.
 pub(crate) fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let open = bytes.iter().position(|&byte| byte == b'(')?;
     let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
-    let fields = split_stat(bytes)?;
-    let field = |number: usize| fields.get(number - 3).copied();
+    let mut fields = split_stat(bytes)?;
     Some(Stat {
         pid,
-        state: field(3)?.chars().next()?,
-        parent: field(4)?.parse().ok()?,
-        group: field(5)?.parse().ok()?,
-        start_time: field(22)?.parse().ok()?,
-        exit_status: field(52).and_then(|text| text.parse().ok()),
+        state: fields.next()?.chars().next()?,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        // The fields 22 and 52.
+        start_time: fields.nth(16)?.parse().ok()?,
+        exit_status: fields.nth(29).and_then(|text| text.parse().ok()),
     })
 }
 
@@ -161,8 +162,8 @@ pub(crate) fn find_stat(pid: i32) -> io::Result<Option<Stat>> {
 pub(crate) fn read_environment_range(pid: i32) -> io::Result<(u64, u64)> {
     let bytes = read_small(format!("/proc/{pid}/stat")).map_err(gone)?;
     let fields = split_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))?;
-    let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
-    match (field(50), field(51)) {
+    let mut from_50 = fields.skip(47).map(|text| text.parse::<u64>().ok());
+    match (from_50.next().flatten(), from_50.next().flatten()) {
         // The kernel shows zeros to readers without permission.
         (Some(start @ 1..), Some(end)) => Ok((start, end)),
         (Some(0), Some(_)) => Err(io::ErrorKind::PermissionDenied.into()),

@@ -1,6 +1,5 @@
 //! srun's arguments, its tasks' variables, and its option table compared with its own help.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use super::*;
@@ -71,9 +70,9 @@ fn a_control_group_of_a_step_is_told_by_its_path() {
 #[test]
 fn a_task_knows_its_node_by_its_name_in_slurm() {
     let check = |value: &str, expected: Option<&str>| {
-        let environment: [(OsString, OsString); 2] =
-            [("HOSTNAME".into(), "n1.site".into()), ("SLURMD_NODENAME".into(), value.into())];
-        assert_eq!(find_node_name(&environment).as_deref(), expected);
+        let environment = [("HOSTNAME", "n1.site"), ("SLURMD_NODENAME", value)];
+        let value = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|it| it.1.into());
+        assert_eq!(find_node_name(value).as_deref(), expected);
     };
     check("n1", Some("n1"));
     check("", None);
