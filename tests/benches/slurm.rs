@@ -255,7 +255,7 @@ fn print(nodes: u16, times: Times) {
         println!("| {nodes} | {what} (median of {rounds}) | {} | {compared} | {goal} |", show(time));
     };
     row("launch until all are held", times.held, Some(("one step", bare)), "");
-    row("- and a daemon runs on every node", times.with_daemon, Some(("one step", bare)), "1.4");
+    row("- and a daemon runs on every node", times.with_daemon, Some(("one step", bare)), "1.1");
     row("held by MPIR, agents in a step of their own", times.driven, Some(("two steps", two)), "");
     row("- and a daemon runs on every node", times.driven_with_daemon, Some(("two steps", two)), "1.3");
     let [started, ended, let_go] =

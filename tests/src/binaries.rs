@@ -1,11 +1,10 @@
 //! Finds the programs under test.
 
-use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use nix::fcntl::{Flock, FlockArg};
+use crate::preparing::lock;
 
 /// Where the three programs are; absolute paths in one folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,14 +59,6 @@ pub fn target_dir() -> PathBuf {
 /// The folder of this repository.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
-}
-
-/// Takes a lock over all test processes; given back when dropped.
-pub(crate) fn lock(path: &Path) -> Flock<File> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-    let file = file.unwrap_or_else(|error| panic!("lock {}: {error}", path.display()));
-    Flock::lock(file, FlockArg::LockExclusive)
-        .unwrap_or_else(|(_, error)| panic!("lock {}: {error}", path.display()))
 }
 
 fn profile_dir() -> Option<PathBuf> {

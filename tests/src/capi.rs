@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use crate::binaries::{lock, workspace};
+use crate::binaries::workspace;
+use crate::preparing::lock;
 use crate::{Run, World, binaries, target_dir};
 
 /// The sources of the libraries; the age of an installation is that of its last file.

@@ -44,6 +44,7 @@ mod other_root;
 pub mod outside;
 pub mod pbs;
 mod places;
+mod preparing;
 pub mod proc;
 pub mod programs;
 pub mod pythons;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::binaries::{lock, target_dir};
+use crate::binaries::target_dir;
+use crate::preparing::lock;
 use crate::world::write_executable;
 use crate::{becomes_true, outside};
 

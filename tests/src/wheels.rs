@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::binaries::lock;
+use crate::preparing::lock;
 use crate::{target_dir, tool};
 
 /// The folder of programs of the package of that name. It is installed once.

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::leak;
+use crate::{leak, preparing};
 
 /// Tag and folder of each world that one watched test has made.
 type Worlds = Arc<Mutex<Vec<(String, PathBuf)>>>;
@@ -27,7 +27,8 @@ pub(crate) fn enrol(tag: &str, folder: &Path) {
     });
 }
 
-/// Runs the body of a test and fails it when it takes longer than `limit`. Then it kills all processes of the body's
+/// Runs the body of a test and fails it when it takes longer than `limit`. The time in which this process builds or
+/// installs something for its tests does not count. At the timeout it kills all processes of the body's
 /// worlds and removes their folders. The body runs on a separate thread with the test's name. A hung thread is left
 /// behind and ends with the process.
 ///
@@ -45,7 +46,7 @@ pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Sen
         body()
     });
     let runner = spawned.expect("a thread for the test's body");
-    if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+    if !ends_within(limit, &ended) {
         let worlds = worlds.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let running: Vec<String> = worlds.iter().flat_map(|(tag, _)| leak::describe_and_kill(tag)).collect();
         for (_, folder) in &worlds {
@@ -55,6 +56,19 @@ pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Sen
         panic!("{name} took longer than {limit:?}; it had running (killed now):\n  {}", running.join("\n  "));
     }
     runner.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn ends_within(limit: Duration, ended: &Receiver<()>) -> bool {
+    let (start, prepared) = (Instant::now(), preparing::elapsed());
+    loop {
+        let left = (limit + preparing::elapsed() - prepared).saturating_sub(start.elapsed());
+        if ended.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+            return true;
+        }
+        if left.is_zero() {
+            return false;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +81,16 @@ mod tests {
     #[test]
     fn a_body_in_time_gives_its_value() {
         assert_eq!(within(Duration::from_secs(5), || 7), 7);
+    }
+
+    #[test]
+    fn the_time_in_which_a_program_is_built_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("lock");
+        within(Duration::from_millis(200), move || {
+            let _building = preparing::lock(&lock);
+            thread::sleep(Duration::from_millis(500));
+        });
     }
 
     #[test]
