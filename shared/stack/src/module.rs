@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use object::LittleEndian;
-use object::elf::{FileHeader64, NT_GNU_BUILD_ID, NoteType, PT_NOTE};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID, PT_NOTE};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
 
 /// What a file's content is known by: its build id in hexadecimal digits; where it has none, `h` and a hash of its first page.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,30 +111,22 @@ pub fn identify(
         let length = segment.p_filesz(LittleEndian).min(MAX_NOTES);
         let (offset, address) = (segment.p_offset(LittleEndian), segment.p_vaddr(LittleEndian));
         let notes = usize::try_from(length).ok().and_then(|length| read(offset, address, length));
-        let align = usize::try_from(segment.p_align(LittleEndian)).unwrap_or(4);
-        if let Some(id) = notes.and_then(|notes| find_build_id(&notes, align)) {
+        if let Some(id) = notes.and_then(|notes| find_build_id(&notes, segment.p_align(LittleEndian))) {
             return Some(id);
         }
     }
     Some(ModuleId::of_first_page(beginning))
 }
 
-/// The build id in a segment of notes. Source: elf(5).
-fn find_build_id(notes: &[u8], align: usize) -> Option<ModuleId> {
+/// The first build id in a segment of notes.
+fn find_build_id(notes: &[u8], align: u64) -> Option<ModuleId> {
+    // Only 8 differs (.note.gnu.property).
     let align = if align == 8 { 8 } else { 4 };
-    let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-    let mut at = 0;
-    while at + 12 <= notes.len() {
-        let name_bytes = usize::try_from(word(at)?).ok()?;
-        let content_bytes = usize::try_from(word(at + 4)?).ok()?;
-        let kind = NoteType(word(at + 8)?);
-        let name = at + 12;
-        let content = name.checked_add(name_bytes)?.checked_next_multiple_of(align)?;
-        let end = content.checked_add(content_bytes)?;
-        if kind == NT_GNU_BUILD_ID && notes.get(name..name + 4) == Some(b"GNU\0".as_slice()) {
-            return ModuleId::of_build_id(notes.get(content..end)?);
+    let mut notes = NoteIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, align, notes).ok()?;
+    while let Some(note) = notes.next().ok()? {
+        if note.name() == ELF_NOTE_GNU && note.n_type(LittleEndian) == NT_GNU_BUILD_ID {
+            return ModuleId::of_build_id(note.desc());
         }
-        at = end.checked_next_multiple_of(align)?;
     }
     None
 }
