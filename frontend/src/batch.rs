@@ -1,6 +1,7 @@
 //! Batch jobs that a tool submits, and attaches to once their ranks exist.
 
 use std::ffi::OsString;
+use std::future::Future;
 use std::time::Duration;
 
 use gantry_guard::submission::Order;
@@ -10,7 +11,7 @@ use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm, find_batch};
 use tokio::sync::mpsc;
 use tokio::time;
 
-use crate::app::{App, NotThere, adopt};
+use crate::app::{App, NotThere, adopt, gone};
 use crate::clock::{Clock, QueueTime};
 use crate::config::Frontend;
 use crate::error::{Error, Result};
@@ -118,8 +119,8 @@ impl Batch {
     /// # Errors
     /// A timeout expired, and there were no ranks yet by the workload manager's last word: the job is cancelled. The job
     /// has ended without any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an
-    /// agent: the job is detached from, because it may be in good order. One of [`Frontend::submit_held`] is cancelled
-    /// after every error, because its ranks would wait for a tool until the job's time limit.
+    /// agent: the job is detached from, because it may be in good order. A job of [`Frontend::submit_held`] is cancelled
+    /// after every error: its ranks would stay held until the job's time limit.
     pub async fn attach(mut self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
         let (clock, owner) = (self.clock(timeout), Some(&mut self.guard_events));
         let attached = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), owner, &clock).await;
@@ -130,10 +131,28 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::attach`].
-    pub async fn wait_for_ranks(mut self, timeout: Duration) -> Result<String> {
+    pub async fn wait_for_ranks(self, timeout: Duration) -> Result<String> {
+        self.hand_over(timeout, async |name| Ok(name)).await
+    }
+
+    /// As [`Batch::wait_for_ranks`]. `take` gets the name while the job still belongs to its owner. Its result is
+    /// returned.
+    ///
+    /// # Errors
+    /// As [`Batch::attach`]; an error of `take` is one of them.
+    pub async fn hand_over<T, F>(mut self, timeout: Duration, take: impl FnOnce(String) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
         let (clock, owner) = (self.clock(timeout), Some(&mut self.guard_events));
-        let found = adopt(self.wlm, &self.job, &[], &mut Some(&mut |_| {}), owner, &clock).await;
-        self.settle(found).await.map(|found| found.job.0)
+        let taken = match adopt(self.wlm, &self.job, &[], &mut Some(&mut |_| {}), owner, &clock).await {
+            Ok(found) => tokio::select! {
+                taken = take(found.job.0) => taken.map_err(NotThere::Failed),
+                () = gone(Some(&mut self.guard_events)) => Err(NotThere::Unowned),
+            },
+            Err(not_there) => Err(not_there),
+        };
+        self.settle(taken).await
     }
 
     /// Cancels a job that failed without ranks or is held, and detaches from every other one.

@@ -128,7 +128,8 @@ pub(crate) async fn adopt(
     }
 }
 
-async fn gone(owner: Owner<'_>) {
+/// Waits until the guard that owns the job has ended.
+pub(crate) async fn gone(owner: Owner<'_>) {
     match owner {
         Some(events) => drop(events.recv().await),
         None => pending().await,

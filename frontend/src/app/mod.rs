@@ -26,7 +26,7 @@ pub(crate) mod state;
 pub(crate) mod stdio;
 
 pub(crate) use self::core::DAEMON_GRACE;
-pub(crate) use attach::{News, adopt};
+pub(crate) use attach::{News, adopt, gone};
 pub use events::Events;
 pub use handle::AppHandle;
 pub(crate) use own_launcher::refuse_foreign;

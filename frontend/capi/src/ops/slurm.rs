@@ -1,14 +1,16 @@
 //! `cti_slurm_ops_t`.
 
 use std::ffi::{OsStr, OsString, c_char};
+use std::future::Future;
 
 use gantry_frontend::request::parse_env_string;
-use gantry_shared_capi::memory::allocate;
+use gantry_shared_capi::memory::{allocate, release};
 use gantry_shared_capi::{Fault, deadline, enter, text};
 use gantry_types::error::Kind;
 use gantry_types::id::Pid;
 use gantry_wlm::host::Machine;
 use gantry_wlm::slurm::{SlurmExtras, SrunStep};
+use tokio::task::spawn_blocking;
 
 use super::{register, register_when_there};
 use crate::process::{fault, process};
@@ -41,13 +43,26 @@ fn target(job: u32, step: u32) -> String {
 
 /// Queries Slurm, whose commands may be slow, on a thread of the library, and converts the step for C.
 fn give(ask: impl FnOnce() -> gantry_wlm::Result<SrunStep> + Send + 'static) -> Result<*mut SrunProc, Fault> {
-    let asked = process().wait(async move { tokio::task::spawn_blocking(ask).await })?;
-    let step = asked.map_err(|error| Fault::new(Kind::Protocol, error.to_string()))?;
-    let step = step.map_err(|error| Fault::of(error.kind(), &error, error.hint().as_deref()))?;
+    give_from(async move { Ok(spawn_blocking(ask).await??) })
+}
+
+/// Waits for `finding` and converts the step for C. Nothing can fail after `finding` has succeeded.
+fn give_from(
+    finding: impl Future<Output = gantry_frontend::Result<SrunStep>> + Send + 'static,
+) -> Result<*mut SrunProc, Fault> {
     let memory = allocate::<SrunProc>(1)?;
-    // SAFETY: fresh memory of this size.
-    unsafe { memory.write(SrunProc { job: step.job_id, step: step.step_id }) };
-    Ok(memory)
+    match process().try_wait(finding) {
+        Ok(step) => {
+            // SAFETY: fresh memory of this size.
+            unsafe { memory.write(SrunProc { job: step.job_id, step: step.step_id }) };
+            Ok(memory)
+        }
+        Err(fault) => {
+            // SAFETY: allocated above, and C has not got it.
+            unsafe { release(memory) };
+            Err(fault)
+        }
+    }
 }
 
 extern "C" fn get_job_info(srun: libc::pid_t) -> *mut SrunProc {
@@ -91,14 +106,16 @@ unsafe extern "C" fn submit_batch_script(
         let env = env.map_err(|error| fault(&error))?;
         let (frontend, deadline, queue) =
             (process().frontend(), deadline::of_launches(), deadline::of_queues());
-        let job = process().try_wait(async move {
+        give_from(async move {
             let mut batch = frontend.submit_held(script, args, env, deadline).await?;
             if let Some(timeout) = queue {
                 batch = batch.queue_timeout(timeout);
             }
-            batch.wait_for_ranks(deadline).await
-        })?;
-        give(move || SlurmExtras.step_of_job(&job, &Machine))
+            let find = |job: String| async move {
+                Ok(spawn_blocking(move || SlurmExtras.step_of_job(&job, &Machine)).await??)
+            };
+            batch.hand_over(deadline, find).await
+        })
     })
 }
 
