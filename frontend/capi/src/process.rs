@@ -88,15 +88,19 @@ impl Process {
         runtime.as_ref().map(|runtime| runtime.handle().clone()).ok_or_else(|| Fault::invalid("no runtime"))
     }
 
-    /// Has `work` done on the library's threads and waits for it.
+    /// Has `work` done on the library's threads and waits for it. An error means that `work` has not come to its end.
     pub(crate) fn wait<W>(&self, work: W) -> Result<W::Output, Fault>
     where
         W: Future + Send + 'static,
         W::Output: Send + 'static,
     {
         let (done, answer) = mpsc::sync_channel(1);
+        let ended = done.clone();
+        // Sent with the last step of `work`: the threads cannot end between both.
+        let working = async move { drop(done.send(Ok(work.await))) };
         // A task of its own, so that a panic is told from the end of the threads.
-        self.handle()?.spawn(async move { drop(done.send(tokio::spawn(work).await)) });
+        self.handle()?
+            .spawn(async move { tokio::spawn(working).await.map_err(|error| ended.send(Err(error))) });
         match answer.recv() {
             Ok(Ok(output)) => Ok(output),
             Ok(Err(ended)) if ended.is_panic() => Err(Fault::of_panic(&*ended.into_panic())),
@@ -143,6 +147,10 @@ pub(crate) fn fault(error: &Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+    use std::thread;
+
     use super::*;
 
     async fn panics() -> u32 {
@@ -156,5 +164,21 @@ mod tests {
         assert_eq!((fault.kind(), fault.text()), (Kind::Internal, "a bug in gantry itself: oh"));
         assert_eq!(process.wait(async { 7 }), Ok(7));
         process.end_threads();
+    }
+
+    #[test]
+    fn a_result_is_not_lost_if_the_threads_are_ended_at_the_last_step_of_the_work() {
+        let process = Arc::new(Process::new());
+        let other = Arc::clone(&process);
+        let work = async move {
+            // As many as it takes to know that all tasks before them are cancelled, too.
+            let tasks: Vec<_> = (0..100).map(|_| tokio::spawn(pending::<()>())).collect();
+            thread::spawn(move || other.end_threads());
+            while !tasks.iter().all(tokio::task::JoinHandle::is_finished) {
+                thread::yield_now();
+            }
+            7
+        };
+        assert_eq!(process.wait(work), Ok(7));
     }
 }
