@@ -248,7 +248,10 @@ impl Guard {
 
     /// Sends a message. Descriptors go with its first byte.
     async fn say_with(&self, message: &ToGuard, descriptors: &[OwnedFd]) -> Result<()> {
-        let bytes = encode(message)?;
+        let bytes = match message {
+            ToGuard::StartLauncher(_) | ToGuard::StartStep(_) => encode_command(message)?,
+            _ => encode(message).map_err(|error| Error::Internal(error.to_string()))?,
+        };
         let mut to_guard = self.to_guard.lock().await;
         let written = match to_guard.as_mut() {
             Some(to_guard) => write_with(to_guard, &bytes, descriptors).await,
@@ -308,15 +311,19 @@ impl Helper {
 }
 
 /// The frame of a message for a helper. It may contain a secret.
-pub(crate) fn encode(message: &impl Serialize) -> Result<Zeroizing<Vec<u8>>> {
-    match frame::encode(message) {
-        Ok(bytes) => Ok(Zeroizing::new(bytes)),
-        Err(FrameError::Oversized { limit, .. }) => Err(Error::Invalid {
+fn encode(message: &impl Serialize) -> std::result::Result<Zeroizing<Vec<u8>>, FrameError> {
+    frame::encode(message).map(Zeroizing::new)
+}
+
+/// The same for a message with a command and its environment, whose size the user decides.
+pub(crate) fn encode_command(message: &impl Serialize) -> Result<Zeroizing<Vec<u8>>> {
+    encode(message).map_err(|error| match error {
+        FrameError::Oversized { limit, .. } => Error::Invalid {
             message: format!("the arguments and environment variables have more than {limit} bytes in all"),
             hint: Some("put long ones into a file".to_owned()),
-        }),
-        Err(error) => Err(Error::Internal(error.to_string())),
-    }
+        },
+        error => Error::Internal(error.to_string()),
+    })
 }
 
 async fn write_with(to: &mut OwnedWriteHalf, bytes: &[u8], descriptors: &[OwnedFd]) -> std::io::Result<()> {
@@ -361,7 +368,7 @@ impl ProcessOwner for Guard {
             stage_base: self.stage_base.clone().map(Into::into),
         };
         let said = self.say(&ToGuard::StartAgent(order)).await;
-        said.map_err(|e| gantry_wlm::Error::Failed(Failure::new(e.kind(), e.to_string())))?;
+        said.map_err(|e| gantry_wlm::Error::Failed(e.to_failure()))?;
         wait_for_start(answered).await.map_err(gantry_wlm::Error::Failed)
     }
 
@@ -375,7 +382,7 @@ impl ProcessOwner for Guard {
         if let ToGuard::StartStep(order) = &mut order {
             order.ticket.0.zeroize();
         }
-        said.map_err(|e| gantry_wlm::Error::Failed(Failure::new(e.kind(), e.to_string())))?;
+        said.map_err(|e| gantry_wlm::Error::Failed(e.to_failure()))?;
         wait_for_start(answered).await.map_err(gantry_wlm::Error::Failed)
     }
 }
@@ -457,5 +464,39 @@ pub(crate) async fn read_message<T: DeserializeOwned>(
             Ok(0) | Err(_) => return None,
             Ok(n) => incoming.push(&bytes[..n]).ok()?,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Guard {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let (_from, to) = ours.into_split();
+        Guard {
+            pid: Pid::new(1).unwrap(),
+            to_guard: tokio::sync::Mutex::new(Some(to)),
+            waiting: Waiting::default(),
+            launcher: Arc::default(),
+            wards: Wards::default(),
+            job: Job::default(),
+            table: Table::default(),
+            next: std::sync::atomic::AtomicU32::new(1),
+            stage_base: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_message_with_a_command_blames_its_size_on_the_user() {
+        let (guard, long) = (guard(), "x".repeat(1 << 20));
+        let step = StepStart { argv: vec![long.clone().into()], env: Vec::new(), ticket: Vec::new().into() };
+        let error = guard.start_step(step).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.hint().as_deref()),
+            (Kind::Invalid, Some("put long ones into a file"))
+        );
+        let error = guard.remember_socket(long.into()).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Internal, "{error}");
     }
 }

@@ -15,7 +15,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::spawn_blocking;
 
 use crate::error::{Error, Result, WlmError};
-use crate::guard::{Guard, Helper, encode, read_message};
+use crate::guard::{Guard, Helper, encode_command, read_message};
 use crate::helpers;
 
 /// Submits a job by the executable `program`, and gives it to `guard`. Dropping the future cancels the job, even if it
@@ -59,9 +59,9 @@ pub(crate) fn owned(wlm: &dyn Wlm, job: &JobRef) -> OwnedJob {
 /// Tells the process that submits.
 ///
 /// # Errors
-/// It has not got the whole message, so it does nothing about it.
+/// The process did not get the whole message, and does not act on it.
 async fn say(to: &mut OwnedWriteHalf, message: &ToSubmitter) -> Result<()> {
-    let bytes = encode(message)?;
+    let bytes = encode_command(message)?;
     to.write_all(&bytes).await.map_err(|error| Error::Lost {
         what: vec!["gantry-guard".to_owned()],
         reason: format!("{error}, before it got the whole job; nothing was submitted"),
