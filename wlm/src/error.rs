@@ -104,7 +104,7 @@ impl Error {
     pub(crate) fn not_run_for(subject: &str, command: &[OsString], error: &io::Error) -> Self {
         let line = command.join(OsStr::new(" "));
         let kind = Kind::from(error);
-        let what = if kind == Kind::TimedOut { "no answer from" } else { "cannot run" };
+        let what = if kind == Kind::TimedOut { "no answer from the command" } else { "cannot run" };
         let failure = Failure::new(kind, format!("{subject}{what} {}: {error}", line.display()));
         match kind {
             Kind::NotFound | Kind::NoAccess => failure.into(),
@@ -181,6 +181,8 @@ mod tests {
             assert!(matches!(run(kind), Error::Failed(_)) && !run(kind).is_temporary(), "{kind}");
         }
         let late = run(io::ErrorKind::TimedOut);
-        assert!(late.is_temporary() && late.to_string().starts_with("no answer from /bin/ask 7: "), "{late}");
+        // Other messages have `no answer from` and a node.
+        let told = late.to_string().starts_with("no answer from the command /bin/ask 7: ");
+        assert!(late.is_temporary() && told, "{late}");
     }
 }
