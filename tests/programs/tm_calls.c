@@ -109,7 +109,7 @@ static void programs(void)
     printf("no arguments: %d\n", tm_spawn(0, missing, NULL, HERE, &task, &event));
     begun = tm_spawn(1, missing, NULL, 99, &task, &event);
     wait_for("spawn on a node that is not there", begun, event);
-    task = start(LAST, "sleep 300", NULL);
+    task = start(LAST, "exec sleep 300", NULL);
     begun = tm_kill(task, 15, &event);
     wait_for("kill", begun, event);
     end_of(task);
@@ -156,7 +156,7 @@ static void events(void)
     printf("nothing is under way: %d\n", tm_poll(TM_NULL_EVENT, &ended, 1, &error));
     printf("an event of one's own: %d\n", tm_poll(5, &ended, 0, &error));
     printf("no place: %d\n", tm_poll(TM_NULL_EVENT, NULL, 0, &error));
-    task = start(LAST, "sleep 300", NULL);
+    task = start(LAST, "exec sleep 300", NULL);
     tm_obit(task, &status, &late);
     polled = tm_poll(TM_NULL_EVENT, &ended, 0, &error);
     printf("none yet: poll %d event %d\n", polled, ended);
