@@ -306,9 +306,10 @@ fn no_timeout_is_added_as_it_is() {
 }
 
 /// The language of a newer Rust than `rust-version`: newer compilers take it without a word, and clippy looks at the
-/// standard library alone. Rust 1.95 was the first with `let` in the guard of an arm.
+/// standard library alone. Rust 1.95 was the first with `let` in the guard of an arm. Arms inside of macros, such as
+/// `tokio::select!`, are not seen.
 #[test]
-fn no_arm_needs_a_newer_compiler() {
+fn no_guard_of_an_arm_has_let() {
     let folders = CODE.iter().chain(&ON_TOP).flat_map(|folder| sources(&root().join(folder)));
     let rust = folders.filter(|file| file.extension().is_some_and(|extension| extension == "rs"));
     let newer = rust.filter(|file| guards_with_let(&fs::read_to_string(file).expect("a source")) > 0);
@@ -485,7 +486,7 @@ fn raw_sums(source: &str) -> Vec<String> {
     raw.map(|it| it.join(" ")).collect()
 }
 
-/// The number of arms whose guard has a `let`.
+/// The number of arms outside of macros whose guard has a `let`.
 fn guards_with_let(source: &str) -> usize {
     fn has_let(guard: &Expr) -> bool {
         match guard {

@@ -284,12 +284,13 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
         let hints = format!("of at most 15 characters; {expected}");
         assert!(done.stderr.iter().any(|line| line.ends_with(&hints)), "{done:?}");
         assert!(said(&["stack", &pid]));
+        let sure = run(&["stack", "--wlm", "localhost", &pid]);
+        assert_eq!((sure.code(), sure.stderr.len()), (0, 0), "{sure:?}");
         let mut attached = begin(&["attach", &pid]);
         eventually(SOON, "a note", || attached.stderr().iter().any(|line| line.ends_with(&expected)));
         process.signal(Signal::SIGTERM);
         process.exited(SOON);
         attached.exited(SOON);
-        assert!(!said(&["stack", "--wlm", "localhost", &pid]));
         assert!(!said(&["launch", "--wlm", "localhost", "--", "-n", "1", "/bin/true"]));
     });
 }

@@ -84,7 +84,8 @@ fn a_script_goes_on_and_gets_the_signals_after_its_standing_launcher_is_killed()
     }
 }
 
-/// A process that is killed while it becomes a program stands in a stop that nobody can continue.
+/// A process that is killed while it becomes a program is in a stop from which it cannot continue. On most machines some
+/// of these kills meet that stop, but none has to: a unit test of `wlm/src/mpir/launcher.rs` kills in it for certain.
 #[test]
 fn launchers_that_a_script_kills_as_they_start_do_not_end_the_launch() {
     let lines = "for turns in $(seq 150); do LAUNCHER say=x > /dev/null & n=0\n\

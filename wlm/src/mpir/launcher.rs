@@ -427,7 +427,29 @@ pub(super) fn explain(
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use gantry_types::signal::Signal;
+
     use super::*;
+
+    #[test]
+    fn a_call_to_one_that_was_killed_in_its_stop_says_that_it_has_ended() {
+        let (news, inbox) = mpsc::channel();
+        let until = Instant::now() + Duration::from_secs(20);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a process that is killed before its first instruction"
+        )]
+        let command = Command::new("/bin/true");
+        let mut tracee = Tracee::start(command, news, inbox, until).unwrap();
+        tracee.kill();
+        let halt = tracee.watch_forks(true).unwrap_err();
+        assert!(halt.is_gone() && Trouble::from(halt).is_end());
+        assert_eq!(tracee.wait_end(until), ExitStatus::Signal(Signal::KILL));
+    }
 
     #[test]
     fn interpreters_are_known_with_their_versions() {
