@@ -124,9 +124,9 @@ pub enum Event {
         /// The reason.
         message: String,
     },
-    /// A rank has made an MPI call that gantry does not serve, or has loaded a library that does not speak PMI, or its
-    /// host does not reach another one, or an agent cannot take its connection. The app goes on. gantry reports each kind
-    /// of call, libraries, hosts and connections once.
+    /// A rank has made an MPI call that gantry does not serve: it starts processes, or uses published names. Or it has
+    /// loaded a library that does not speak PMI. Or its host does not reach another one. Or an agent cannot take its
+    /// connection. The app goes on. Each of these five comes once for an app.
     MpiNote {
         /// The app.
         app: AppId,

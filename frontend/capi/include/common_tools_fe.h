@@ -241,7 +241,7 @@ typedef struct {
     uint32_t stepid;
 } cti_srunProc_t;
 
-/* Functions of a table answer 0 or NULL on error; structures and strings that they give are for free(). Those that gantry lacks always do. */
+/* Functions of a table answer 0 or NULL on error; structures and strings that they give are for free(). */
 
 typedef struct {
     cti_app_id_t (*registerApid)(uint64_t apid);
@@ -259,8 +259,9 @@ typedef struct {
     cti_srunProc_t *(*getSrunInfo)(cti_app_id_t appId);
     /* Submits a script and waits until the ranks of its first step are there, held: registerJobStep attaches to them,
      * cti_releaseAppBarrier lets them go. The script finds srun by its name; one that names it by a path is not held.
-     * gantry must be installed where the nodes see it. After an error the job is cancelled. After a success it stays,
-     * whoever ends: a tool that does not attach to it has to cancel it. */
+     * gantry must be installed where the nodes see it. After an error gantry cancels the job, soon after the call; if it
+     * knows that it cannot, the error says so. After a success the job stays, even if the tool ends: attach to it, or
+     * cancel it. */
     cti_srunProc_t *(*submitBatchScript)(char const *script_path, char const * const *sbatch_args, char const * const *env_list);
     /* Attaches to a step, and waits until it is there; 0 seconds: for as long as it takes. */
     cti_app_id_t (*registerJobStepWait)(uint32_t job_id, uint32_t step_id, uint32_t timeout_sec);

@@ -168,7 +168,7 @@ pub(crate) async fn leave(wlm: &str) -> Result<()> {
 pub(crate) async fn leave_word(wlm: &str, word: &str) -> Result<()> {
     let word = from_hex(word).map_err(|e| Error::new(Kind::Protocol, e.to_string()))?;
     let failure: Failure = frame::decode(&word).map_err(|e| Error::new(Kind::Protocol, e.to_string()))?;
-    // The reason itself is the answer below.
+    // If it cannot be recorded, only the output of this process has the reason.
     find_queue(wlm)?.leave_word(&failure, &Machine).await.ok();
     Err(Error::Here(failure))
 }
