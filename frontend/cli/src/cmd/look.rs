@@ -182,8 +182,7 @@ impl Looking {
         self.daemons.tell(tags::ORDERS, orders.to_string().as_bytes(), self.timeout).await
     }
 
-    /// Whether the messages for a node that does not take any may soon leave no room for those of the others. New daemons
-    /// end that.
+    /// Whether the messages that one node has not taken may soon fill the window of all. New daemons clear it.
     pub(super) fn has_backlog(&self) -> bool {
         self.daemons.have_backlog()
     }

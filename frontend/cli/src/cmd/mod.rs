@@ -27,6 +27,7 @@ mod ps;
 mod queue;
 mod release;
 mod stack;
+mod starts;
 mod stay;
 mod submit;
 mod top;

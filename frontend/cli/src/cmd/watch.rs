@@ -12,6 +12,7 @@ use super::interrupts::Interrupts;
 use super::look::Looking;
 use super::notes::Notes;
 use super::say;
+use super::starts::{Reasons, not_started};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
 use crate::stack::daemons::Missing;
@@ -79,7 +80,7 @@ async fn watch(
     let mut end = Box::pin(end);
     let interval = args.watch.interval(limit);
     let (mut since, mut notes) = (Standstill::default(), Notes::default());
-    let mut starts = Reasons::new(Starts::new(interval, limit));
+    let mut starts = Reasons::new(interval, limit);
     // The first order came with the daemons.
     let mut pause = None;
     loop {
@@ -126,7 +127,7 @@ async fn look(
     let found = looking.findings(orders, false).await?;
     let (stillness, missing) = looking.stillness(orders).await?;
     if stillness.unseen.is_empty() {
-        starts.lacks_daemon.all_seen(Instant::now());
+        starts.all_seen(Instant::now());
     }
     note_unseen(notes, [&found.missing, &missing], &stillness.unseen, looking.lacks_daemon());
     Ok((found, if is_new { Looked::First(stillness.ended) } else { Looked::Compared(stillness) }))
@@ -142,11 +143,11 @@ async fn order(
     if starts.are_due(looking.lacks_daemon(), looking.has_backlog(), Instant::now()) {
         match looking.start_anew(orders).await {
             Ok(()) => {
-                starts.backlog.reset();
+                starts.succeeded();
                 return Ok(true);
             }
             // The daemons that run go on.
-            Err(Fault(failure)) => notes.say(format!("daemons are not started anew: {}", failure.message())),
+            Err(Fault(failure)) => notes.say(not_started(&failure)),
         }
     }
     looking.again(orders).await.map(|()| false)
@@ -207,69 +208,6 @@ fn note_unseen(notes: &mut Notes, missing: [&Missing; 2], unseen: &RankSet, lack
         text.push_str(": gantry has no daemon there, and starts its daemons anew, more and more seldom");
     }
     notes.say(text);
-}
-
-/// Why daemons start anew, and when. A backlog must not wait for the long pauses after daemons that did not stay: soon
-/// there is no room for any message.
-#[derive(Debug)]
-struct Reasons {
-    /// One has ended, or a node was left out.
-    lacks_daemon: Starts,
-    /// A node takes no orders.
-    backlog: Starts,
-}
-
-impl Reasons {
-    fn new(starts: Starts) -> Self {
-        Self { lacks_daemon: starts.clone(), backlog: starts }
-    }
-
-    /// Whether to start daemons now, for a reason that exists.
-    fn are_due(&mut self, lacks_daemon: bool, has_backlog: bool, now: Instant) -> bool {
-        let for_one = lacks_daemon && self.lacks_daemon.is_due(now);
-        let for_room = has_backlog && self.backlog.is_due(now);
-        for_one || for_room
-    }
-}
-
-/// When daemons start anew. The movement of all ranks is unknown then, so the pause doubles while daemons do not stay or
-/// cannot start.
-#[derive(Debug, Clone)]
-struct Starts {
-    first_pause: Duration,
-    /// Daemons that live for so long stay.
-    limit: Duration,
-    pause: Duration,
-    last: Option<Instant>,
-}
-
-impl Starts {
-    fn new(first_pause: Duration, limit: Duration) -> Self {
-        Self { first_pause, limit, pause: first_pause, last: None }
-    }
-
-    /// Whether to start daemons now.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let since = self.last.map(|last| now.saturating_duration_since(last));
-        if since.is_some_and(|since| since < self.pause) {
-            return false;
-        }
-        if since.is_some() {
-            self.pause = self.pause.saturating_mul(2);
-        }
-        self.last = Some(now);
-        true
-    }
-
-    fn all_seen(&mut self, now: Instant) {
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= self.limit) {
-            self.reset();
-        }
-    }
-
-    fn reset(&mut self) {
-        *self = Self::new(self.first_pause, self.limit);
-    }
 }
 
 /// The result of a look.
@@ -477,34 +415,5 @@ mod tests {
             (53, Looked::First(RankSet::new()), Step::Nothing),
             (54, look("3", "", ""), Step::Moves),
         ]);
-    }
-
-    #[test]
-    fn daemons_that_do_not_stay_start_more_and_more_seldom() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut starts = Starts::new(Duration::from_secs(1), LIMIT);
-        let due: Vec<u64> = (0..=40).filter(|second| starts.is_due(at(*second))).collect();
-        assert_eq!(due, [0, 1, 3, 7, 15, 31]);
-        // They were seen, but not for long.
-        starts.all_seen(at(40));
-        assert!(!starts.is_due(at(40)));
-        starts.all_seen(at(41));
-        assert!(starts.is_due(at(41)) && starts.is_due(at(42)));
-    }
-    #[test]
-    fn a_backlog_does_not_wait_for_daemons_that_do_not_stay() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut starts = Reasons::new(Starts::new(Duration::from_secs(1), LIMIT));
-        let due = |starts: &mut Reasons, has_backlog, seconds: std::ops::RangeInclusive<u64>| -> Vec<u64> {
-            seconds.filter(|second| starts.are_due(true, has_backlog, at(*second))).collect()
-        };
-        assert_eq!(due(&mut starts, false, 0..=20), [0, 1, 3, 7, 15]);
-        assert_eq!(due(&mut starts, true, 21..=29), [21, 22, 24, 28]);
-        // They have started. Another node takes no orders later.
-        starts.backlog.reset();
-        assert_eq!(due(&mut starts, false, 30..=40), [31]);
-        assert_eq!(due(&mut starts, true, 41..=42), [41, 42]);
     }
 }

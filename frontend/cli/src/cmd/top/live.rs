@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 use super::super::child;
 use super::super::interrupts::{Interrupt, Interrupts};
 use super::super::look::{Hand, Loads, Looking};
+use super::super::starts::{Starts, not_started};
 use super::taking::{figures_of, take};
 use crate::args::Top;
 use crate::exit::{self, Fault, Outcome};
@@ -85,6 +86,8 @@ enum News {
     Found(Findings),
     /// A message for the user.
     Said(String),
+    /// New daemons cannot start. Those that run go on.
+    NotStarted(Failure),
     Failed(Fault),
 }
 
@@ -126,7 +129,7 @@ pub(super) async fn stay(
     let (asks, asked) = Asks::new();
     let (news, told) = mpsc::channel(16);
     let (stop, stopped) = oneshot::channel();
-    let worker = tokio::spawn(work(looking, orders, asked, news.clone(), stopped));
+    let worker = tokio::spawn(work(looking, orders, args.every, asked, news.clone(), stopped));
     let (signals, to_be_sent) = mpsc::channel(8);
     let sending = tokio::spawn(send_signals(hand.clone(), to_be_sent, news, asks.clone()));
     let mut live = Live { model, canvas, keyboard, hand, asks, signals };
@@ -138,10 +141,12 @@ pub(super) async fn stay(
     (looking, done)
 }
 
-/// Asks the nodes, one request after the other.
+/// Asks the nodes, one request after the other. Where a node takes no orders, it starts daemons anew. The first `pause`
+/// after a failure of that doubles each time.
 async fn work(
     mut looking: Looking,
     orders: Orders,
+    pause: Duration,
     mut asked: Asked,
     news: mpsc::Sender<News>,
     stopped: oneshot::Receiver<()>,
@@ -150,9 +155,21 @@ async fn work(
         // The first order came with the daemons.
         let mut is_ordered = true;
         let mut ask = Some(Ask::Stacks);
+        let mut starts = Starts::new(pause);
         while let Some(mut next) = ask {
-            if looking.has_backlog() && looking.start_anew(&orders).await.is_ok() {
-                (is_ordered, next) = (true, Ask::Stacks);
+            if looking.has_backlog() && starts.is_due(Instant::now()) {
+                match looking.start_anew(&orders).await {
+                    Ok(()) => {
+                        starts.succeeded();
+                        (is_ordered, next) = (true, Ask::Stacks);
+                    }
+                    Err(Fault(failure)) => {
+                        starts.failed(Instant::now());
+                        if news.send(News::NotStarted(failure)).await.is_err() {
+                            break;
+                        }
+                    }
+                }
             }
             let answer = match next {
                 Ask::Loads => loads(&mut looking).await,
@@ -275,6 +292,8 @@ impl Live {
             News::Found(found) => model.take_found(found),
             News::Said(word) => model.say(&word),
             // A failure is expected once the app has ended.
+            News::NotStarted(_) if has_ended => {}
+            News::NotStarted(failure) => model.say(&not_started(&failure)),
             News::Failed(_) if has_ended => model.is_looking = false,
             News::Failed(Fault(failure)) => {
                 model.is_looking = false;
