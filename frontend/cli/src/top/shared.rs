@@ -20,12 +20,12 @@ impl<S> Shared<S> {
         self.changed.notify_all();
     }
 
-    /// Waits until the state is not so any more.
+    /// Waits while `is_so` holds.
     pub(super) fn wait_while(&self, is_so: impl FnMut(&mut S) -> bool) -> MutexGuard<'_, S> {
         self.changed.wait_while(self.lock(), is_so).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for some time. False: the time is over.
+    /// The same, for at most `time`. False: it still holds.
     pub(super) fn wait_while_for(&self, time: Duration, is_so: impl FnMut(&mut S) -> bool) -> bool {
         let waited = self.changed.wait_timeout_while(self.lock(), time, is_so);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()

@@ -55,20 +55,20 @@ impl Done {
 }
 
 /// Why a line is not carried out.
-enum Stop {
+enum Unfulfilled {
     /// The line is invalid.
     Refused(String),
     Fault(Fault),
 }
 
-impl From<Fault> for Stop {
+impl From<Fault> for Unfulfilled {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-fn refused(why: impl ToString) -> Stop {
-    Stop::Refused(why.to_string())
+fn refused(why: impl ToString) -> Unfulfilled {
+    Unfulfilled::Refused(why.to_string())
 }
 
 /// The debugger of all ranks.
@@ -145,13 +145,18 @@ impl Debugger {
         interrupts: &mut Interrupts,
     ) -> Result<Done, Fault> {
         match self.obey(text, line, interrupts).await {
-            Err(Stop::Refused(why)) => Ok(Done::Refused(why)),
-            Err(Stop::Fault(fault)) => Err(fault),
+            Err(Unfulfilled::Refused(why)) => Ok(Done::Refused(why)),
+            Err(Unfulfilled::Fault(fault)) => Err(fault),
             Ok(done) => Ok(done),
         }
     }
 
-    async fn obey(&mut self, text: &str, line: &Line, interrupts: &mut Interrupts) -> Result<Done, Stop> {
+    async fn obey(
+        &mut self,
+        text: &str,
+        line: &Line,
+        interrupts: &mut Interrupts,
+    ) -> Result<Done, Unfulfilled> {
         if line.input == Input::Nothing {
             return Ok(Done::Well);
         }
@@ -222,7 +227,7 @@ impl Debugger {
         ranks: RankSet,
         command: &str,
         interrupts: &mut Interrupts,
-    ) -> Result<(Round, Option<Interrupt>), Stop> {
+    ) -> Result<(Round, Option<Interrupt>), Unfulfilled> {
         if command.len() > MAX_LINE_BYTES {
             return Err(refused(format!("a command has {MAX_LINE_BYTES} bytes at most")));
         }
@@ -312,7 +317,7 @@ impl Debugger {
         }
     }
 
-    async fn show_words(&mut self, text: &str, rank: Rank) -> Result<Done, Stop> {
+    async fn show_words(&mut self, text: &str, rank: Rank) -> Result<Done, Unfulfilled> {
         let (mut from, mut all) = (0, Vec::new());
         let mut forgotten = None;
         loop {
@@ -336,7 +341,7 @@ impl Debugger {
         other: &RankSet,
         expression: &str,
         interrupts: &mut Interrupts,
-    ) -> Result<Done, Stop> {
+    ) -> Result<Done, Unfulfilled> {
         let command = format!("print {expression}");
         let (round, interrupted) = self.command(one.union(other), &command, interrupts).await?;
         let found = round.compare(one, other).map_err(refused)?;
@@ -353,7 +358,7 @@ impl Debugger {
         ranks: RankSet,
         expression: &str,
         interrupts: &mut Interrupts,
-    ) -> Result<Done, Stop> {
+    ) -> Result<Done, Unfulfilled> {
         let print = format!("print {expression}");
         let mut stops = 0_u64;
         loop {
