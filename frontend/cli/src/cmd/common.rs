@@ -48,7 +48,8 @@ pub(super) fn doubt_of(choice: &Choice) -> Option<String> {
 /// The note for people whose number of a process may be meant as that of another workload manager's job.
 pub(super) fn doubt_about(target: &str, frontend: &Frontend) -> Option<String> {
     let is_number = target.bytes().all(|letter| letter.is_ascii_digit());
-    frontend.choice().ok().filter(|_| is_number).as_ref().and_then(doubt_of)
+    let doubt = frontend.choice().ok().filter(|_| is_number)?.doubt?;
+    Some(format!("{target} is taken for a process of this machine: {doubt}"))
 }
 
 /// Prints the result of a command.

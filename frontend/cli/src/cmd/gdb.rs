@@ -65,7 +65,7 @@ async fn reach(args: &Gdb) -> Result<Owner, Fault> {
     let reach_args = if args.target.is_some() { args.rest.clone() } else { Vec::new() };
     let frontend = Frontend::new(args.hosts.config(args.wlm.as_ref(), reach_args));
     match &args.target {
-        Some(target) => Owner::reach(&frontend, target, None, args.timeout).await,
+        Some(target) => Owner::reach(&frontend, target, None, args.timeout, |doubt| view::note(&doubt)).await,
         None => {
             let mut request = LaunchRequest::new(args.rest.clone()).hold(true).output(OutputTo::Stream);
             if let Some(timeout) = args.queue_timeout {

@@ -137,7 +137,8 @@ impl Looking {
         look: &Look,
     ) -> Result<Self, Fault> {
         let frontend = Frontend::new(look.hosts.config(look.wlm.as_ref(), reach_args.to_vec()));
-        let owner = Owner::reach(&frontend, target, look.waiting(), look.timeout).await?;
+        let owner =
+            Owner::reach(&frontend, target, look.waiting(), look.timeout, |doubt| view::note(&doubt)).await?;
         Self::of(owner, orders, look.timeout).await
     }
 
@@ -308,12 +309,13 @@ impl Owner {
     }
 
     /// Finds the running target: another tool's app, or a job or process to attach to. For a job that has not started
-    /// yet, waits as long as `wait` says.
+    /// yet, waits as long as `wait` says. `note` gets what the user should know of a target that was attached to.
     pub(super) async fn reach(
         frontend: &Frontend,
         target: &str,
         wait: Option<Duration>,
         timeout: Duration,
+        note: impl FnOnce(String),
     ) -> Result<Self, Fault> {
         if let Some(way) = find_app(target).await? {
             return Ok(Self { app: None, hand: Hand { way, timeout } });
@@ -322,9 +324,7 @@ impl Owner {
             Some(time) => frontend.attach_with_news(target, note_waits(), time).await,
             None => frontend.attach(target, timeout).await,
         }?;
-        if let Some(doubt) = doubt_about(target, frontend) {
-            view::note(&doubt);
-        }
+        doubt_about(target, frontend).map(note);
         Ok(Self::own(attached, timeout))
     }
 

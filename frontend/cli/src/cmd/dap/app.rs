@@ -15,10 +15,10 @@ use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 
-use super::super::END;
 use super::super::gdbs::{Gdbs, Said};
 use super::super::look::{Hand, Owner};
 use super::super::queue::each_change;
+use super::super::{END, doubt_of};
 use super::lines::pass_on;
 use crate::args::Hosts;
 use crate::exit::{Fault, text_of};
@@ -56,10 +56,12 @@ pub(super) async fn begin(
         Start::Launch(Launch { common, .. }) | Start::Attach(Attach { common, .. }) => common.clone(),
     };
     let timeout = common.timeout.map_or(TIMEOUT, Duration::from_secs);
+    let note = |doubt| news.send(Input::Note(doubt)).unwrap_or_default();
     let owner = match start {
         Start::Launch(launch) => {
             let request = build_request(launch)?;
             let frontend = Frontend::new(hosts.config(common.wlm.as_ref(), Vec::new()));
+            doubt_of(&frontend.choice_for(&request)?).map(note);
             let app = frontend.launch_with_news(request, tell_queue(news.clone()), timeout).await?;
             Owner::own(app, timeout)
         }
@@ -67,7 +69,7 @@ pub(super) async fn begin(
             let reach_args = attach.reach_args.into_iter().map(OsString::from).collect();
             let target = attach.target.map(|target| target.to_string()).unwrap_or_default();
             let frontend = Frontend::new(hosts.config(common.wlm.as_ref(), reach_args));
-            Owner::reach(&frontend, &target, None, timeout).await?
+            Owner::reach(&frontend, &target, None, timeout, note).await?
         }
     };
     if let Some(output) = owner.app().and_then(|app| app.take_output()) {
