@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use gantry_tests::{Finished, Run, World, eventually, in_a_world, proc, record_skip, require, tool};
+use gantry_tests::{
+    Finished, Run, World, binaries, eventually, in_a_world, proc, record_skip, require, tool,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -176,7 +178,7 @@ fn ctrl_c_asks_once_and_ends_all_at_the_second() {
     in_a_world(LIMIT, |world| {
         let (mut launch, _) = held(world, &["-n", "2", "/bin/sleep", "1000"]);
         launch.signal(Signal::SIGINT);
-        launch.stderr_line("2 ranks run; Ctrl-C once more ends all", SOON);
+        launch.stderr_line("2 ranks are held; Ctrl-C once more ends all", SOON);
         launch.signal(Signal::SIGINT);
         assert_eq!(launch.wait(SOON).code(), 130);
         let (mut launch, _) = held(world, &["-n", "2", "/bin/sleep", "1000"]);
@@ -292,6 +294,21 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
         process.exited(SOON);
         attached.exited(SOON);
         assert!(!said(&["launch", "--wlm", "localhost", "--", "-n", "1", "/bin/true"]));
+    });
+}
+
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    in_a_world(LIMIT, |world| {
+        let full = "No space left on device (os error 28)";
+        for (args, text) in [
+            ("launch --label -n1 echo hello", "gantry: output is lost, it cannot be written: "),
+            ("ps --json", "gantry: cannot write to standard output: "),
+        ] {
+            let script = format!("exec {} {args} >/dev/full", binaries().gantry.display());
+            let done = world.start("/bin/sh".as_ref(), ["-c", &script]).wait(SOON);
+            assert!(done.stderr.contains(&format!("{text}{full}")), "{args}: {done:?}");
+        }
     });
 }
 

@@ -54,7 +54,7 @@ fn ctrl_c_asks_once_and_ends_all_at_the_second() {
         let mut terminal = at_terminal(world, true, "2", "exit 0");
         terminal.wait_text("press Enter to release", SOON);
         terminal.type_text("\x03");
-        terminal.wait_text("2 ranks run; Ctrl-C once more ends all", SOON);
+        terminal.wait_text("2 ranks are held; Ctrl-C once more ends all", SOON);
         wait_ranks(&terminal, "held", &["0", "1"]);
         terminal.type_text("\x03");
         assert_eq!(terminal.wait(SOON).code(), Some(130));

@@ -327,9 +327,14 @@ fn parse_mpi(given: &mut Given<'_, '_>) -> Result<Mpi> {
     }
 }
 
-/// An option's name, and its value if it is behind a '='.
+/// An option's name, and its value if it is behind a '=', or a number right behind a letter (`-n4`).
 pub(crate) fn split(text: &str) -> (&str, Option<OsString>) {
-    match text.split_once('=') {
+    let split = text.split_once('=').or_else(|| {
+        let (name, number) = text.split_at_checked(2)?;
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number && !name.starts_with("--")).then_some((name, number))
+    });
+    match split {
         Some((name, value)) => (name, Some(OsString::from(value))),
         None => (text, None),
     }
@@ -428,6 +433,7 @@ mod tests {
     #[test]
     fn several_programs_are_one_launch() {
         check("-n 2 ./a x : -n 3 ./b y", "0-1: ./a x | 2-4: ./b y");
+        check("-n2 ./a -n5 : -n3 ./b", "0-1: ./a -n5 | 2-4: ./b");
         check("./a : ./b", "0: ./a | 1: ./b");
         check("-genv G 0 -n 1 -env A 1 ./a : -wdir /d ./b", "0: G=0 A=1 ./a | 1: G=0 cd /d ./b");
         // A colon that separates nothing, or behind a double dash, is an argument.
@@ -449,7 +455,8 @@ mod tests {
         check("-n -3 a", "'-n -3': not a number from 1 to 1000000");
         check("-n 99999999999 a", "'-n 99999999999': not a number from 1 to 1000000");
         check("--wat a", "unknown option '--wat' before the program");
-        check("-N2 a", "unknown option '-N2' before the program");
+        check("-n0 a", "'-n 0': not a number from 1 to 1000000");
+        check("-n2x a", "unknown option '-n2x' before the program");
         check("--map-by socket a", "'--map-by socket': ranks can be mapped by slot or by node");
         check("--bind-to socket a", "'--bind-to socket': ranks can be bound to a core, or to none");
         check("--mpi openmpi a", "'--mpi openmpi': ranks can be served by PMI or by PMIx");

@@ -386,9 +386,16 @@ impl Patience {
                 return interrupt;
             }
             self.asked = true;
-            let running = self.app.info().ranks.iter().filter(|rank| lives(rank)).count();
-            let ranks = if running == 1 { "rank runs" } else { "ranks run" };
-            self.screen.insist(&format!("{running} {ranks}; Ctrl-C once more ends all"));
+            let info = self.app.info();
+            let living: Vec<_> = info.ranks.iter().filter(|rank| lives(rank)).collect();
+            let are_held = living.iter().all(|rank| rank.state == StateName::Held);
+            let ranks = match (living.len(), are_held) {
+                (1, true) => "rank is held",
+                (1, false) => "rank runs",
+                (_, true) => "ranks are held",
+                (_, false) => "ranks run",
+            };
+            self.screen.insist(&format!("{} {ranks}; Ctrl-C once more ends all", living.len()));
         }
     }
 }

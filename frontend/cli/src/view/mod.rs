@@ -97,10 +97,14 @@ pub(crate) fn tell_failure(failure: &Failure, json: bool) {
         true => Page::json(&Event::of_failure(None, failure.clone())),
         false => Page::failure(failure),
     };
-    let (done, told) = channel::<()>();
+    let (failure, (done, told)) = (failure.clone(), channel::<()>());
     std::thread::spawn(move || {
-        // Ignore a closed pipe.
-        drop(if json { print(&page) } else { io::stderr().write_all(page.as_str().as_bytes()) });
+        let is_told = json && print(&page).is_ok();
+        if !is_told {
+            let page = if json { Page::failure(&failure) } else { page };
+            // Ignore a closed pipe.
+            drop(io::stderr().write_all(page.as_str().as_bytes()));
+        }
         drop(done);
     });
     // The channel closes when the thread ends.

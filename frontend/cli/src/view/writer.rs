@@ -264,9 +264,10 @@ impl Writer {
         for (sink, page) in self.pages.drain(..) {
             if let Some(sink) = self.sinks.get_mut(sink)
                 && let Some(to) = sink
-                && to.write_all(&page).and_then(|()| to.flush()).is_err()
+                && let Err(error) = to.write_all(&page).and_then(|()| to.flush())
             {
                 *sink = None;
+                tell_loss(&error);
             }
         }
         self.rooms.clear();
@@ -309,6 +310,14 @@ impl Writer {
             self.block.add_lines(page, Page::from(lines.as_slice()).as_str().as_bytes());
         }
         self.block.change(page, Vec::new());
+    }
+}
+
+/// Says that what comes from now on is lost. A reader that has closed its pipe wants no more.
+fn tell_loss(error: &io::Error) {
+    if error.kind() != ErrorKind::BrokenPipe {
+        // If standard error itself has failed, this is lost, too.
+        drop(writeln!(io::stderr(), "gantry: output is lost, it cannot be written: {error}"));
     }
 }
 
