@@ -327,7 +327,8 @@ fn signals_to_the_starter_are_those_of_a_launch() {
         }
         // A Ctrl-C at the terminal reaches both processes, and must count once.
         let mut terminal = world.terminal(["mpir", "-n", "2", "/bin/sleep", "1000"]);
-        eventually(SOON, "ranks", || world.processes().iter().filter(|pid| is_sleep(**pid)).count() == 2);
+        // Before that, the launch itself would be interrupted.
+        terminal.wait_text("2 running", SOON);
         terminal.type_text("\x03");
         terminal.wait_text("Ctrl-C once more", SOON);
         assert_eq!(world.processes().iter().filter(|pid| is_sleep(**pid)).count(), 2);

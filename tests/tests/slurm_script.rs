@@ -66,6 +66,8 @@ fn the_launcher_below_a_script_stands_where_that_is_asked_for_and_parts_are_held
             [("mpir-stop", &one[..], 1), ("mpir", &[&one[..], &[":"], &one].concat(), 2)]
         {
             let (mut run, app) = cluster.held(&[&with[..], &[method, "--"], args].concat());
+            let found = cluster.find("/bin/sleep 0.01").len();
+            assert_eq!(found, ranks, "{method}: {:?}", run.stderr());
             cluster.assert_held("/bin/sleep 0.01", ranks);
             cluster.ask(&["release", &app]);
             let done = run.wait(SOON);
