@@ -198,6 +198,7 @@ fn an_agent_does_not_show_the_arguments_of_its_ranks() {
         assert_eq!(agents.len(), 2, "an agent and its keeper");
         for agent in agents {
             assert_eq!(proc::command_line(agent), format!("{} enter", binaries().agent.display()));
+            assert!(proc::ignores(agent, Signal::SIGPIPE), "a rank that closes its input must not end it");
         }
         assert_eq!(world.gantry(["release", held["app"].as_str().expect("an id")]).wait(SOON).code(), 0);
         assert_eq!(run.wait(2 * SOON).code(), 0);
@@ -366,6 +367,25 @@ fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
         let events = done.wait(2 * SOON).events();
         let text: String = events.iter().filter_map(|event| event["text"].as_str()).collect();
         assert_eq!(text, "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000010000\n");
+    });
+}
+
+/// Starts the only rank with SIGCHLD ignored, so the kernel reaps what the rank's shim starts.
+const IGNORES: &[u8] = br#"#!/bin/sh
+shift 2
+PMI_RANK=0 PMI_SIZE=1 MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0 env --ignore-signal=CHLD "$@"
+"#;
+
+#[test]
+fn a_rank_that_ignores_sigchld_is_held() {
+    in_a_world(LIMIT, |world| {
+        let launcher = world.executable("mpiexec.hydra", IGNORES).display().to_string();
+        let launch = ["launch", "--hold", "--json", "--launcher", &launcher, "--", "-n", "1"];
+        let run = world.gantry(launch.iter().chain(&["/bin/grep", "SigIgn", "/proc/self/status"]));
+        let lines = check_run(world, run, 1, Some(0));
+        let ignored =
+            lines.first().and_then(|line| u64::from_str_radix(line.strip_prefix("SigIgn:\t")?, 16).ok());
+        assert!(ignored.is_some_and(|ignored| ignored & 0x10000 != 0), "{lines:?}");
     });
 }
 

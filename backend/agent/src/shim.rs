@@ -4,7 +4,7 @@
 //! The first shim on a node finds no agent and starts it. The kernel decides which one is first: only one process can
 //! bind the agent's socket. The first shim binds it before there is an agent, so the socket accepts early shims, too.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -37,6 +37,7 @@ use nix::unistd::{AccessFlags, access, getppid};
 
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
+use crate::process::renumber::replace_arguments;
 use crate::process::strays::Marker;
 use crate::release::refuse;
 use crate::{failure, pmi, ranks};
@@ -159,7 +160,9 @@ fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<Option<UnixStr
     let (first, mut desk) = take_or_reach(&name).map_err(failed)?;
     say(&mut desk, &ToDesk::CheckIn(check_in))?;
     if let Some(listener) = first {
-        if fork_orphan(OsStr::new("enter"), listener.into()).map_err(failed)? {
+        if fork_orphan(listener.into()).map_err(failed)? {
+            // Users end their app by its arguments. Without `/proc` the agent keeps them.
+            replace_arguments("enter").ok();
             return Ok(None);
         }
         forget_child();

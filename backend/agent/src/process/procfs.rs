@@ -160,10 +160,23 @@ pub(crate) fn find_stat(pid: i32) -> io::Result<Option<Stat>> {
 /// # Errors
 /// Not found when there is no such process; permission denied for one that may not be traced.
 pub(crate) fn read_environment_range(pid: i32) -> io::Result<(u64, u64)> {
+    read_range(pid, 50)
+}
+
+/// The same of the process's arguments.
+///
+/// # Errors
+/// As [`read_environment_range`].
+pub(crate) fn read_arguments_range(pid: i32) -> io::Result<(u64, u64)> {
+    read_range(pid, 48)
+}
+
+/// The range of addresses in the field of that number and in the next one.
+fn read_range(pid: i32, field: usize) -> io::Result<(u64, u64)> {
     let bytes = read_small(format!("/proc/{pid}/stat")).map_err(gone)?;
     let fields = split_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))?;
-    let mut from_50 = fields.skip(47).map(|text| text.parse::<u64>().ok());
-    match (from_50.next().flatten(), from_50.next().flatten()) {
+    let mut addresses = fields.skip(field - 3).map(|text| text.parse::<u64>().ok());
+    match (addresses.next().flatten(), addresses.next().flatten()) {
         // The kernel shows zeros to readers without permission.
         (Some(start @ 1..), Some(end)) => Ok((start, end)),
         (Some(0), Some(_)) => Err(io::ErrorKind::PermissionDenied.into()),

@@ -1,4 +1,4 @@
-//! Changes environment variables of a held process, where the kernel has put them.
+//! Changes environment variables of a held process, and arguments of this one, where the kernel has put them.
 //!
 //! The number of a rank in an MPI world of several apps is known only when the last app is there. By then the rank is
 //! held and its environment exists. The rank has run no instruction, so it has not read its environment yet. A new
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::procfs::read_environment_range;
+use super::procfs::{read_arguments_range, read_environment_range};
 
 /// The most bytes of an environment that are searched. The kernel's own limit is lower by default.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -32,6 +32,24 @@ pub(crate) fn change_variables(pid: i32, changes: &[(&str, String)]) -> io::Resu
         memory.write_all_at(&value, start + at as u64)?;
     }
     Ok(())
+}
+
+/// Replaces this process's arguments behind the first, which is the program's name. `ps` shows the new ones.
+///
+/// # Errors
+/// The process's memory cannot be written.
+pub(crate) fn replace_arguments(argument: &str) -> io::Result<()> {
+    let (start, end) = read_arguments_range(std::process::id().cast_signed())?;
+    let bytes = end.checked_sub(start).filter(|bytes| *bytes <= MAX_BYTES);
+    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or(io::ErrorKind::InvalidData)?;
+    let memory = File::options().read(true).write(true).open("/proc/self/mem")?;
+    let mut all = vec![0; bytes];
+    memory.read_exact_at(&mut all, start)?;
+    let name = all.iter().position(|byte| *byte == 0).map_or(bytes, |end| end + 1);
+    // The last byte stays 0: otherwise the kernel shows the environment, too.
+    let mut new: Vec<u8> = argument.bytes().take((bytes - name).saturating_sub(1)).collect();
+    new.resize(bytes - name, 0);
+    memory.write_all_at(&new, start + name as u64)
 }
 
 /// Offset of the variable's value, and its new bytes. Zeros fill the rest of the old value.
