@@ -302,7 +302,7 @@ fn output_that_cannot_be_written_is_told() {
     in_a_world(LIMIT, |world| {
         let full = "No space left on device (os error 28)";
         for (args, text) in [
-            ("launch --label -n1 echo hello", "gantry: output is lost, it cannot be written: "),
+            ("launch --label -n1 echo hello", "gantry: cannot write any more output: "),
             ("ps --json", "gantry: cannot write to standard output: "),
         ] {
             let script = format!("exec {} {args} >/dev/full", binaries().gantry.display());

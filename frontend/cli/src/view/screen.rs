@@ -78,16 +78,12 @@ impl Screen {
         let is_live = terminal.is_some() && talk == Talk::All && has_cursor();
         let mut targets = vec![Box::new(Patient(copy(&stderr)?)) as Target];
         let shared = terminal.is_some() && stdout.is_terminal();
-        let alone = match shared {
-            true => {
-                targets.push(Box::new(Patient(copy(&stdout)?)));
-                None
-            }
-            // A slow reader of standard output must not delay messages.
-            false => start(vec![Box::new(Patient(copy(&stdout)?))], None).pop(),
-        };
-        let mut pens = start(targets, terminal).into_iter();
+        let mut out_target = Some(Box::new(Patient(copy(&stdout)?)) as Target);
+        targets.extend(out_target.take_if(|_| shared));
+        let mut pens = start(targets, terminal, None).into_iter();
         let err = pens.next();
+        // A slow reader of standard output must not delay messages.
+        let alone = out_target.and_then(|target| start(vec![target], None, err.clone()).pop());
         let out = alone.or_else(|| pens.next());
         let empty = Self::default();
         Ok(match talk {
@@ -108,7 +104,7 @@ impl Screen {
     pub(crate) fn background(events: Target, output: Option<[File; 2]>) -> Self {
         let mut targets = vec![events];
         targets.extend(output.into_iter().flatten().map(|file| Box::new(file) as Target));
-        let mut pens = start(targets, None).into_iter();
+        let mut pens = start(targets, None, None).into_iter();
         Self { events: pens.next(), out: pens.next(), err: pens.next(), reports: true, ..Self::default() }
     }
 
@@ -244,7 +240,8 @@ impl Screen {
     pub(crate) async fn finish(&self) {
         let patience = if self.hurried.load(Ordering::SeqCst) { HURRIED } else { LAST_WRITE };
         let all = async {
-            for pen in [&self.talk, &self.out, &self.err, &self.events].into_iter().flatten() {
+            // Messages last: one may be about the others.
+            for pen in [&self.out, &self.events, &self.err, &self.talk].into_iter().flatten() {
                 pen.finish().await;
             }
         };

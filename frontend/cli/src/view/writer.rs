@@ -148,8 +148,8 @@ impl Pen {
 }
 
 /// Starts a thread that writes to `targets`, and returns a pen for each. With `terminal`, all of them are that
-/// terminal.
-pub(super) fn start(targets: Vec<Target>, terminal: Option<File>) -> Vec<Pen> {
+/// terminal. `talk` is told when a target cannot be written to.
+pub(super) fn start(targets: Vec<Target>, terminal: Option<File>, talk: Option<Pen>) -> Vec<Pen> {
     let (to, inbox) = channel();
     let (room, changed) = (Arc::new(Semaphore::new(ROOM_BYTES as usize)), Arc::new(AtomicBool::new(false)));
     let pen = |sink| Pen { sink, to: to.clone(), room: Arc::clone(&room), changed: Arc::clone(&changed) };
@@ -157,6 +157,7 @@ pub(super) fn start(targets: Vec<Target>, terminal: Option<File>) -> Vec<Pen> {
     let writer = Writer {
         sinks: targets.into_iter().map(Some).collect(),
         terminal,
+        talk,
         changed,
         pages: Vec::new(),
         rooms: Vec::new(),
@@ -183,6 +184,8 @@ struct Writer {
     /// A target that failed is replaced by none.
     sinks: Vec<Option<Target>>,
     terminal: Option<File>,
+    /// For messages about lost output.
+    talk: Option<Pen>,
     changed: Arc<AtomicBool>,
     /// The data to write, and the index of its target.
     pages: Vec<(usize, Vec<u8>)>,
@@ -267,7 +270,12 @@ impl Writer {
                 && let Err(error) = to.write_all(&page).and_then(|()| to.flush())
             {
                 *sink = None;
-                tell_loss(&error);
+                // A reader that has closed its pipe wants no more.
+                if let Some(talk) = &self.talk
+                    && error.kind() != ErrorKind::BrokenPipe
+                {
+                    talk.write(Ink::Lines(Page::note(&format!("cannot write any more output: {error}"))));
+                }
             }
         }
         self.rooms.clear();
@@ -310,14 +318,6 @@ impl Writer {
             self.block.add_lines(page, Page::from(lines.as_slice()).as_str().as_bytes());
         }
         self.block.change(page, Vec::new());
-    }
-}
-
-/// Says that what comes from now on is lost. A reader that has closed its pipe wants no more.
-fn tell_loss(error: &io::Error) {
-    if error.kind() != ErrorKind::BrokenPipe {
-        // If standard error itself has failed, this is lost, too.
-        drop(writeln!(io::stderr(), "gantry: output is lost, it cannot be written: {error}"));
     }
 }
 
