@@ -244,7 +244,7 @@ static void submits(void) {
     UNTIL(exists(after));
     cti_deregisterApp(app);
     free(step);
-    /* A held job without a tool must not stay. Slurm fails when the ranks of an array's task are found already. */
+    /* A held job without a tool must not stay. scontrol stops answering once the ranks of an array's task are found. */
     setenv("PATH", text("%s:%s", folder, getenv("PATH")), 1);
     write_file(text("%s/scontrol", folder),
                "#!/bin/sh\ncase \"$*\" in *'show job '*_3) exit ;; esac\nPATH=${PATH#*:}\nexec scontrol \"$@\"\n", 0755);

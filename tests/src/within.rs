@@ -87,9 +87,9 @@ mod tests {
     fn the_time_in_which_a_program_is_built_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("lock");
-        within(Duration::from_millis(200), move || {
+        within(Duration::from_secs(1), move || {
             let _building = preparing::lock(&lock);
-            thread::sleep(Duration::from_millis(500));
+            thread::sleep(Duration::from_millis(1500));
         });
     }
 
