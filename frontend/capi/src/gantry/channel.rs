@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use gantry_frontend::filter::Reduce;
+use gantry_frontend::filter::{Filter, Reduce};
 use gantry_frontend::{Channel, Policy, Session};
 use gantry_shared_capi::data::{self, Member, Merge, Part};
 use gantry_shared_capi::memory::{Given, allocate, array, release};
@@ -12,7 +12,7 @@ use gantry_shared_capi::{Fault, deadline, enter, text};
 use gantry_types::error::{Failure, Kind};
 
 use super::gate::Gate;
-use super::outcome::{self, Outcome, parse_filter};
+use super::outcome::{self, Outcome};
 use crate::process::process;
 
 /// `GANTRY_ALL`.
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn gantry_reduce(
 ) -> *mut Outcome {
     enter("gantry_reduce", null_mut(), || {
         // SAFETY: guaranteed by the caller.
-        let filter = parse_filter(unsafe { text::required_name(filter, "the filter's name") }?);
+        let filter = Filter::by_name(unsafe { text::required_name(filter, "the filter's name") }?);
         let policy = parse_policy(policy)?;
         let (channel, deadline) = (channel(sid)?, deadline::of_calls());
         let reduced =
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn gantry_registerFilter(
         // SAFETY: guaranteed by the caller.
         let name = unsafe { text::required_name(name, "the filter's name") }?;
         let merge = merge.ok_or_else(|| Fault::invalid("the filter's function is NULL"))?;
-        if !matches!(parse_filter(name), gantry_frontend::filter::Filter::Custom(_)) {
+        if !matches!(Filter::by_name(name), Filter::Custom(_)) {
             return Err(Fault::invalid(format!("'{name}' is the name of a built-in filter")));
         }
         let own = Own { merge, context, gate: Arc::clone(&process().live_session(sid)?.filters) };

@@ -262,25 +262,11 @@ pub unsafe extern "C" fn gantry_describeResult(
 ) -> *mut c_char {
     enter("gantry_describeResult", null_mut(), || {
         // SAFETY: guaranteed by the caller.
-        let filter = parse_filter(unsafe { text::required_name(filter, "the filter's name") }?);
+        let filter = Filter::by_name(unsafe { text::required_name(filter, "the filter's name") }?);
         // SAFETY: guaranteed by the caller.
         let said = describe(&filter, unsafe { result(outcome) }?)?;
         string(said.as_bytes())
     })
-}
-
-/// Filters by their names in C. Any other name is that of a filter of the tool's own.
-pub(super) fn parse_filter(name: &str) -> Filter {
-    match name {
-        "sum" => Filter::Sum,
-        "min" => Filter::Min,
-        "max" => Filter::Max,
-        "ranks" => Filter::RankSetUnion,
-        "keys" => Filter::KeyRanks,
-        "stacks" => Filter::PrefixTree,
-        "concatenate" => Filter::Concatenate,
-        own => Filter::Custom(own.to_owned()),
-    }
 }
 
 fn describe(filter: &Filter, result: &[u8]) -> Result<String, Fault> {
@@ -343,7 +329,7 @@ mod tests {
     use super::*;
 
     fn check(filter: &str, part: &[u8], expected: &str) {
-        assert_eq!(describe(&parse_filter(filter), part).expect("a text"), expected);
+        assert_eq!(describe(&Filter::by_name(filter), part).expect("a text"), expected);
     }
 
     #[test]
@@ -361,6 +347,6 @@ mod tests {
         tree.add(["main", "wait"], &range(4, 4)).expect("a path");
         let said = "main [3]\nmain > solve [0-2]\nmain > wait [4]\n";
         check("stacks", &tree.encode().expect("a part"), said);
-        assert!(describe(&parse_filter("mine"), b"").is_err() && describe(&Filter::Sum, b"\x09").is_err());
+        assert!(describe(&Filter::by_name("mine"), b"").is_err() && describe(&Filter::Sum, b"\x09").is_err());
     }
 }

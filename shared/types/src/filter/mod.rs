@@ -50,6 +50,22 @@ pub enum Filter {
 }
 
 impl Filter {
+    /// The filter of that name, as the interfaces of other languages have it: `sum`, `min`, `max`, `ranks`, `keys`,
+    /// `stacks`, `concatenate`. Any other name is that of a filter of the tool's own.
+    #[must_use]
+    pub fn by_name(name: &str) -> Self {
+        match name {
+            "sum" => Self::Sum,
+            "min" => Self::Min,
+            "max" => Self::Max,
+            "ranks" => Self::RankSetUnion,
+            "keys" => Self::KeyRanks,
+            "stacks" => Self::PrefixTree,
+            "concatenate" => Self::Concatenate,
+            own => Self::Custom(own.to_owned()),
+        }
+    }
+
     /// Starts a reduction that has no part yet.
     ///
     /// # Errors
