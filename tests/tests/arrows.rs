@@ -10,19 +10,21 @@ use syn::visit::{self, Visit};
 use syn::{Expr, PatGuard};
 
 /// The exact workspace imports of each crate. A crate may import only crates above it.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("gantry-types", &[]),
     ("gantry-shared", &["gantry-types"]),
     ("gantry-stack", &["gantry-types"]),
     ("gantry-gdb", &["gantry-types"]),
     ("gantry-link", &["gantry-shared", "gantry-types"]),
     ("gantry-shared-capi", &["gantry-shared", "gantry-types"]),
+    ("gantry-shared-python", &["gantry-types"]),
     ("gantry-wlm", &["gantry-link", "gantry-shared", "gantry-types"]),
     ("gantry-wlm-capi", &["gantry-wlm"]),
     ("gantry-backend", &["gantry-shared", "gantry-types"]),
     ("gantry-stackd", &["gantry-backend", "gantry-shared", "gantry-stack", "gantry-types"]),
     ("gantry-gdbd", &["gantry-backend", "gantry-gdb", "gantry-shared", "gantry-types"]),
     ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi", "gantry-types"]),
+    ("gantry-backend-python", &["gantry-backend", "gantry-shared-python", "gantry-types"]),
     ("gantry-agent", &["gantry-backend", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-guard", &["gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-frontend", &["gantry-guard", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
@@ -55,6 +57,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "gantry-wlm",
         ],
     ),
+    ("gantry-frontend-python", &["gantry-frontend", "gantry-shared-python", "gantry-types"]),
     ("gantry-xtask", &[]),
 ];
 
@@ -123,10 +126,10 @@ const MOST_LINES: usize = 600;
 
 /// What stands at the top of the repository, beside files whose names begin with a dot.
 #[rustfmt::skip]
-const TOP_LEVEL: [&str; 20] = [
+const TOP_LEVEL: [&str; 21] = [
     "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Cargo.lock", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT",
-    "README.md", "SECURITY.md", "backend", "clippy.toml", "deny.toml", "docs", "examples", "frontend", "rust-toolchain.toml",
-    "rustfmt.toml", "shared", "tests", "wlm",
+    "README.md", "SECURITY.md", "backend", "clippy.toml", "deny.toml", "docs", "examples", "frontend", "pyproject.toml",
+    "rust-toolchain.toml", "rustfmt.toml", "shared", "tests", "wlm",
 ];
 
 fn root() -> PathBuf {

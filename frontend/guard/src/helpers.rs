@@ -57,6 +57,9 @@ fn check_launchers(dir: &Path, trust: &Trust, host: &dyn Host) -> Result<(), Dis
 /// The directory below a prefix.
 const LIBEXEC: &str = "libexec/gantry";
 
+/// The Python package that has this library.
+const PACKAGE: &str = "gantry";
+
 /// The prefix of this build, from GANTRY_PREFIX.
 const BUILT_IN_PREFIX: Option<&str> = option_env!("GANTRY_PREFIX");
 
@@ -150,11 +153,19 @@ fn build_candidates(name: &str, homes: &[Option<&Path>], installed: Option<&Path
         // From `bin`, `lib` and `lib/MACHINE` of a prefix.
         let above = folder.ancestors().skip(1).take(2);
         candidates.extend(above.map(|prefix| prefix.join(LIBEXEC).join(name)));
+        candidates.extend(prefixes_of_package(folder).flat_map(below));
     }
     candidates.extend(BUILT_IN_PREFIX.map(Path::new).into_iter().flat_map(below));
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|path| seen.insert(path.clone()));
     candidates
+}
+
+/// Where `pip install` puts the programs of a Python package, whose folder this is: in `bin` of the prefix above
+/// `lib/python3.N/site-packages`, or beside the package with `--target`.
+fn prefixes_of_package(folder: &Path) -> impl Iterator<Item = &Path> {
+    let is_package = folder.file_name().is_some_and(|name| name == PACKAGE);
+    folder.ancestors().skip(1).take(4).step_by(3).filter(move |_| is_package)
 }
 
 #[cfg(test)]
@@ -233,6 +244,18 @@ mod tests {
             let found = candidates(home, None);
             assert!(found.iter().any(|path| path == "/p/libexec/gantry/gantry-agent"), "{home}: {found:?}");
         }
+    }
+
+    #[test]
+    fn from_a_python_package() {
+        let check = |home: &str, expected: &str| {
+            let found = candidates(home, None);
+            assert!(found.iter().any(|path| path == expected), "{home}: {found:?}");
+        };
+        let module = "site-packages/gantry/_native.abi3.so";
+        check(&format!("/venv/lib/python3.11/{module}"), "/venv/bin/gantry-agent");
+        check("/target/gantry/_native.abi3.so", "/target/bin/gantry-agent");
+        assert!(!candidates("/home/me/tool", None).contains(&"/home/bin/gantry-agent".to_owned()));
     }
 
     #[test]

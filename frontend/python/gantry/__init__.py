@@ -1,0 +1,70 @@
+"""Launch parallel programs held, put a tool's daemons beside their ranks, and talk to them.
+
+A tool in Python::
+
+    import gantry
+
+    with gantry.launch(["-n", "4", "./solver"], hold=True) as app:
+        for rank in app.ranks:
+            print(f"rank {rank.rank} is process {rank.pid} on {rank.host}")
+        with app.session() as session:
+            session.start_python(["my_daemon.py"])
+            print(session.channel.reduce(1, "sum").value)
+            app.release()
+            print("exit code", app.wait().code)
+
+Its daemons use the package ``gantry_backend``.
+
+Timeouts are in seconds. Calls that wait let other threads run, and Ctrl-C ends them. An app, and what belongs to it, is
+used in the process that has launched it: not in a child that ``os.fork`` makes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gantry_backend import TIMEOUT, Dirs, Error, Member, Missing, TimedOut, fold_ranks
+
+from ._app import App
+from ._channel import Channel
+from ._data import Choice, Ending, Exit, Gathered, Message, Output, Rank, Reduced, Staged
+from ._frontend import Frontend
+from ._session import Daemon, Session
+from ._streams import Stream
+
+__all__ = [
+    "TIMEOUT",
+    "App",
+    "Channel",
+    "Choice",
+    "Daemon",
+    "Dirs",
+    "Ending",
+    "Error",
+    "Exit",
+    "Frontend",
+    "Gathered",
+    "Member",
+    "Message",
+    "Missing",
+    "Output",
+    "Rank",
+    "Reduced",
+    "Session",
+    "Staged",
+    "Stream",
+    "TimedOut",
+    "attach",
+    "fold_ranks",
+    "launch",
+]
+
+
+def launch(args: Any, **options: Any) -> App:
+    """Launches a parallel program: :meth:`Frontend.launch` with default settings."""
+    return Frontend().launch(args, **options)
+
+
+def attach(target: int | str, **options: Any) -> App:
+    """Attaches to a running program: :meth:`Frontend.attach` with default settings."""
+    return Frontend().attach(target, **options)

@@ -1,0 +1,113 @@
+"""Apps: launched or attached to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from gantry_backend import TIMEOUT, Error
+
+from ._data import Exit, Output, Rank, build_exit, build_rank
+from ._session import Session, signal_word, timed_out
+from ._streams import Stream, build_events, build_output
+
+
+class App:
+    """A parallel program that was launched or attached to. This object owns it.
+
+    As a context manager it closes the app at the end: that ends a launched app, and leaves an attached one as it was
+    found. The same happens when the object is deleted or the process ends. :meth:`detach` lets a launched app go on.
+    """
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    def __repr__(self) -> str:
+        return f"<gantry.App {self.id} {self.state}>"
+
+    @property
+    def id(self) -> str:
+        """Its id, as ``gantry ps`` shows it."""
+        return self._native.id()
+
+    @property
+    def state(self) -> str:
+        """``starting``, ``held``, ``running`` or ``ended``."""
+        return self._native.state()
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names of its nodes."""
+        return self._native.hosts()
+
+    @property
+    def ranks(self) -> list[Rank]:
+        """Its ranks as they are now."""
+        return [build_rank(rank) for rank in self.info()["ranks"]]
+
+    def info(self) -> dict[str, Any]:
+        """All that is known of it now: the JSON object of ``gantry ps --json``."""
+        return json.loads(self._native.info())
+
+    def events(self) -> Stream[dict[str, Any]]:
+        """Its events: first its present state, then what happens, until it is gone.
+
+        Each is a dictionary with the keys of the reference of events.
+        """
+        return build_events(self._native.events())
+
+    def output(self) -> Stream[Output]:
+        """The output of its ranks, if it was launched with ``output="stream"``. Take it once.
+
+        A tool that takes it and does not read it stops the writers.
+        """
+        native = self._native.output()
+        if native is None:
+            raise ValueError('no output to take: launch with output="stream", and take it once')
+        return build_output(native)
+
+    def release(self, timeout: float = TIMEOUT) -> None:
+        """Releases held ranks, except those that a debugger traces."""
+        self._native.release(timeout)
+
+    def signal(self, signal: int | str, ranks: Iterable[int] | None = None, timeout: float = TIMEOUT) -> None:
+        """Sends a signal (a number, or a name such as ``"SIGUSR1"``) to some ranks, or to all."""
+        self._native.signal(signal_word(signal), None if ranks is None else list(ranks), timeout)
+
+    def kill(self, timeout: float = TIMEOUT) -> Exit:
+        """Kills all ranks and waits for their end."""
+        return build_exit(json.loads(self._native.kill(timeout)))
+
+    def wait(self, timeout: float = float("inf")) -> Exit:
+        """Waits until all ranks have ended. Raises :class:`TimedOut`."""
+        exit = self._native.wait(timeout)
+        if exit is None:
+            raise timed_out(f"app {self.id} has not ended", timeout)
+        return build_exit(json.loads(exit))
+
+    def session(self, where_answered: bool = False, timeout: float = TIMEOUT) -> Session:
+        """Makes a session on every node; with ``where_answered`` on those that give a sign of life."""
+        return Session(self._native.session(where_answered, timeout))
+
+    def detach(self, timeout: float = TIMEOUT) -> None:
+        """Lets the app go on without this process. Its output is dropped from then on."""
+        self._native.detach(timeout)
+
+    def close(self, timeout: float = TIMEOUT) -> None:
+        """Ends the app with its daemons and sessions, and waits until nothing is left. An attached app goes on."""
+        self._native.close(timeout)
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except Error as why:
+            # It was closed or detached from.
+            if why.kind != "gone":
+                raise

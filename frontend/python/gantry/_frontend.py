@@ -1,0 +1,129 @@
+"""The first calls of a tool: launch and attach."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, Any, Union
+
+from gantry_backend import TIMEOUT
+
+from . import _native
+from ._app import App
+from ._data import Choice
+
+File = Union[int, IO[Any]]
+"""An open file, or its descriptor."""
+
+
+class Frontend:
+    """Settings of a tool for all its apps. Apps are independent of it.
+
+    :param wlm: name of the workload manager; by default the one that is detected
+    :param stage_dir: directory for the storage of sessions on the nodes
+    :param send_agent: ``auto``, ``always`` or ``never``: whether gantry's agent is sent to the nodes
+    :param hosts_policy: how many hosts must be reached: ``all``, ``quorum=N``, ``quorum=P%`` or ``best-effort``
+    :param reach_args: options by which :meth:`attach` reaches hosts, as for a launch
+    :param rank_wrapper: name of a program that starts ranks on the nodes, such as a container's starter
+    :param runtime_dir: directory of the sockets by which the command ``gantry`` finds the apps
+    """
+
+    def __init__(
+        self,
+        *,
+        wlm: str | None = None,
+        stage_dir: str | os.PathLike[str] | None = None,
+        send_agent: str | None = None,
+        hosts_policy: str | None = None,
+        reach_args: Iterable[str] = (),
+        rank_wrapper: str | None = None,
+        runtime_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._native = _native.Frontend(
+            {
+                "wlm": wlm,
+                "stage_dir": stage_dir,
+                "send_agent": send_agent,
+                "hosts_policy": hosts_policy,
+                "reach_args": list(reach_args),
+                "rank_wrapper": rank_wrapper,
+                "runtime_dir": runtime_dir,
+            }
+        )
+
+    def choice(self) -> Choice:
+        """The workload manager that is used, and why."""
+        return Choice(*self._native.choice())
+
+    def launch(
+        self,
+        args: Sequence[str | os.PathLike[str]],
+        *,
+        hold: bool = False,
+        hold_at: str | None = None,
+        linger: bool = False,
+        launcher: str | os.PathLike[str] | None = None,
+        launcher_wrapper: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stdin: File | None = None,
+        output: str | tuple[File, File] | None = None,
+        queue_timeout: float | None = None,
+        on_wait: Callable[[str, str], None] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> App:
+        """Launches a parallel program. Waits until every rank is held, or runs.
+
+        :param args: the launcher's arguments: its options, the program, the program's arguments
+        :param hold: stop every rank before its first instruction, until :meth:`App.release`
+        :param hold_at: hold the first program whose path matches this pattern, behind a script or ``env``
+        :param linger: let daemons and sessions outlive the ranks
+        :param launcher: the launcher to use, such as ``mpiexec``; by default the workload manager's own way
+        :param launcher_wrapper: a program, with its arguments, that runs the launcher
+        :param env: variables that are set for the ranks, in addition to this process's own
+        :param cwd: directory in which ranks start
+        :param stdin: input of rank 0; by default nothing
+        :param output: where ranks write to: by default this process's own standard output and error; ``"null"`` is
+            nowhere, ``"stream"`` is :meth:`App.output`, a pair of files gets output and errors
+        :param queue_timeout: seconds that the launch may wait for nodes, apart from ``timeout``; by default no limit
+        :param on_wait: called with the name of the job, and what it waits for, while the launch waits for nodes
+        :param timeout: seconds for the launch
+        """
+        files = (sys.__stdout__, sys.__stderr__) if output is None else output
+        launch = {
+            "args": [os.fspath(arg) for arg in args],
+            "hold": hold,
+            "hold_at": hold_at,
+            "linger": linger,
+            "launcher": None if launcher is None else os.fspath(launcher),
+            "launcher_wrapper": list(launcher_wrapper),
+            "env": list((env or {}).items()),
+            "cwd": cwd,
+            "stdin": None if stdin is None else descriptor(stdin),
+            "output": None if isinstance(files, str) else (descriptor(files[0]), descriptor(files[1])),
+            "stream": output == "stream",
+            "queue_timeout": queue_timeout,
+        }
+        if isinstance(output, str) and output not in ("null", "stream"):
+            raise ValueError(f'output is "null", "stream" or a pair of files, not {output!r}')
+        return App(self._native.launch(launch, on_wait, timeout))
+
+    def attach(
+        self, target: int | str, *, on_wait: Callable[[str, str], None] | None = None, timeout: float = TIMEOUT
+    ) -> App:
+        """Attaches to a running program, and waits until agents watch its ranks. The program is not stopped.
+
+        :param target: what ``gantry attach`` takes: a process id of a launcher or of ranks, a job, ``HOST:PID``
+        :param on_wait: wait for a job that has no ranks yet; called with its name, and what it waits for
+        """
+        return App(self._native.attach(str(target), on_wait, timeout))
+
+
+def descriptor(file: File) -> int:
+    """The descriptor of a file. What was written to it before goes out first."""
+    if isinstance(file, int):
+        return file
+    if file.writable():
+        file.flush()
+    return file.fileno()

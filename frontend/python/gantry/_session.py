@@ -1,0 +1,212 @@
+"""Sessions: a storage place on every node, its files and its daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import gantry_backend
+from gantry_backend import TIMEOUT, Dirs
+
+from ._channel import Channel
+from ._data import Ending, Output, Staged, build_ending
+from ._streams import Stream, build_output
+
+StrPath = "str | os.PathLike[str]"
+
+
+class Daemon:
+    """A daemon of a tool: one process on each of its nodes. It belongs to its session, not to this object."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    @property
+    def id(self) -> int:
+        """Its number in the app."""
+        return self._native.id()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Its process on each host."""
+        return dict(self._native.processes())
+
+    def output(self) -> Stream[Output]:
+        """Its output, if it was started with ``output="stream"``. Take it once."""
+        native = self._native.output()
+        if native is None:
+            raise ValueError('no output to take: start the daemon with output="stream", and take it once')
+        return build_output(native)
+
+    def signal(self, signal: int | str, timeout: float = TIMEOUT) -> None:
+        """Sends a signal to it on every node where it runs."""
+        self._native.signal(signal_word(signal), timeout)
+
+    def wait(self, timeout: float = float("inf")) -> dict[str, Ending]:
+        """Waits until it has ended on every node. Returns how, by host. Raises :class:`TimedOut`."""
+        ends = self._native.wait(timeout)
+        if ends is None:
+            raise timed_out(f"daemon {self.id} has not ended", timeout)
+        return {host: build_ending(json.loads(end)) for host, end in ends}
+
+
+class Session:
+    """A private storage place on every node of an app. It owns the daemons that are started in it.
+
+    As a context manager it ends its daemons and removes its storage.
+    """
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    @property
+    def id(self) -> int:
+        """Its number in the app."""
+        return self._native.id()
+
+    @property
+    def dirs(self) -> Dirs:
+        """Its directories, the same on every node."""
+        return Dirs(*map(Path, self._native.dirs()))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Names of the nodes that it does not include, because they gave no sign of life."""
+        return self._native.left_out()
+
+    @property
+    def channel(self) -> Channel:
+        """The channel to its daemons."""
+        return Channel(self._native.channel())
+
+    def send(
+        self,
+        *,
+        files: Iterable[StrPath] = (),
+        dirs: Iterable[StrPath] = (),
+        libs: Iterable[StrPath] = (),
+        programs: Iterable[StrPath] = (),
+        dependencies: bool = True,
+        allow_missing: bool = False,
+        timeout: float = TIMEOUT,
+    ) -> Staged:
+        """Brings files to every node. What a node has already is linked there.
+
+        ``files`` go to the session's root, ``dirs`` and ``libs`` to its ``lib``, ``programs`` to its ``bin``. Programs
+        and libraries bring the libraries that they need, unless ``dependencies`` is False. ``allow_missing`` allows
+        some of these to be missing on this machine.
+        """
+        wanted = files_of(files, dirs, libs, programs, dependencies, allow_missing)
+        return Staged(*self._native.send(wanted, timeout))
+
+    def start_daemon(
+        self,
+        args: Sequence[StrPath],
+        *,
+        env: Mapping[str, str] | None = None,
+        hosts: Iterable[str] | None = None,
+        output: str | os.PathLike[str] | None = None,
+        container: str | None = None,
+        files: Iterable[StrPath] = (),
+        dirs: Iterable[StrPath] = (),
+        libs: Iterable[StrPath] = (),
+        dependencies: bool = True,
+        allow_missing: bool = False,
+        timeout: float = TIMEOUT,
+    ) -> Daemon:
+        """Brings a program to the nodes and starts it there: on every node, or on those named by ``hosts``.
+
+        ``args`` are the program, a path or a name that is looked up here, and its arguments. ``output`` is None
+        (nowhere), ``"stream"`` (see :meth:`Daemon.output`), or the path of a directory of the nodes for log files. The
+        daemon runs in the session's root. For the other arguments see :meth:`send`.
+        """
+        program, *rest = [os.fspath(arg) for arg in args]
+        start = {
+            "program": program,
+            "args": rest,
+            "env": list((env or {}).items()),
+            "hosts": None if hosts is None else list(hosts),
+            "output": "drop" if output is None else "stream" if output == "stream" else "log",
+            "log_dir": "" if output is None else os.fspath(output),
+            "container": container,
+        }
+        wanted = files_of(files, dirs, libs, (), dependencies, allow_missing)
+        return Daemon(self._native.start_daemon(start, wanted, timeout))
+
+    def start_python(
+        self,
+        args: Sequence[StrPath],
+        *,
+        env: Mapping[str, str] | None = None,
+        files: Iterable[StrPath] = (),
+        dirs: Iterable[StrPath] = (),
+        **options: Any,
+    ) -> Daemon:
+        """Starts a daemon that is a Python script, by the interpreter that runs this tool.
+
+        ``args`` are the script and its arguments. The script, and the package ``gantry_backend``, come to the nodes.
+        The nodes need the standard library of Python where this machine has it. ``dirs`` brings further packages; the
+        script imports them by name. For the other arguments see :meth:`start_daemon`.
+        """
+        script, *rest = [os.fspath(arg) for arg in args]
+        packages = [os.path.dirname(gantry_backend.__file__), *dirs]
+        inherited = {**os.environ, **(env or {})}.get("PYTHONPATH")
+        paths = [str(self.dirs.lib), *([inherited] if inherited else [])]
+        return self.start_daemon(
+            [os.path.realpath(sys.executable), str(self.dirs.root / os.path.basename(script)), *rest],
+            env={**(env or {}), "PYTHONPATH": os.pathsep.join(paths)},
+            files=[script, *files],
+            dirs=packages,
+            **options,
+        )
+
+    def destroy(self, timeout: float = TIMEOUT) -> None:
+        """Ends its daemons, removes its storage from every node, and waits for both."""
+        self._native.destroy(timeout)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.destroy()
+        except gantry_backend.Error as why:
+            # The app, or this session, has ended already.
+            if why.kind != "gone":
+                raise
+
+
+def files_of(
+    files: Iterable[StrPath],
+    dirs: Iterable[StrPath],
+    libs: Iterable[StrPath],
+    programs: Iterable[StrPath],
+    dependencies: bool,
+    allow_missing: bool,
+) -> dict[str, Any]:
+    """Files as the native part takes them."""
+    return {
+        "files": list(files),
+        "directories": list(dirs),
+        "libraries": list(libs),
+        "programs": list(programs),
+        "dependencies": dependencies,
+        "allow_missing": allow_missing,
+    }
+
+
+def signal_word(signal: int | str) -> str:
+    """A signal as the native part takes it."""
+    return str(int(signal)) if isinstance(signal, int) else signal
+
+
+def timed_out(what: str, timeout: float) -> gantry_backend.TimedOut:
+    """The exception for a wait without a result."""
+    return gantry_backend.TimedOut("timed-out", f"{what} within {timeout} s")
