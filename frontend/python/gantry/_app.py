@@ -81,7 +81,7 @@ class App:
         return build_exit(json.loads(self._native.kill(timeout)))
 
     def wait(self, timeout: float = float("inf")) -> Exit:
-        """Waits until all ranks have ended. Raises :class:`TimedOut`."""
+        """Waits until all ranks have ended, and their output to files is written. Raises :class:`TimedOut`."""
         exit = self._native.wait(timeout)
         if exit is None:
             raise timed_out(f"app {self.id} has not ended", timeout)

@@ -1,5 +1,7 @@
 //! An app.
 
+use std::time::Duration;
+
 use gantry_frontend::{self as library, AppHandle};
 use gantry_shared_python::to_timeout;
 use gantry_types::id::Rank;
@@ -11,6 +13,9 @@ use crate::owned::Owned;
 use crate::session::Session;
 use crate::streams::{Events, Output};
 use crate::waiting::{wait, wait_at_most};
+
+/// How long output may still come when the ranks have ended: their children may keep it open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 
 /// The owner of an app.
 #[pyclass(frozen)]
@@ -68,10 +73,10 @@ impl App {
     /// The exit; none when it has not ended within the timeout.
     fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<String>> {
         let (handle, timeout) = (self.handle()?, to_timeout(timeout)?);
-        match wait_at_most(py, timeout, async move { handle.wait().await })? {
-            None => Ok(None),
-            Some(exit) => to_json(&exit.map_err(|error| to_error(&error))?).map(Some),
-        }
+        let Some(exit) = wait_at_most(py, timeout, handle.wait())? else { return Ok(None) };
+        let exit = to_json(&exit.map_err(|error| to_error(&error))?)?;
+        wait_at_most(py, OUTPUT_GRACE, handle.output_written())?;
+        Ok(Some(exit))
     }
 
     fn events(&self) -> PyResult<Events> {

@@ -172,6 +172,12 @@ impl AppHandle {
         exit.ok_or_else(|| Error::Gone { what: format!("app {}", self.id()) })
     }
 
+    /// Waits until output that goes to descriptors ([`OutputTo::Fds`](crate::OutputTo::Fds)) is written: that of the
+    /// ranks, and of processes that have it from them. Before, [`AppHandle::wait`] may have seen the ranks end.
+    pub async fn output_written(&self) {
+        self.core.outputs.written().await;
+    }
+
     /// The output of the ranks, if the app was launched with [`OutputTo::Stream`](crate::OutputTo::Stream). The first
     /// call takes it; later calls get nothing.
     pub fn take_output(&self) -> Option<OutputStream> {

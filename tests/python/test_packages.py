@@ -1,0 +1,318 @@
+"""What the Python packages gantry and gantry_backend promise. The suite `python` runs each test in a world of its own."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import gantry
+import gantry_backend
+
+HERE = Path(__file__).parent
+SOON = 60.0
+
+
+def state_of(pid):
+    """The letter of a process's state; None when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return None
+
+
+def eventually(condition):
+    """Waits until a condition holds."""
+    until = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < until, "it did not come true"
+        time.sleep(0.01)
+
+
+def are_gone(pids):
+    """Whether no process of these is left."""
+    return all(state_of(pid) in (None, "Z") for pid in pids)
+
+
+def sleepers(count=2, **options):
+    """An app of ranks that sleep, on two nodes."""
+    options.setdefault("output", "null")
+    return gantry.launch(["-N", "2", "-n", str(count), "sleep", "1000"], **options)
+
+
+class Packages(unittest.TestCase):
+    maxDiff = None
+
+    def test_ranks_are_held_until_their_release(self):
+        with gantry.launch(["-N", "2", "-n", "4", "sh", "-c", "exit 3"], hold=True, output="null") as app:
+            self.assertEqual((app.state, len(app.hosts), app.info()["wlm"]), ("held", 2, "localhost"))
+            self.assertEqual([rank.rank for rank in app.ranks], [0, 1, 2, 3])
+            self.assertEqual({state_of(rank.pid) for rank in app.ranks}, {"T"})
+            self.assertEqual({rank.state for rank in app.ranks}, {"held"})
+            events = app.events()
+            self.assertEqual(events.next(SOON)["event"], "held")
+            app.release()
+            end = app.wait(SOON)
+            self.assertEqual((end.code, end.cause), (3, None))
+            self.assertEqual(end.ranks, {rank: gantry.Ending(3, None) for rank in range(4)})
+        told = [event["event"] for event in events]
+        self.assertEqual((told[0], told[-1], told.count("rank_exited")), ("released", "exited", 4))
+        with self.assertRaises(gantry.Error) as refused:
+            app.release()
+        self.assertEqual(refused.exception.kind, "gone")
+
+    def test_output_goes_where_it_is_asked_to_go(self):
+        program = ["-n", "2", "sh", "-c", "echo out; echo err >&2"]
+        with gantry.launch(program, output="stream") as app:
+            pieces = list(app.output())
+            self.assertRaises(ValueError, app.output)
+        written = {(rank, stream): b"" for rank in (0, 1) for stream in ("stdout", "stderr")}
+        for piece in pieces:
+            written[piece.rank, piece.stream] += piece.data
+        self.assertEqual({piece.daemon for piece in pieces}, {None})
+        self.assertEqual(written, {(r, s): (b"out\n" if s == "stdout" else b"err\n") for r, s in written})
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as fed:
+            fed.write(b"fed\n")
+            fed.seek(0)
+            with gantry.launch(["-n", "2", "sh", "-c", "cat; echo err >&2"], output=(out, err), stdin=fed) as app:
+                app.wait(SOON)
+            out.seek(0), err.seek(0)
+            self.assertEqual((out.read(), err.read()), (b"fed\n", b"err\nerr\n"))
+        # As users run it: output is this process's own, what the tool prints comes in order, and nothing is lost.
+        tool = "import gantry; print('first'); gantry.launch(['-n', '2', 'seq', '50000']).wait()"
+        done = subprocess.run([sys.executable, "-c", tool], stdout=subprocess.PIPE, timeout=SOON, check=True)
+        lines = done.stdout.splitlines()
+        self.assertEqual((lines[0], len(lines)), (b"first", 100_001))
+        with self.assertRaises(ValueError):
+            gantry.launch(program, output="everywhere")
+
+    def test_daemons_in_python_contribute_through_every_filter(self):
+        with sleepers(4, hold=True) as app, app.session() as session:
+            daemon = session.start_python([HERE / "daemon.py", "tell"])
+            self.assertEqual(sorted(daemon.pids), sorted(app.hosts))
+            channel = session.channel
+            first = channel.reduce(1, "sum")
+            self.assertEqual((first.value, first.contributed, first.missing), ([4, 1], 2, []))
+            self.assertEqual(channel.reduce(2, "min").value, [0.5])
+            self.assertEqual(channel.reduce(3, "max").value, [3])
+            self.assertEqual(channel.reduce(4, "ranks").value, [0, 1, 2, 3])
+            self.assertEqual(channel.reduce(5, "keys").value, {b"even": [0, 2], b"odd": [1, 3]})
+            firsts = [min(r.rank for r in app.ranks if r.host == host) for host in app.hosts]
+            frames = [(0, "main", [0, 1, 2, 3]), (1, "solve", [0, 1, 2, 3])]
+            frames += [(1, f"wait {node}", [rank]) for node, rank in enumerate(firsts)]
+            self.assertEqual(channel.reduce(6, "stacks").value, frames)
+            parts = channel.reduce(7, "concatenate").value
+            self.assertEqual([part for _, part in parts], [host.encode() for host in app.hosts])
+            facts = channel.gather(8)
+            said = f"{app.id} localhost 2 4".encode()
+            self.assertEqual(facts, gantry.Gathered({gantry.Member(n, daemon.id): said for n in (0, 1)}, []))
+            seen = [eval(part) for part in channel.gather(9).parts.values()]
+            held = sorted((rank.pid, "held", rank.exe) for rank in app.ranks)
+            self.assertEqual(sorted(sum(seen, [])), held)
+            self.assertEqual(set(daemon.wait(SOON).values()), {gantry.Ending(0, None)})
+        self.assertEqual(gantry.fold_ranks([0, 1, 2, 7]), "0-2,7")
+
+    def test_tool_and_daemons_send_messages_both_ways(self):
+        with sleepers() as app, app.session() as session:
+            daemon = session.start_python([HERE / "daemon.py", "echo"])
+            channel = session.channel
+            members = [gantry.Member(node, daemon.id) for node in (0, 1)]
+            greetings = channel.messages(1)
+            came = {greetings.next(SOON) for _ in members}
+            self.assertEqual(came, {gantry.Message(m, f"here is {m.node}".encode()) for m in members})
+            self.assertEqual(channel.members(), members)
+            self.assertEqual(channel.broadcast(2, b"all"), [])
+            self.assertEqual(channel.gather(2).parts, {member: b"ALL" for member in members})
+            self.assertEqual(channel.scatter(3, {m: b"n%d" % m.node for m in members}), [])
+            self.assertEqual(channel.gather(3).parts, {m: b"N%d" % m.node for m in members})
+            channel.send(members[1], 4, bytearray(b"leave"))
+            one = channel.gather(4, quorum=1, timeout=1)
+            self.assertEqual(one.parts, {members[1]: b"LEAVE"})
+            self.assertEqual([missing.host for missing in one.missing], [app.hosts[0]])
+            started = time.monotonic()
+            with self.assertRaises(TimeoutError) as late:
+                channel.gather(5, timeout=0.2)
+            self.assertLess(time.monotonic() - started, SOON)
+            self.assertEqual(late.exception.missing[0].member, members[0])
+            self.assertIn(app.hosts[0], str(late.exception))
+        self.assertIsNone(greetings.next(SOON))
+
+    def test_filters_of_the_tools_own_merge_in_daemons_and_in_the_tool(self):
+        for serve in ([], ["serve"]):
+            with sleepers() as app, app.session() as session:
+                session.start_python([HERE / "daemon.py", "longest", *serve])
+                session.channel.register_filter("longest", lambda parts: max(parts, key=len))
+                self.assertEqual(session.channel.reduce(1, "longest").value, b"xx")
+
+        def fail(parts):
+            raise ValueError("these cannot be merged")
+
+        with sleepers() as app, app.session() as session:
+            session.start_python([HERE / "daemon.py", "longest"])
+            session.channel.register_filter("longest", fail)
+            with self.assertRaisesRegex(gantry.Error, "these cannot be merged"):
+                session.channel.reduce(1, "longest")
+
+    def test_files_arguments_and_variables_reach_a_daemon(self):
+        with tempfile.TemporaryDirectory() as folder, sleepers() as app:
+            data = Path(folder, "data.txt")
+            data.write_text("x" * 1000)
+            with app.session() as session:
+                self.assertEqual(session.send(files=[data]).files, 1)
+                daemon = session.start_python(
+                    [HERE / "daemon.py", "report", "two words"],
+                    env={"COLOUR": "blue"},
+                    hosts=app.hosts[1:],
+                    output="stream",
+                )
+                pieces = list(daemon.output())
+                self.assertRaises(ValueError, daemon.output)
+                self.assertEqual({piece.host for piece in pieces}, {app.hosts[1]})
+                text = {s: b"".join(p.data for p in pieces if p.stream == s).decode() for s in ("stdout", "stderr")}
+                files = "['bin', 'daemon.py', 'data.txt', 'lib', 'tmp']"
+                self.assertEqual(text, {"stdout": f"['two words'] blue {files}\n", "stderr": "to standard error\n"})
+                self.assertEqual(daemon.wait(SOON), {app.hosts[1]: gantry.Ending(0, None)})
+                logs = session.start_daemon(["sh", "-c", "echo logged"], output=folder)
+                logs.wait(SOON)
+                written = sorted(Path(folder).glob("*.out"))
+                self.assertEqual([log.read_text() for log in written], ["logged\n", "logged\n"])
+                sleeper = session.start_daemon(["sleep", "1000"])
+                sleeper.signal(signal.SIGTERM)
+                self.assertEqual(sleeper.wait(SOON), {h: gantry.Ending(None, "SIGTERM") for h in app.hosts})
+                root = session.dirs.root
+                self.assertTrue((session.dirs.bin / "sleep").exists())
+            self.assertFalse(root.exists())
+
+    def test_an_app_ends_with_its_owner(self):
+        with sleepers() as app:
+            pids = [rank.pid for rank in app.ranks]
+        self.assertTrue(are_gone(pids))
+        app = sleepers(hold=True)
+        pids = [rank.pid for rank in app.ranks]
+        del app
+        gc.collect()
+        eventually(lambda: are_gone(pids))
+        # A tool that ends without a word, and one that is killed.
+        tool = "import gantry, sys; app = gantry.launch(['sleep', '1000'], output='null'); "
+        tool += "print(app.ranks[0].pid, flush=True); "
+        for last in ("sys.exit()", "app.wait()"):
+            with subprocess.Popen([sys.executable, "-c", tool + last], stdout=subprocess.PIPE) as run:
+                pid = int(run.stdout.readline())
+                if last == "app.wait()":
+                    run.kill()
+                run.wait(SOON)
+            eventually(lambda: are_gone([pid]))
+        app = sleepers()
+        pids = [rank.pid for rank in app.ranks]
+        app.detach()
+        self.assertEqual({state_of(pid) for pid in pids}, {"S"})
+        with gantry.attach(",".join(map(str, pids))) as found:
+            found.kill()
+
+    def test_attached_programs_go_on(self):
+        with subprocess.Popen(["sleep", "1000"]) as program:
+            with gantry.attach(program.pid) as app:
+                self.assertEqual([rank.pid for rank in app.ranks], [program.pid])
+                self.assertTrue(app.info()["attached"])
+                with app.session() as session:
+                    daemon = session.start_daemon(["true"])
+                    self.assertEqual(daemon.wait(SOON), {app.hosts[0]: gantry.Ending(0, None)})
+            self.assertEqual(state_of(program.pid), "S")
+            program.kill()
+
+    def test_ctrl_c_ends_a_wait_and_nothing_else(self):
+        with sleepers() as app, app.session() as session:
+            daemon = session.start_daemon(["sleep", "1000"])
+            events = app.events()
+            self.assertEqual(events.next(SOON)["event"], "started")
+            messages = session.channel.messages(1)
+            waits = [app.wait, daemon.wait, events.next, messages.next, lambda: session.channel.gather(1, timeout=1000)]
+            for wait in waits:
+                timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+                timer.start()
+                self.assertRaises(KeyboardInterrupt, wait)
+                timer.join()
+            self.assertEqual(app.state, "running")
+            with self.assertRaises(gantry.TimedOut):
+                app.wait(0.1)
+            end = app.kill()
+            self.assertEqual((end.code, set(end.ranks.values())), (137, {gantry.Ending(None, "SIGKILL")}))
+
+    def test_other_threads_run_while_one_waits(self):
+        with sleepers() as app:
+            ends = []
+            waiting = [threading.Thread(target=lambda: ends.append(app.wait(SOON))) for _ in range(3)]
+            for thread in waiting:
+                thread.start()
+            app.signal("SIGTERM", ranks=[1])
+            app.signal(signal.SIGKILL, ranks=iter([0]))
+            for thread in waiting:
+                thread.join(SOON)
+            self.assertEqual(ends, [app.wait(SOON)] * 3)
+            self.assertEqual([ends[0].ranks[rank].signal for rank in (0, 1)], ["SIGKILL", "SIGTERM"])
+
+    def test_a_forked_child_neither_uses_nor_ends_an_app(self):
+        with sleepers() as app:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    app.wait(SOON)
+                except gantry.Error as error:
+                    code = 0 if error.kind == "invalid" and "which forked this one" in str(error) else 2
+                try:
+                    del app
+                    gc.collect()
+                    with gantry.launch(["true"], output="null") as own:
+                        code += own.wait(SOON).code
+                finally:
+                    os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(app.state, "running")
+            app.signal("SIGTERM")
+            self.assertEqual(app.wait(SOON).code, 143)
+
+    def test_errors_say_what_and_why_and_the_remedy(self):
+        def check(kind, text, call):
+            with self.assertRaises(gantry.Error) as raised:
+                call()
+            self.assertEqual(raised.exception.kind, kind)
+            self.assertIn(text, raised.exception.message)
+            return raised.exception
+
+        missing = check("not-found", "no-such-program", lambda: gantry.launch(["no-such-program"]))
+        self.assertEqual(str(missing), f"{missing.message}\nhint: {missing.hint}")
+        check("not-found", "there is no process", lambda: gantry.attach(2**22 + 1))
+        check("invalid", "no program", lambda: gantry.launch([]))
+        check("invalid", "'nope'", lambda: gantry.Frontend(wlm="nope").choice())
+        check("invalid", "'some'", lambda: gantry.Frontend(hosts_policy="some"))
+        own = check("not-found", "not started by gantry", gantry_backend.Backend)
+        self.assertIs(type(own), gantry_backend.Error)
+        self.assertRaises(ValueError, gantry.launch, ["true"], timeout=-1)
+        self.assertRaises(ValueError, gantry.launch, ["true"], timeout=float("nan"))
+        self.assertRaises(OSError, gantry.launch, ["true"], stdin=-1)
+        with sleepers() as app, app.session() as session:
+            check("invalid", "no daemon", lambda: session.channel.gather(1))
+            check("invalid", "no node 'nowhere'", lambda: session.start_daemon(["true"], hosts=["nowhere"]))
+            check("not-found", "no-such-file", lambda: session.send(files=["no-such-file"]))
+            self.assertRaises(ValueError, app.signal, "SIGNOTHING")
+            self.assertRaises(TypeError, gantry_backend.encode, "sum", 3)
+            late = gantry.launch(["sleep", "1000"], output="null")
+            with self.assertRaises(gantry.TimedOut) as raised:
+                late.wait(0.05)
+            self.assertEqual((raised.exception.kind, isinstance(raised.exception, TimeoutError)), ("timed-out", True))
+            late.close()
+            check("gone", "closed", late.close)
+
+    def test_the_choice_of_a_workload_manager_is_told(self):
+        choice = gantry.Frontend(wlm="localhost").choice()
+        self.assertEqual((choice.wlm, choice.doubt), ("localhost", None))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,132 @@
+//! The Python packages gantry and gantry_backend: each test of `tests/python/test_packages.py` in a world of its own, a
+//! tool on a real Slurm, and what `pip install` makes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_tests::pythons::packages;
+use gantry_tests::slurm::on_cluster;
+use gantry_tests::testbed::Config;
+use gantry_tests::wheels::wheel;
+use gantry_tests::{World, binaries, in_a_world, require, skip, tool};
+
+const LIMIT: Duration = Duration::from_secs(240);
+const LONG: Duration = Duration::from_secs(120);
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("python")
+}
+
+/// Runs a test of Python's.
+fn check(world: &World, python: &Path, name: &str) {
+    let mut command = world.command(python);
+    command.args(["-B", "-m", "unittest", "--quiet", &format!("test_packages.Packages.test_{name}")]);
+    command.env("PYTHONPATH", packages()).current_dir(scripts());
+    let done = world.spawn(command).wait(LONG);
+    let said = [done.stdout.clone(), done.stderr.clone()].concat().join("\n");
+    assert!(done.code() == 0 && said.contains("Ran 1 test"), "{said}");
+}
+
+macro_rules! tests {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let python = require!(tool("python3"));
+                in_a_world(LIMIT, move |world| check(world, &python, stringify!($name)));
+            }
+        )*
+
+        const TESTS: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+tests! {
+    ranks_are_held_until_their_release
+    output_goes_where_it_is_asked_to_go
+    daemons_in_python_contribute_through_every_filter
+    tool_and_daemons_send_messages_both_ways
+    filters_of_the_tools_own_merge_in_daemons_and_in_the_tool
+    files_arguments_and_variables_reach_a_daemon
+    an_app_ends_with_its_owner
+    attached_programs_go_on
+    ctrl_c_ends_a_wait_and_nothing_else
+    other_threads_run_while_one_waits
+    a_forked_child_neither_uses_nor_ends_an_app
+    errors_say_what_and_why_and_the_remedy
+    the_choice_of_a_workload_manager_is_told
+}
+
+#[test]
+fn no_test_of_pythons_is_left_out() {
+    let text = std::fs::read_to_string(scripts().join("test_packages.py")).expect("the tests");
+    let names = text.lines().filter_map(|line| line.trim().strip_prefix("def test_")?.split('(').next());
+    assert_eq!(names.collect::<BTreeSet<_>>(), TESTS.iter().copied().collect());
+}
+
+/// A tool and its daemons in Python, on nodes of a real Slurm.
+#[test]
+fn a_tool_holds_a_step_of_slurm_and_its_daemons_are_on_every_node() {
+    require!(tool("srun"));
+    // The one that all users of the testbed see.
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        skip!("python3 of Debian is not installed");
+    }
+    let packages = packages();
+    on_cluster(Config::with_nodes(3), move |cluster| {
+        let script = scripts().join("sum_of_ranks.py");
+        let path = packages.display().to_string();
+        let words = ["-B", script.to_str().expect("a path"), "-N3", "-n6", "/bin/sleep", "1000"];
+        let done = cluster.run(python, words, &[("PYTHONPATH", &path)]).wait(LONG);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert_eq!(done.stdout, ["slurm: 6 ranks on 3 nodes are held", "their sum is 15, told by 3 daemons"]);
+    });
+}
+
+/// Runs a program to its end, which is to be a good one.
+#[track_caller]
+fn run(world: &World, program: &Path, args: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
+    let mut command = world.command(program);
+    command.args(args).envs(variables.iter().copied());
+    let done = world.spawn(command).wait(LONG);
+    assert_eq!(done.code(), 0, "{done:?}");
+    done.stdout
+}
+
+#[test]
+fn what_pip_installs_finds_its_programs() {
+    let python = require!(tool("python3"));
+    // pip needs the same network for what builds the packages.
+    require!(wheel("setuptools-rust"));
+    in_a_world(LIMIT, move |world| {
+        let folder = world.work_dir();
+        let text = |path: &Path| path.to_str().expect("a path").to_owned();
+        let stand_in = format!(
+            "#!/bin/sh\nexec {} {} \"$@\"\n",
+            text(&python),
+            text(&scripts().join("cargo_stand_in.py"))
+        );
+        let stand_in = text(&world.executable("cargo", stand_in.as_bytes()));
+        // What setuptools writes beside the sources.
+        let config = folder.join("setup.cfg");
+        let places = format!("[build]\nbuild_base={0}/build\n[egg_info]\negg_base={0}\n", text(&folder));
+        std::fs::write(&config, places).expect("a file");
+        let venv = folder.join("venv");
+        run(world, &python, &["-m", "venv", &text(&venv)], &[]);
+        let variables = [
+            ("CARGO", &*stand_in),
+            ("REAL_CARGO", &*std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())),
+            ("GANTRY_BIN_DIR", &*text(&binaries().dir)),
+            ("DIST_EXTRA_CONFIG", &*text(&config)),
+        ];
+        let clone = text(scripts().parent().and_then(Path::parent).expect("the clone"));
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", &clone];
+        run(world, &venv.join("bin/python"), &pip, &variables);
+        let script = "import gantry; print(gantry.launch(['-n', '2', 'echo', 'said']).wait().code)";
+        assert_eq!(run(world, &venv.join("bin/python"), &["-c", script], &[]), ["said", "said", "0"]);
+        let command = venv.join("bin/gantry");
+        assert_eq!(run(world, &command, &["launch", "-n", "2", "echo", "said"], &[]), ["said", "said"]);
+    });
+}
