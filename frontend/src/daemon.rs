@@ -1,5 +1,6 @@
 //! Tool daemons: the tool's own program, one per node by default, started in a session.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -93,6 +94,18 @@ impl Daemon {
     /// Its output, if it was started with [`DaemonOutput::Forward`]. The first call takes it; later ones get nothing.
     pub fn take_output(&self) -> Option<OutputStream> {
         lock(&self.output).take()
+    }
+
+    /// Has a thread write its output to descriptors, in whole pieces, instead of [`Daemon::take_output`].
+    ///
+    /// # Errors
+    /// The output was taken before, or does not come here; no thread can be made.
+    pub fn write_output_to(&self, stdout: OwnedFd, stderr: OwnedFd) -> Result<()> {
+        let stream = self.take_output().ok_or_else(|| {
+            Error::invalid(format!("the output of daemon {} was taken, or does not come here", self.id))
+        })?;
+        let written = self.core.outputs.write_stream(stream, stdout, stderr);
+        written.map_err(|error| Error::io("cannot make a thread for output", error))
     }
 
     /// Waits until it has ended on every node, and returns how. A node that is lost counts as [`ExitStatus::Unknown`].

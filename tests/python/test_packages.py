@@ -177,7 +177,7 @@ class Packages(unittest.TestCase):
                 files = "['bin', 'daemon.py', 'data.txt', 'lib', 'tmp']"
                 self.assertEqual(text, {"stdout": f"['two words'] blue {files}\n", "stderr": "to standard error\n"})
                 self.assertEqual(daemon.wait(SOON), {app.hosts[1]: gantry.Ending(0, None)})
-                logs = session.start_daemon(["sh", "-c", "echo logged"], output=folder)
+                logs = session.start_daemon(["sh", "-c", "echo logged"], log_dir=folder)
                 logs.wait(SOON)
                 written = sorted(Path(folder).glob("*.out"))
                 self.assertEqual([log.read_text() for log in written], ["logged\n", "logged\n"])
@@ -187,6 +187,14 @@ class Packages(unittest.TestCase):
                 root = session.dirs.root
                 self.assertTrue((session.dirs.bin / "sleep").exists())
             self.assertFalse(root.exists())
+
+    def test_a_daemon_that_fails_shows_its_traceback(self):
+        with sleepers() as app, app.session() as session, tempfile.TemporaryFile() as out:
+            daemon = session.start_python([HERE / "daemon.py", "no-such-word"], output=(out, out))
+            self.assertEqual(set(daemon.wait(SOON).values()), {gantry.Ending(1, None)})
+            app.close()
+            out.seek(0)
+            self.assertEqual(out.read().count(b"KeyError: 'no-such-word'"), 2)
 
     def test_an_app_ends_with_its_owner(self):
         with sleepers() as app:

@@ -49,6 +49,7 @@ tests! {
     tool_and_daemons_send_messages_both_ways
     filters_of_the_tools_own_merge_in_daemons_and_in_the_tool
     files_arguments_and_variables_reach_a_daemon
+    a_daemon_that_fails_shows_its_traceback
     an_app_ends_with_its_owner
     attached_programs_go_on
     ctrl_c_ends_a_wait_and_nothing_else

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gantry_backend::{self as library, ExitStatus, Failure, Kind, RankState};
 use gantry_shared_python::{MemberPair, build_error, to_pair, to_timeout};
+use nix::unistd::{getpid, gettid};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -126,16 +127,18 @@ impl Channel {
     ) -> PyResult<(u32, Bound<'py, PyBytes>)> {
         let timeout = to_timeout(timeout)?;
         let started = Instant::now();
+        // Python handles signals in its main thread alone.
+        let tick = if gettid() == getpid() { TICK } else { timeout };
         loop {
             let left = timeout.saturating_sub(started.elapsed());
             let received = py.detach(|| match tag {
-                Some(tag) => self.0.receive(tag, left.min(TICK)).map(|bytes| (tag, bytes)),
-                None => self.0.receive_any(left.min(TICK)),
+                Some(tag) => self.0.receive(tag, left.min(tick)).map(|bytes| (tag, bytes)),
+                None => self.0.receive_any(left.min(tick)),
             });
             match received {
                 Ok((tag, bytes)) => return Ok((tag, PyBytes::new(py, &bytes))),
                 // What has come of a message is kept.
-                Err(library::Error::TimedOut { .. }) if left > TICK => py.check_signals()?,
+                Err(library::Error::TimedOut { .. }) if left > tick => py.check_signals()?,
                 Err(library::Error::TimedOut { phase, .. }) => {
                     return Err(to_error(&library::Error::TimedOut { phase, after: timeout }));
                 }

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, Any, Union
 
 from gantry_backend import TIMEOUT
 
 from . import _native
 from ._app import App
 from ._data import Choice
-
-File = Union[int, IO[Any]]
-"""An open file, or its descriptor."""
+from ._files import File, OutputTo, StrPath, describe_output, descriptor
 
 
 class Frontend:
@@ -33,12 +29,12 @@ class Frontend:
         self,
         *,
         wlm: str | None = None,
-        stage_dir: str | os.PathLike[str] | None = None,
+        stage_dir: StrPath | None = None,
         send_agent: str | None = None,
         hosts_policy: str | None = None,
         reach_args: Iterable[str] = (),
         rank_wrapper: str | None = None,
-        runtime_dir: str | os.PathLike[str] | None = None,
+        runtime_dir: StrPath | None = None,
     ) -> None:
         self._native = _native.Frontend(
             {
@@ -58,17 +54,17 @@ class Frontend:
 
     def launch(
         self,
-        args: Sequence[str | os.PathLike[str]],
+        args: Sequence[StrPath],
         *,
         hold: bool = False,
         hold_at: str | None = None,
         linger: bool = False,
-        launcher: str | os.PathLike[str] | None = None,
+        launcher: StrPath | None = None,
         launcher_wrapper: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: StrPath | None = None,
         stdin: File | None = None,
-        output: str | tuple[File, File] | None = None,
+        output: OutputTo = None,
         queue_timeout: float | None = None,
         on_wait: Callable[[str, str], None] | None = None,
         timeout: float = TIMEOUT,
@@ -90,7 +86,7 @@ class Frontend:
         :param on_wait: called with the name of the job, and what it waits for, while the launch waits for nodes
         :param timeout: seconds for the launch
         """
-        files = (sys.__stdout__, sys.__stderr__) if output is None else output
+        files, stream = describe_output(output)
         launch = {
             "args": [os.fspath(arg) for arg in args],
             "hold": hold,
@@ -101,12 +97,10 @@ class Frontend:
             "env": list((env or {}).items()),
             "cwd": cwd,
             "stdin": None if stdin is None else descriptor(stdin),
-            "output": None if isinstance(files, str) else (descriptor(files[0]), descriptor(files[1])),
-            "stream": output == "stream",
+            "output": files,
+            "stream": stream,
             "queue_timeout": queue_timeout,
         }
-        if isinstance(output, str) and output not in ("null", "stream"):
-            raise ValueError(f'output is "null", "stream" or a pair of files, not {output!r}')
         return App(self._native.launch(launch, on_wait, timeout))
 
     def attach(
@@ -118,12 +112,3 @@ class Frontend:
         :param on_wait: wait for a job that has no ranks yet; called with its name, and what it waits for
         """
         return App(self._native.attach(str(target), on_wait, timeout))
-
-
-def descriptor(file: File) -> int:
-    """The descriptor of a file. What was written to it before goes out first."""
-    if isinstance(file, int):
-        return file
-    if file.writable():
-        file.flush()
-    return file.fileno()

@@ -15,9 +15,8 @@ from gantry_backend import TIMEOUT, Dirs
 
 from ._channel import Channel
 from ._data import Ending, Output, Staged, build_ending
+from ._files import OutputTo, StrPath, describe_output
 from ._streams import Stream, build_output
-
-StrPath = "str | os.PathLike[str]"
 
 
 class Daemon:
@@ -110,7 +109,8 @@ class Session:
         *,
         env: Mapping[str, str] | None = None,
         hosts: Iterable[str] | None = None,
-        output: str | os.PathLike[str] | None = None,
+        output: OutputTo = None,
+        log_dir: StrPath | None = None,
         container: str | None = None,
         files: Iterable[StrPath] = (),
         dirs: Iterable[StrPath] = (),
@@ -121,18 +121,20 @@ class Session:
     ) -> Daemon:
         """Brings a program to the nodes and starts it there: on every node, or on those named by ``hosts``.
 
-        ``args`` are the program, a path or a name that is looked up here, and its arguments. ``output`` is None
-        (nowhere), ``"stream"`` (see :meth:`Daemon.output`), or the path of a directory of the nodes for log files. The
-        daemon runs in the session's root. For the other arguments see :meth:`send`.
+        ``args`` are the program, a path or a name that is looked up here, and its arguments. ``output`` says
+        where its output goes, as in :meth:`Frontend.launch`; with ``log_dir`` it goes to files in that directory of the
+        nodes. For the other arguments see :meth:`send`.
         """
         program, *rest = [os.fspath(arg) for arg in args]
+        written, stream = describe_output(output)
         start = {
             "program": program,
             "args": rest,
             "env": list((env or {}).items()),
             "hosts": None if hosts is None else list(hosts),
-            "output": "drop" if output is None else "stream" if output == "stream" else "log",
-            "log_dir": "" if output is None else os.fspath(output),
+            "output": None if log_dir else written,
+            "stream": stream,
+            "log_dir": None if log_dir is None else os.fspath(log_dir),
             "container": container,
         }
         wanted = files_of(files, dirs, libs, (), dependencies, allow_missing)

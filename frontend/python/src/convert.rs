@@ -1,4 +1,6 @@
-//! Errors and data of the library, for Python.
+//! Errors and data of the library, for Python. And descriptors of Python, for the library.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use gantry_frontend::Error;
 use gantry_frontend::Missing;
@@ -32,4 +34,15 @@ pub(crate) fn to_json(data: &impl Serialize) -> PyResult<String> {
 /// A signal by its name or its number.
 pub(crate) fn parse_signal(signal: &str) -> PyResult<Signal> {
     signal.parse().map_err(|error: NoSuchSignal| PyValueError::new_err(error.to_string()))
+}
+
+/// A copy of a descriptor of the tool's.
+#[expect(unsafe_code, reason = "Python has descriptors as numbers")]
+pub(crate) fn duplicate(number: i32) -> PyResult<OwnedFd> {
+    if number < 0 {
+        return Err(std::io::Error::from_raw_os_error(nix::errno::Errno::EBADF as i32).into());
+    }
+    // SAFETY: the number is not -1, and the tool keeps its file open during this call.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    Ok(borrowed.try_clone_to_owned()?)
 }

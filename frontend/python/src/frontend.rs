@@ -1,7 +1,6 @@
 //! Settings, launch and attach.
 
 use std::ffi::OsString;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use gantry_frontend::{
@@ -11,7 +10,7 @@ use gantry_shared_python::{of_failure, to_timeout};
 use pyo3::prelude::*;
 
 use crate::app::App;
-use crate::convert::to_error;
+use crate::convert::{duplicate, to_error};
 use crate::waiting::wait;
 
 /// Settings of a tool.
@@ -154,15 +153,4 @@ fn tell(on_wait: &Py<PyAny>, job: &str, message: &str) {
             error.write_unraisable(py, Some(on_wait.bind(py)));
         }
     });
-}
-
-/// A copy of a descriptor of the tool's.
-#[expect(unsafe_code, reason = "Python has descriptors as numbers")]
-fn duplicate(number: i32) -> PyResult<OwnedFd> {
-    if number < 0 {
-        return Err(std::io::Error::from_raw_os_error(nix::errno::Errno::EBADF as i32).into());
-    }
-    // SAFETY: the number is not -1, and the tool keeps its file open during this call.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    Ok(borrowed.try_clone_to_owned()?)
 }

@@ -11,7 +11,7 @@ use gantry_types::output::DaemonOutput;
 use pyo3::prelude::*;
 
 use crate::channel::Channel;
-use crate::convert::{parse_signal, to_json};
+use crate::convert::{duplicate, parse_signal, to_json};
 use crate::owned::Owned;
 use crate::streams::Output;
 use crate::waiting::{wait, wait_at_most};
@@ -59,18 +59,19 @@ pub(crate) struct Start {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     hosts: Option<Vec<String>>,
-    /// `drop`, `stream` or `log`.
-    output: String,
-    log_dir: OsString,
+    /// Two descriptors, or none for a stream.
+    output: Option<(i32, i32)>,
+    stream: bool,
+    log_dir: Option<OsString>,
     container: Option<OsString>,
 }
 
 impl Start {
     fn into_request(self, app: &AppHandle) -> library::Result<DaemonRequest> {
-        let output = match self.output.as_str() {
-            "stream" => DaemonOutput::Forward,
-            "log" => DaemonOutput::Log(self.log_dir),
-            _ => DaemonOutput::Drop,
+        let output = match self.log_dir {
+            Some(log_dir) => DaemonOutput::Log(log_dir),
+            None if self.stream || self.output.is_some() => DaemonOutput::Forward,
+            None => DaemonOutput::Drop,
         };
         let mut request = DaemonRequest::new(self.program).args(self.args).output(output);
         if let Some(hosts) = self.hosts {
@@ -123,9 +124,16 @@ impl Session {
         let timeout = to_timeout(timeout)?;
         let mut manifest = self.session.with(library::Session::manifest)?;
         let app = &self.app;
+        let output =
+            start.output.map(|(stdout, stderr)| Ok::<_, PyErr>((duplicate(stdout)?, duplicate(stderr)?)));
+        let output = output.transpose()?;
         let daemon = wait(py, async move {
             files.add_to(&mut manifest)?;
-            manifest.exec_daemon(start.into_request(app)?, timeout).await
+            let daemon = manifest.exec_daemon(start.into_request(app)?, timeout).await?;
+            if let Some((stdout, stderr)) = output {
+                daemon.write_output_to(stdout, stderr)?;
+            }
+            Ok(daemon)
         })?;
         Ok(Daemon { app: self.app.clone(), daemon: Owned::new("the daemon", daemon.into()) })
     }

@@ -60,6 +60,8 @@ pub(crate) fn wait<T: Send>(
 /// As [`wait`], for what cannot fail.
 pub(crate) fn wait_for<T: Send>(py: Python<'_>, what: impl Future<Output = T> + Send) -> PyResult<T> {
     let runtime = runtime()?;
+    // Python handles signals in its main thread alone. Any other thread that attaches while Python ends is ended by it.
+    let handles_signals = nix::unistd::gettid() == nix::unistd::getpid();
     py.detach(move || {
         runtime.block_on(async move {
             tokio::pin!(what);
@@ -67,7 +69,7 @@ pub(crate) fn wait_for<T: Send>(py: Python<'_>, what: impl Future<Output = T> + 
                 tokio::select! {
                     biased;
                     done = &mut what => return Ok(done),
-                    () = tokio::time::sleep(TICK) => Python::attach(|py| py.check_signals())?,
+                    () = tokio::time::sleep(TICK), if handles_signals => Python::attach(|py| py.check_signals())?,
                 }
             }
         })
