@@ -7,6 +7,7 @@
 
 pub mod signals;
 pub mod deadline;
+pub mod per_process;
 pub mod storage;
 pub mod ptrace;
 pub mod environ;

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_backend::{Backend, Error};
+use gantry_shared::per_process::PerProcess;
 use gantry_shared_capi::Fault;
-use gantry_shared_capi::own::PerProcess;
 
 /// The connection. Two processes on one socket would take each other's answers, so a forked child makes its own.
 static CONNECTION: Kept<Backend> = Kept::new();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gantry_shared_capi::own::PerProcess;
+use gantry_shared::per_process::PerProcess;
 use gantry_types::foreign::LineWriter;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;

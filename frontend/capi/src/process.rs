@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use gantry_frontend::rendezvous::Multijob;
 use gantry_frontend::{Config, Error, Frontend};
+use gantry_shared::per_process::PerProcess;
 use gantry_shared::storage;
 use gantry_shared_capi::Fault;
-use gantry_shared_capi::own::PerProcess;
 use gantry_types::error::Kind;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_types::error::{Failure, Kind};
 
-use crate::own::PerProcess;
 use crate::texts::Texts;
+use gantry_shared::per_process::PerProcess;
 
 /// The text for a thread without an error so far. Tools for the reference interface may look for it.
 pub const NO_FAULT: &str = "Unknown CTI error";

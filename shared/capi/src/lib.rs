@@ -7,7 +7,6 @@
 //! | `texts` | the texts of errors that C has got |
 //! | [`text`] | strings and lists of strings from C |
 //! | [`memory`] | memory of `malloc` for C, which C may `free` |
-//! | [`own`] | per-process state that survives a fork correctly |
 //! | [`deadline`] | timeouts of a thread's calls |
 //! | [`data`] | data types of the channel and of rendezvous, used by both libraries |
 //!
@@ -22,7 +21,6 @@ pub mod border;
 pub mod fault;
 mod texts;
 pub mod text;
-pub mod own;
 pub mod memory;
 pub mod deadline;
 pub mod data;

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gantry_types::error::Kind;
 
 use crate::fault::Fault;
-use crate::own::PerProcess;
+use gantry_shared::per_process::PerProcess;
 
 /// Addresses of one type's structures that this process has given to C. A forked child's list does not contain its
 /// parent's.

@@ -4,6 +4,11 @@
 //! stays locked for ever, and both processes would share a connection. So every value carries the mark of the process
 //! that made it. A child checks the mark first, leaves its parent's value alone, and makes its own.
 
+#![expect(
+    unsafe_code,
+    reason = "values that are leaked on purpose, and reached by a pointer that no lock guards"
+)]
+
 use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
