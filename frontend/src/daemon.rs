@@ -101,8 +101,9 @@ impl Daemon {
     /// # Errors
     /// The output was taken before, or does not come here; no thread can be made.
     pub fn write_output_to(&self, stdout: OwnedFd, stderr: OwnedFd) -> Result<()> {
-        let stream = self.take_output().ok_or_else(|| {
-            Error::invalid(format!("the output of daemon {} was taken, or does not come here", self.id))
+        let stream = self.take_output().ok_or_else(|| Error::Invalid {
+            message: format!("the output of daemon {} was taken, or does not come here", self.id),
+            hint: Some("start the daemon with DaemonOutput::Forward, and take its output once".to_owned()),
         })?;
         let written = self.core.outputs.write_stream(stream, stdout, stderr);
         written.map_err(|error| Error::io("cannot make a thread for output", error))

@@ -251,6 +251,15 @@ class Packages(unittest.TestCase):
             end = app.kill()
             self.assertEqual((end.code, set(end.ranks.values())), (137, {gantry.Ending(None, "SIGKILL")}))
 
+    def test_a_signals_handler_may_use_the_app_that_is_waited_for(self):
+        with sleepers() as app:
+            before = signal.signal(signal.SIGUSR1, lambda *_: app.signal("SIGTERM"))
+            timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1])
+            timer.start()
+            self.assertEqual(app.wait(SOON).code, 143)
+            timer.join()
+            signal.signal(signal.SIGUSR1, before)
+
     def test_other_threads_run_while_one_waits(self):
         with sleepers() as app:
             ends = []

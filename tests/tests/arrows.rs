@@ -57,7 +57,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "gantry-wlm",
         ],
     ),
-    ("gantry-frontend-python", &["gantry-frontend", "gantry-shared-python", "gantry-types"]),
+    ("gantry-frontend-python", &["gantry-frontend", "gantry-shared", "gantry-shared-python", "gantry-types"]),
     ("gantry-xtask", &[]),
 ];
 

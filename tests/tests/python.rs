@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_tests::pythons::packages;
-use gantry_tests::slurm::on_cluster;
+use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::wheels::wheel;
-use gantry_tests::{World, binaries, in_a_world, require, skip, tool};
+use gantry_tests::{World, becomes_true, binaries, in_a_world, require, tool};
 
 const LIMIT: Duration = Duration::from_secs(240);
 const LONG: Duration = Duration::from_secs(120);
@@ -53,6 +53,7 @@ tests! {
     an_app_ends_with_its_owner
     attached_programs_go_on
     ctrl_c_ends_a_wait_and_nothing_else
+    a_signals_handler_may_use_the_app_that_is_waited_for
     other_threads_run_while_one_waits
     a_forked_child_neither_uses_nor_ends_an_app
     errors_say_what_and_why_and_the_remedy
@@ -66,23 +67,34 @@ fn no_test_of_pythons_is_left_out() {
     assert_eq!(names.collect::<BTreeSet<_>>(), TESTS.iter().copied().collect());
 }
 
-/// A tool and its daemons in Python, on nodes of a real Slurm.
+/// Runs a tool of these tests on a cluster, to its end.
+fn run_on(cluster: &Cluster, tool: &str, args: &[&str]) -> Vec<String> {
+    let script = scripts().join(tool);
+    let words = [&["-B", script.to_str().expect("a path")], args].concat();
+    // The Python that all users of the testbed see.
+    let python = "/usr/bin/python3";
+    let done = cluster.run(python, words, &[("PYTHONPATH", packages().to_str().expect("a path"))]).wait(LONG);
+    assert_eq!(done.code(), 0, "{done:?}");
+    done.stdout
+}
+
 #[test]
 fn a_tool_holds_a_step_of_slurm_and_its_daemons_are_on_every_node() {
     require!(tool("srun"));
-    // The one that all users of the testbed see.
-    let python = Path::new("/usr/bin/python3");
-    if !python.exists() {
-        skip!("python3 of Debian is not installed");
-    }
-    let packages = packages();
-    on_cluster(Config::with_nodes(3), move |cluster| {
-        let script = scripts().join("sum_of_ranks.py");
-        let path = packages.display().to_string();
-        let words = ["-B", script.to_str().expect("a path"), "-N3", "-n6", "/bin/sleep", "1000"];
-        let done = cluster.run(python, words, &[("PYTHONPATH", &path)]).wait(LONG);
-        assert_eq!(done.code(), 0, "{done:?}");
-        assert_eq!(done.stdout, ["slurm: 6 ranks on 3 nodes are held", "their sum is 15, told by 3 daemons"]);
+    on_cluster(Config::with_nodes(3), |cluster| {
+        let said = run_on(cluster, "sum_of_ranks.py", &["-N3", "-n6", "/bin/sleep", "1000"]);
+        assert_eq!(said, ["slurm: 6 ranks on 3 nodes are held", "their sum is 15, told by 3 daemons"]);
+    });
+}
+
+#[test]
+fn a_tool_hears_what_its_launch_waits_for_and_may_give_up() {
+    require!(tool("srun"));
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let said = run_on(cluster, "impatient.py", &["--hold", "-N2", "/bin/true"]);
+        assert!(said.len() == 2 && said[0].starts_with("slurm: ") && said[1] == "given up", "{said:?}");
+        let jobs = || cluster.said("squeue", ["--me", "--noheader"]);
+        assert!(becomes_true(LONG, || jobs().is_empty()), "{}", jobs());
     });
 }
 

@@ -1,7 +1,9 @@
 //! Settings, launch and attach.
 
 use std::ffi::OsString;
+use std::mem;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use gantry_frontend::{
     self as library, Config, HostsPolicy, Input, LaunchRequest, OutputTo, QueueNews, SendAgent,
@@ -11,7 +13,7 @@ use pyo3::prelude::*;
 
 use crate::app::App;
 use crate::convert::{duplicate, to_error};
-use crate::waiting::wait;
+use crate::waiting::{wait, wait_with_news};
 
 /// Settings of a tool.
 #[pyclass(frozen)]
@@ -120,8 +122,11 @@ impl Frontend {
         let launched = match on_wait {
             None => wait(py, self.0.launch(request, timeout)),
             Some(on_wait) => {
-                let news = |news: &QueueNews| tell(&on_wait, &news.job, &news.message);
-                wait(py, self.0.launch_with_news(request, news, timeout))
+                let news = News::default();
+                let add = |told: &QueueNews| news.add(&told.job, &told.message);
+                wait_with_news(py, self.0.launch_with_news(request, add, timeout), |py| {
+                    news.tell(py, &on_wait)
+                })
             }
         };
         launched.map(App::new)
@@ -138,19 +143,30 @@ impl Frontend {
         let attached = match on_wait {
             None => wait(py, self.0.attach(target, timeout)),
             Some(on_wait) => {
-                let news = |message: &str| tell(&on_wait, target, message);
-                wait(py, self.0.attach_with_news(target, news, timeout))
+                let news = News::default();
+                let add = |message: &str| news.add(target, message);
+                wait_with_news(py, self.0.attach_with_news(target, add, timeout), |py| {
+                    news.tell(py, &on_wait)
+                })
             }
         };
         attached.map(App::new)
     }
 }
 
-/// Tells a function of the tool's what a job waits for. What it raises is shown as Python shows what nobody can catch.
-fn tell(on_wait: &Py<PyAny>, job: &str, message: &str) {
-    Python::attach(|py| {
-        if let Err(error) = on_wait.call1(py, (job, message)) {
-            error.write_unraisable(py, Some(on_wait.bind(py)));
-        }
-    });
+/// What jobs wait for, each with its name, until the tool is told.
+#[derive(Default)]
+struct News(Mutex<Vec<(String, String)>>);
+
+impl News {
+    fn add(&self, job: &str, message: &str) {
+        let mut news = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        news.push((job.to_owned(), message.to_owned()));
+    }
+
+    /// Calls a function of the tool's with each. What it raises ends the wait.
+    fn tell(&self, py: Python<'_>, on_wait: &Py<PyAny>) -> PyResult<()> {
+        let news = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        news.into_iter().try_for_each(|told| on_wait.call1(py, told).map(drop))
+    }
 }

@@ -1,9 +1,11 @@
 //! Waits for the library: on a runtime of its own, without Python's lock, and until Ctrl-C.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use gantry_shared::per_process::PerProcess;
 use gantry_shared_python::build_error;
 use gantry_types::error::Kind;
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -18,26 +20,19 @@ const TICK: Duration = Duration::from_millis(50);
 /// Few are enough: they wait most of the time, and blocking work has its own threads.
 const WORKERS: usize = 2;
 
-/// The runtime, and the process whose threads it has.
-static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
+/// The runtime of this process. A forked child makes its own: it has none of the threads.
+static RUNTIME: PerProcess<OnceLock<Runtime>> = PerProcess::new();
 
-/// The runtime of this process. A forked child gets a new one: it has none of the threads.
-fn runtime() -> PyResult<Arc<Runtime>> {
-    let mut slot = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let here = std::process::id();
-    if let Some((pid, runtime)) = &*slot
-        && *pid == here
-    {
-        return Ok(Arc::clone(runtime));
+fn runtime() -> PyResult<&'static Runtime> {
+    let slot = RUNTIME.get();
+    if let Some(runtime) = slot.get() {
+        return Ok(runtime);
     }
-    let made = Arc::new(start().map_err(|error| {
+    let made = start().map_err(|error| {
         build_error(Kind::System, format!("cannot start threads: {error}"), None, Vec::new())
-    })?);
-    if let Some(of_parent) = slot.replace((here, Arc::clone(&made))) {
-        // Its end would wait for threads that are not there.
-        std::mem::forget(of_parent);
-    }
-    Ok(made)
+    })?;
+    // Another thread may have been faster.
+    Ok(slot.get_or_init(|| made))
 }
 
 /// The runtime's threads block every signal, so that Python's own threads get them.
@@ -59,20 +54,42 @@ pub(crate) fn wait<T: Send>(
 
 /// As [`wait`], for what cannot fail.
 pub(crate) fn wait_for<T: Send>(py: Python<'_>, what: impl Future<Output = T> + Send) -> PyResult<T> {
-    let runtime = runtime()?;
     // Python handles signals in its main thread alone. Any other thread that attaches while Python ends is ended by it.
     let handles_signals = nix::unistd::gettid() == nix::unistd::getpid();
+    let mut check = |py: Python<'_>| py.check_signals();
+    wait_between(py, what, if handles_signals { Some(&mut check) } else { None })
+}
+
+/// As [`wait`]. The main thread handles signals, and every thread calls `news`, about twenty times a second. These may
+/// use gantry: the thread has left the runtime then.
+pub(crate) fn wait_with_news<T: Send>(
+    py: Python<'_>,
+    what: impl Future<Output = gantry_frontend::Result<T>> + Send,
+    mut news: impl FnMut(Python<'_>) -> PyResult<()> + Send,
+) -> PyResult<T> {
+    let mut both = |py: Python<'_>| py.check_signals().and_then(|()| news(py));
+    wait_between(py, what, Some(&mut both))?.map_err(|error| to_error(&error))
+}
+
+/// What is done with Python in the midst of a wait.
+type Between<'a> = Option<&'a mut (dyn FnMut(Python<'_>) -> PyResult<()> + Send)>;
+
+fn wait_between<T: Send>(
+    py: Python<'_>,
+    what: impl Future<Output = T> + Send,
+    mut between: Between<'_>,
+) -> PyResult<T> {
+    let runtime = runtime()?;
     py.detach(move || {
-        runtime.block_on(async move {
-            tokio::pin!(what);
-            loop {
-                tokio::select! {
-                    biased;
-                    done = &mut what => return Ok(done),
-                    () = tokio::time::sleep(TICK), if handles_signals => Python::attach(|py| py.check_signals())?,
-                }
+        let mut what = pin!(what);
+        let Some(between) = &mut between else { return Ok(runtime.block_on(what)) };
+        loop {
+            let slice = async { tokio::time::timeout(TICK, what.as_mut()).await };
+            match runtime.block_on(slice) {
+                Ok(done) => return Ok(done),
+                Err(_) => Python::attach(&mut *between)?,
             }
-        })
+        }
     })
 }
 
