@@ -5,7 +5,7 @@ import sys
 STATUS = 1
 
 
-def show_status(target):
+def show_status(target: str) -> None:
     """The tool: attaches, starts the daemons, and prints what they contribute."""
     import gantry
 
@@ -18,7 +18,7 @@ def show_status(target):
             print(f"without {missing.host}: {missing.why}", file=sys.stderr)
 
 
-def contribute_status():
+def contribute_status() -> None:
     """The daemon: contributes a line for every rank of its node."""
     import gantry_backend
 

@@ -141,5 +141,12 @@ fn what_pip_installs_finds_its_programs() {
         assert_eq!(run(world, &venv.join("bin/python"), &["-c", script], &[]), ["said", "said", "0"]);
         let command = venv.join("bin/gantry");
         assert_eq!(run(world, &command, &["launch", "-n", "2", "echo", "said"], &[]), ["said", "said"]);
+        // The types of both packages are those that a type checker sees.
+        let mypy = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "mypy"];
+        run(world, &venv.join("bin/python"), &mypy, &[]);
+        let example = format!("{clone}/examples/python/rank_status.py");
+        let checked = ["--strict", "--cache-dir", "/dev/null", "-p", "gantry", "-p", "gantry_backend"];
+        run(world, &venv.join("bin/mypy"), &checked, &[]);
+        run(world, &venv.join("bin/mypy"), &["--strict", "--cache-dir", "/dev/null", &example], &[]);
     });
 }

@@ -107,7 +107,7 @@ class Channel:
             channel.contribute(tag, answer(message))
     """
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native.Channel) -> None:
         self._native = native
 
     @property

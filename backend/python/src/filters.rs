@@ -13,8 +13,12 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyList};
 
 /// The bytes of a contribution to a reduction by the filter of that name.
 ///
+/// ``sum``, ``min``, ``max``: a list of numbers. ``ranks``: ranks. ``keys``: a dictionary from keys, which are bytes, to
+/// ranks. ``stacks``: pairs of a call path, outermost function first, and its ranks. ``concatenate`` and filters of the
+/// tool's own: bytes.
+///
 /// # Errors
-/// The value does not fit the filter: `TypeError`, or an error of gantry.
+/// The value does not fit the filter: ``TypeError``, or an error of gantry.
 #[pyfunction]
 pub(crate) fn encode<'py>(
     py: Python<'py>,
@@ -36,7 +40,10 @@ pub(crate) fn encode<'py>(
     bytes.map(|bytes| PyBytes::new(py, &bytes)).map_err(|failure| of_failure(&failure))
 }
 
-/// The value in the result of a reduction by the filter of that name.
+/// The value in the result of a reduction by the filter of that name: in the form that ``encode`` takes.
+///
+/// But ``stacks`` gives ``(depth, function, ranks)`` of each frame, callers first, and ``concatenate`` pairs of node and
+/// daemon, and bytes.
 ///
 /// # Errors
 /// It is no result of this filter.

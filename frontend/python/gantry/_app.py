@@ -9,6 +9,7 @@ from typing import Any
 
 from gantry_backend import TIMEOUT, Error
 
+from . import _native
 from ._data import Exit, Output, Rank, build_exit, build_rank
 from ._session import Session, signal_word, timed_out
 from ._streams import Stream, build_events, build_output
@@ -21,7 +22,7 @@ class App:
     found. The same happens when the object is deleted or the process ends. :meth:`detach` lets a launched app go on.
     """
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native.App) -> None:
         self._native = native
 
     def __repr__(self) -> str:
@@ -49,7 +50,8 @@ class App:
 
     def info(self) -> dict[str, Any]:
         """All that is known of it now: the JSON object of ``gantry ps --json``."""
-        return json.loads(self._native.info())
+        info: dict[str, Any] = json.loads(self._native.info())
+        return info
 
     def events(self) -> Stream[dict[str, Any]]:
         """Its events: first its present state, then what happens, until it is gone.

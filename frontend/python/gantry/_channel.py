@@ -8,6 +8,7 @@ from typing import Any
 from gantry_backend import TIMEOUT, Member, Missing, decode
 from gantry_backend._errors import build_missing
 
+from . import _native
 from ._data import Gathered, Message, Reduced
 from ._streams import Stream, build_messages
 
@@ -22,7 +23,7 @@ class Channel:
     listed in ``missing``; an operation that lacks too many raises :class:`Error`, which lists them, too.
     """
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native.Channel) -> None:
         self._native = native
 
     def members(self) -> list[Member]:
@@ -35,12 +36,12 @@ class Channel:
 
     def scatter(self, tag: int, messages: Mapping[Member, bytes], timeout: float = TIMEOUT) -> list[Missing]:
         """Sends each member its own message. Returns those that did not get it."""
-        pairs = [(tuple(member), bytes(message)) for member, message in messages.items()]
+        pairs = [(member, bytes(message)) for member, message in messages.items()]
         return build_missing(self._native.scatter(tag, pairs, timeout))
 
     def send(self, member: Member, tag: int, message: bytes, timeout: float = TIMEOUT) -> None:
         """Sends a message to one member."""
-        self._native.send(tuple(member), tag, bytes(message), timeout)
+        self._native.send(member, tag, bytes(message), timeout)
 
     def gather(self, tag: int, quorum: int | None = None, timeout: float = TIMEOUT) -> Gathered:
         """Waits until each member has contributed once with this tag."""

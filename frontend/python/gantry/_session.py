@@ -13,6 +13,7 @@ from typing import Any
 import gantry_backend
 from gantry_backend import TIMEOUT, Dirs
 
+from . import _native
 from ._channel import Channel
 from ._data import Ending, Output, Staged, build_ending
 from ._files import OutputTo, StrPath, describe_output
@@ -22,7 +23,7 @@ from ._streams import Stream, build_output
 class Daemon:
     """A daemon of a tool: one process on each of its nodes. It belongs to its session, not to this object."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native.Daemon) -> None:
         self._native = native
 
     @property
@@ -60,7 +61,7 @@ class Session:
     As a context manager it ends its daemons and removes its storage.
     """
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native.Session) -> None:
         self._native = native
 
     @property

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use gantry_frontend::event::Ending;
 use gantry_frontend::{self as library, AppHandle, DaemonRequest, Manifest};
-use gantry_shared_python::to_timeout;
+use gantry_shared_python::{build_error, to_timeout};
+use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
 use gantry_types::output::DaemonOutput;
 use pyo3::prelude::*;
@@ -97,12 +98,13 @@ impl Session {
     }
 
     /// Its directories: root, bin, lib, tmp.
-    fn dirs(&self) -> PyResult<Option<[PathBuf; 4]>> {
+    fn dirs(&self) -> PyResult<[PathBuf; 4]> {
         let nodes = 0..self.app.node_count();
-        self.session.with(|session| {
+        let dirs = self.session.with(|session| {
             let dirs = nodes.map(NodeId).find_map(|node| session.dirs(node))?;
             Some([&dirs.root, &dirs.bin, &dirs.lib, &dirs.tmp].map(Clone::clone))
-        })
+        })?;
+        dirs.ok_or_else(|| build_error(Kind::Gone, "the session has no node".to_owned(), None, Vec::new()))
     }
 
     fn left_out(&self) -> PyResult<Vec<String>> {
