@@ -1,5 +1,7 @@
 //! The channel between tool and daemons.
 
+use std::sync::Arc;
+
 use gantry_frontend::filter::{Filter, Reduce};
 use gantry_frontend::{self as library, Policy};
 use gantry_shared_python::{MemberPair, MissingDaemon, to_member, to_pair, to_timeout};
@@ -115,9 +117,10 @@ impl Channel {
     }
 
     fn register_filter(&self, name: &str, merge: Py<PyAny>) -> PyResult<()> {
-        let start = move || -> Box<dyn Reduce> {
-            Box::new(Merging { merge: Python::attach(|py| merge.clone_ref(py)), parts: Vec::new() })
-        };
+        // The library starts it under a lock, so that must not wait for Python's.
+        let merge = Arc::new(merge);
+        let start =
+            move || -> Box<dyn Reduce> { Box::new(Merging { merge: Arc::clone(&merge), parts: Vec::new() }) };
         self.get()?.register_filter(name, Box::new(start));
         Ok(())
     }
@@ -129,7 +132,7 @@ impl Channel {
 
 /// A reduction by a function of the tool's.
 struct Merging {
-    merge: Py<PyAny>,
+    merge: Arc<Py<PyAny>>,
     parts: Vec<Vec<u8>>,
 }
 
