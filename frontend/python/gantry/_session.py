@@ -127,13 +127,15 @@ class Session:
         nodes. For the other arguments see :meth:`send`.
         """
         program, *rest = [os.fspath(arg) for arg in args]
+        if log_dir is not None and output is not None:
+            raise ValueError("output and log_dir say two places for the output of one daemon")
         written, stream = describe_output(output)
         start = {
             "program": program,
             "args": rest,
             "env": list((env or {}).items()),
             "hosts": None if hosts is None else list(hosts),
-            "output": None if log_dir else written,
+            "output": written if log_dir is None else None,
             "stream": stream,
             "log_dir": None if log_dir is None else os.fspath(log_dir),
             "container": container,
