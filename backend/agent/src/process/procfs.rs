@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The fields of `/proc/PID/stat` that the agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +30,6 @@ pub(crate) struct Status {
     pub(crate) tracer: i32,
     pub(crate) real_uid: u32,
     pub(crate) effective_uid: u32,
-    /// 0 off, 1 strict, 2 filter; `None` on kernels without seccomp.
-    pub(crate) seccomp: Option<u32>,
 }
 
 /// Width of an address of the process.
@@ -51,55 +50,52 @@ pub(crate) struct Auxv {
     pub(crate) entry: u64,
 }
 
+/// Where the name in `/proc/PID/stat` has ended: a pid and a kernel thread's name of 64 bytes stand before that.
+const NAME_ENDS_WITHIN: usize = 96;
+
 /// Splits the fields of `/proc/PID/stat` after the name, from field 3 of proc(5) on. The name may contain any byte,
 /// also brackets and newlines.
-fn split_stat(bytes: &[u8]) -> Option<impl Iterator<Item = &str>> {
-    let close = bytes.iter().rposition(|&byte| byte == b')')?;
+fn split_stat(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let beginning = bytes.get(..NAME_ENDS_WITHIN).unwrap_or(bytes);
+    let close = beginning.iter().rposition(|&byte| byte == b')')?;
     // Between the fields is one blank, and behind the last a newline.
-    let rest = std::str::from_utf8(bytes.get(close + 2..)?).ok()?;
-    Some(rest.trim_ascii_end().split(' '))
+    Some(bytes.get(close + 2..)?.trim_ascii_end().split(|&byte| byte == b' '))
+}
+
+fn number<T: FromStr>(field: &[u8]) -> Option<T> {
+    str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// Parses `/proc/PID/stat`.
 pub(crate) fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let open = bytes.iter().position(|&byte| byte == b'(')?;
-    let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
     let mut fields = split_stat(bytes)?;
     Some(Stat {
-        pid,
-        state: fields.next()?.chars().next()?,
-        parent: fields.next()?.parse().ok()?,
-        group: fields.next()?.parse().ok()?,
+        pid: number(bytes.get(..open)?.trim_ascii())?,
+        state: fields.next()?.first().copied()?.into(),
+        parent: number(fields.next()?)?,
+        group: number(fields.next()?)?,
         // The fields 22 and 52.
-        start_time: fields.nth(16)?.parse().ok()?,
-        exit_status: fields.nth(29).and_then(|text| text.parse().ok()),
+        start_time: number(fields.nth(16)?)?,
+        exit_status: fields.nth(29).and_then(number),
     })
+}
+
+/// The value of a field in `/proc/PID/status`.
+fn find_in_status<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut lines = bytes.split(|&byte| byte == b'\n');
+    let value = lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))?;
+    str::from_utf8(value).ok().map(str::trim)
 }
 
 /// Parses `/proc/PID/status`.
 pub(crate) fn parse_status(bytes: &[u8]) -> Option<Status> {
-    let (mut thread_group, mut tracer, mut uids, mut seccomp) = (None, None, None, None);
-    for line in bytes.split(|byte| *byte == b'\n') {
-        let Some((name, value)) = line.iter().position(|byte| *byte == b':').map(|at| line.split_at(at))
-        else {
-            continue;
-        };
-        let field = match name {
-            b"Tgid" => &mut thread_group,
-            b"TracerPid" => &mut tracer,
-            b"Uid" => &mut uids,
-            b"Seccomp" => &mut seccomp,
-            _ => continue,
-        };
-        *field = value.get(1..).and_then(|value| str::from_utf8(value).ok()).map(str::trim);
-    }
-    let mut uids = uids?.split_ascii_whitespace();
+    let mut uids = find_in_status(bytes, "Uid")?.split_ascii_whitespace();
     Some(Status {
-        thread_group: thread_group?.parse().ok()?,
-        tracer: tracer?.parse().ok()?,
+        thread_group: find_in_status(bytes, "Tgid")?.parse().ok()?,
+        tracer: find_in_status(bytes, "TracerPid")?.parse().ok()?,
         real_uid: uids.next()?.parse().ok()?,
         effective_uid: uids.next()?.parse().ok()?,
-        seccomp: seccomp.and_then(|value| value.parse().ok()),
     })
 }
 
@@ -175,7 +171,7 @@ pub(crate) fn read_arguments_range(pid: i32) -> io::Result<(u64, u64)> {
 fn read_range(pid: i32, field: usize) -> io::Result<(u64, u64)> {
     let bytes = read_small(format!("/proc/{pid}/stat")).map_err(gone)?;
     let fields = split_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))?;
-    let mut addresses = fields.skip(field - 3).map(|text| text.parse::<u64>().ok());
+    let mut addresses = fields.skip(field - 3).map(number::<u64>);
     match (addresses.next().flatten(), addresses.next().flatten()) {
         // The kernel shows zeros to readers without permission.
         (Some(start @ 1..), Some(end)) => Ok((start, end)),
@@ -191,6 +187,11 @@ fn read_range(pid: i32, field: usize) -> io::Result<(u64, u64)> {
 pub(crate) fn read_status(pid: i32) -> io::Result<Status> {
     let bytes = read_small(format!("/proc/{pid}/status")).map_err(gone)?;
     parse_status(&bytes).ok_or_else(|| malformed(pid, "status"))
+}
+
+/// Reads how this process is confined: 0 not at all, 1 strictly, 2 by a filter. `None` on kernels without seccomp.
+pub(crate) fn read_own_seccomp() -> Option<u32> {
+    find_in_status(&read_small("/proc/self/status".to_owned()).ok()?, "Seccomp")?.parse().ok()
 }
 
 /// Reads `/proc/PID/auxv`.
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn stat_is_read_whatever_the_name_is() {
-        for name in ["sh", "a b", "x) R 1 2 (y", ")", "", "new\nline", "((("] {
+        for name in ["sh", "a b", "x) R 1 2 (y", ")", "", "new\nline", "(((", &"w)".repeat(32)] {
             check_stat(name, Some(('T', 7, 12345)));
         }
         let line = format!("42 (sh) Z 7 42 41 0 -1 {TAIL}\n");
@@ -337,9 +338,9 @@ mod tests {
     #[test]
     fn status_gives_tracer_and_users() {
         let text = b"Name:\tx\nTgid:\t9\nPid:\t9\nTracerPid:\t5\nUid:\t1000\t1001\t1\t1\nSeccomp:\t2\n";
-        let expected =
-            Status { thread_group: 9, tracer: 5, real_uid: 1000, effective_uid: 1001, seccomp: Some(2) };
+        let expected = Status { thread_group: 9, tracer: 5, real_uid: 1000, effective_uid: 1001 };
         assert_eq!(parse_status(text), Some(expected));
+        assert_eq!(find_in_status(text, "Seccomp"), Some("2"));
         assert_eq!(parse_status(b"Name:\tx\n"), None);
     }
 

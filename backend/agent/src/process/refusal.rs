@@ -19,12 +19,11 @@ impl PtraceFacts {
     /// Reads the facts for the rank `pid`.
     pub(crate) fn read(pid: i32) -> Self {
         let number = |path: &str| std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok();
-        let own = std::process::id().cast_signed();
         Self {
             tracer: procfs::read_status(pid).map_or(0, |status| status.tracer),
             yama: number("/proc/sys/kernel/yama/ptrace_scope"),
             selinux_denies: number("/sys/fs/selinux/booleans/deny_ptrace") == Some(1),
-            seccomp: procfs::read_status(own).ok().and_then(|status| status.seccomp),
+            seccomp: procfs::read_own_seccomp(),
         }
     }
 
