@@ -69,6 +69,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -379,7 +380,8 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().on_thread_start(quiet).build();
     let runtime = runtime.map_err(|e| failure::from_io("set up the agent", &e))?;
-    let served = tokio::task::LocalSet::new().block_on(&runtime, work);
+    // The work is large. Pinned here, it is not moved again.
+    let served = tokio::task::LocalSet::new().block_on(&runtime, pin!(work));
     // A thread that still waits (for a slow disk, say) must not keep the agent here.
     runtime.shutdown_background();
     served
