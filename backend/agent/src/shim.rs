@@ -4,15 +4,14 @@
 //! The first shim on a node finds no agent and starts it. The kernel decides which one is first: only one process can
 //! bind the agent's socket. The first shim binds it before there is an agent, so the socket accepts early shims, too.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,10 +32,11 @@ use gantry_wlm::launcher::{RankSide, find_by_word, parse_rank_facts};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{AccessFlags, access, getppid};
+use nix::unistd::{AccessFlags, access, chdir, getppid};
 
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
+use crate::process::exec::{self, Environment};
 use crate::process::renumber::replace_arguments;
 use crate::process::strays::Marker;
 use crate::release::refuse;
@@ -78,8 +78,6 @@ pub(crate) fn run(args: &[OsString]) -> Option<ExitCode> {
 struct Entered {
     /// The connection to the agent.
     desk: UnixStream,
-    /// This process's environment.
-    environment: Vec<(OsString, OsString)>,
     /// The variables by which the program finds its rendezvous.
     variables: Vec<(&'static str, String)>,
     /// Settings of this rank alone.
@@ -97,9 +95,9 @@ fn check_in(by: Option<&RankSide>) -> Result<Option<Entered>, Failure> {
     })?;
     let ticket = HoldTicket::from_text(&text.to_string_lossy());
     let ticket = ticket.map_err(|error| refuse(&error))?;
-    let environment = host.environment();
-    let facts = parse_rank_facts(&environment, by)
-        .map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
+    let known = exec::variables();
+    let facts =
+        parse_rank_facts(&known, by).map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
     let local = facts.local.ok_or_else(|| {
         Failure::new(Kind::Unsupported, "the launcher does not tell how many ranks this node has")
     })?;
@@ -113,8 +111,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Option<Entered>, Failure> {
                 variables = build_variables(&service, ticket.agent.subjob);
                 // Without the marker the agent finds only descendants of the rank when the app ends.
                 let marker = Marker::new(ticket.agent.app, getppid().as_raw()).ok();
-                let known = environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
-                variables.extend(marker.map(|marker| marker.build(known)));
+                variables.extend(marker.map(|marker| marker.build(known.iter().copied())));
                 if ticket.mpi != MpiRanks::NotServed {
                     let socket = ask_for_mpi(&service, check_in.rank)?;
                     let (numbers, here) = ((check_in.rank, check_in.size), (local.rank, local.size));
@@ -130,7 +127,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Option<Entered>, Failure> {
             FromDesk::Go => {
                 let own = ticket.own.into_iter().find(|own| own.ranks.contains(check_in.rank));
                 let own = own.unwrap_or_default();
-                return Ok(Some(Entered { desk, environment, variables, own, served }));
+                return Ok(Some(Entered { desk, variables, own, served }));
             }
             FromDesk::Refused(failure) => return Err(failure),
         }
@@ -231,20 +228,11 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 fn become_program(
     command: &[OsString],
     by: Option<&RankSide>,
-    Entered { mut desk, environment, variables, own, served }: Entered,
+    Entered { mut desk, variables, own, served }: Entered,
 ) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
     };
-    #[expect(clippy::disallowed_methods, reason = "this process becomes the program and starts no other")]
-    let mut becoming = Command::new(program);
-    for name in VARIABLES.into_iter().chain(served.iter().flat_map(|_| pmi::FOREIGN)) {
-        becoming.env_remove(name);
-    }
-    let hides = |name: &OsString| by.is_some_and(|by| by.hides(name));
-    for (name, _) in environment.iter().filter(|(name, _)| hides(name)) {
-        becoming.env_remove(name);
-    }
     if let Some(cwd) = &own.cwd {
         // Otherwise a missing directory would look like an error of the program.
         if let Err(errno) = access(&Path::new(cwd).join("."), AccessFlags::X_OK) {
@@ -252,15 +240,13 @@ fn become_program(
             drop(say(&mut desk, &ToDesk::NotStarted(failure.clone())));
             return (failure, NOT_EXECUTED);
         }
-        becoming.current_dir(cwd);
     }
-    let error = becoming
-        .args(args)
-        .envs(own.env)
-        .env_remove(GANTRY_TICKET)
-        .env_remove(GANTRY_SENT_AGENT)
-        .envs(variables)
-        .exec();
+    let environment = build_environment(by, &own, &variables, served.is_some());
+    let enter = || own.cwd.as_deref().map_or(Ok(()), |cwd| chdir(cwd).map_err(io::Error::from));
+    let error = match environment.and_then(|environment| enter().map(|()| environment)) {
+        Ok(environment) => exec::become_program(program, args, &environment),
+        Err(error) => error,
+    };
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTED };
     let failure = match error.raw_os_error() {
         Some(errno) if program.as_bytes().contains(&b'/') => {
@@ -271,6 +257,28 @@ fn become_program(
     };
     drop(say(&mut desk, &ToDesk::NotStarted(failure.clone())));
     (failure, code)
+}
+
+/// The program's environment: this process's own with those changes.
+fn build_environment(
+    by: Option<&RankSide>,
+    own: &Own,
+    variables: &[(&'static str, String)],
+    is_served: bool,
+) -> io::Result<Environment> {
+    let foreign = pmi::FOREIGN.iter().filter(|_| is_served);
+    let mut environment = Environment::inherit();
+    environment.remove(|name| {
+        VARIABLES.iter().chain(foreign.clone()).any(|it| name == *it) || by.is_some_and(|by| by.hides(name))
+    });
+    for (name, value) in &own.env {
+        environment.set(name, value)?;
+    }
+    environment.remove(|name| name == GANTRY_TICKET || name == GANTRY_SENT_AGENT);
+    for (name, value) in variables {
+        environment.set(OsStr::new(name), OsStr::new(value))?;
+    }
+    Ok(environment)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! process names it. Otherwise the variables of the usually innermost launcher win. Measured with MPICH 4.0 and Open
 //! MPI 4.1, alone and nested.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::table::RANK_SIDES;
 use super::variables::{LocalFacts, NoRank, RankSide, RankVariables, Variables};
@@ -39,7 +39,7 @@ pub fn dies_with_step(cgroup: &str) -> bool {
 /// # Errors
 /// [`NoRank`] names the missing variables or the invalid value.
 pub fn parse_rank_facts(
-    environment: &[(OsString, OsString)],
+    environment: &[(&OsStr, &OsStr)],
     by: Option<&RankSide>,
 ) -> Result<RankFacts, NoRank> {
     let variables = Variables(environment);

@@ -1,6 +1,6 @@
 //! Tests where each launcher's program is found, and compares the tables with the launchers' own help.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use proptest::prelude::*;
 
@@ -35,8 +35,8 @@ pub(crate) type Expected = (u32, u32, Option<(u32, u32)>);
 
 pub(crate) fn check_facts(text: &str, by: Option<&RankSide>, expected: Result<Expected, &str>) {
     let entries = text.split_whitespace().filter_map(|entry| entry.split_once('='));
-    let environment: Vec<(OsString, OsString)> =
-        entries.map(|(name, value)| (name.into(), value.into())).collect();
+    let environment: Vec<(&OsStr, &OsStr)> =
+        entries.map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
     let found = parse_rank_facts(&environment, by)
         .map(|facts| (facts.rank, facts.size, facts.local.map(|local| (local.rank, local.size))))
         .map_err(|error| error.to_string());

@@ -1,6 +1,6 @@
 //! The environment variables in which launchers pass a process its rank.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
@@ -107,11 +107,11 @@ impl RankVariables {
 
 /// An environment. Variables that are empty or no valid text count as not set.
 #[derive(Debug)]
-pub(crate) struct Variables<'a>(pub(super) &'a [(OsString, OsString)]);
+pub(crate) struct Variables<'a>(pub(super) &'a [(&'a OsStr, &'a OsStr)]);
 
 impl Variables<'_> {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(known, _)| known == name)?;
+        let (_, value) = self.0.iter().find(|(known, _)| *known == name)?;
         value.to_str().filter(|value| !value.is_empty())
     }
 

@@ -14,6 +14,7 @@ mod cancel;
 pub(crate) mod cores;
 pub(crate) mod diagnose;
 mod enter;
+pub(crate) mod exec;
 pub(crate) mod follow;
 pub(crate) mod error;
 pub(crate) mod hold;

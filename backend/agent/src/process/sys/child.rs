@@ -169,8 +169,9 @@ fn encode_failure(stage: Stage, errno: i32) -> [u8; FAILURE_LENGTH] {
     [s0, s1, s2, s3, e0, e1, e2, e3]
 }
 
-fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+/// The array of pointers, with a null pointer at its end, that `execve` takes.
+pub(super) fn pointers(strings: &[impl AsRef<CStr>]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ref().as_ptr()).chain([ptr::null()]).collect()
 }
 
 fn block_signals() -> io::Result<libc::sigset_t> {

@@ -4,12 +4,14 @@
 #![expect(unsafe_code, reason = "system calls that no safe crate wraps")]
 
 mod child;
+mod exec;
 mod pidfd;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 pub(crate) use child::{Child, FAILURE_LENGTH, SERVED, Stage, Wait, decode_failure, fork, spawn};
+pub(crate) use exec::{environment, exec};
 use gantry_shared::ptrace;
 pub(crate) use gantry_shared::ptrace::{
     RegisterSet, detach as trace_detach, event_message as trace_event, go_on as trace_continue,
