@@ -85,7 +85,7 @@ impl Adopted {
             Some(pidfd) => sys::pidfd_ended(pidfd).await.is_ok(),
             None => false,
         };
-        while !watched && self.status_as_zombie().is_none() && self.process.is_there().unwrap_or(true) {
+        while !watched && !self.has_ended() {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         let told = || pidfd.and_then(sys::pidfd_exit_status).and_then(parse_end);
@@ -101,6 +101,15 @@ impl Adopted {
         match &self.pidfd {
             Some(pidfd) => signal::there(sys::pidfd_send_signal(pidfd.as_fd(), signal)),
             None => signal::send(self.process, signal),
+        }
+    }
+
+    /// Whether it is gone, or has ended and its status can be read.
+    fn has_ended(&self) -> bool {
+        match self.process.read_stat() {
+            Ok(Some(stat)) => stat.state == 'Z' && self.status_as_zombie().is_some(),
+            Ok(None) => true,
+            Err(_) => false,
         }
     }
 
