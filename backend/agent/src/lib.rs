@@ -70,7 +70,6 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -107,9 +106,13 @@ usage: gantry-agent serve [step | attached [dial|here|either]]
        gantry-agent id             say which build this is
        gantry-agent --version";
 
-/// Runs the command in this process's arguments. The exit code of a keeper is its agent's.
+/// The exit codes of the agent's commands.
+const SUCCESS: u8 = 0;
+const FAILURE: u8 = 1;
+
+/// Runs the command in this process's arguments, and returns the exit code. That of a keeper is its agent's.
 #[must_use]
-pub fn run() -> ExitCode {
+pub fn run() -> u8 {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     if let Some((first, rest)) = args.split_first()
@@ -157,7 +160,7 @@ pub fn run() -> ExitCode {
 }
 
 /// As [`serve`], for ranks that a launcher starts. They check in at the socket that is our standard input.
-fn serve_ranks() -> ExitCode {
+fn serve_ranks() -> u8 {
     if let Ok(Some(ended)) = keep(Duration::ZERO) {
         return end_as(ended);
     }
@@ -168,23 +171,23 @@ fn serve_ranks() -> ExitCode {
 }
 
 /// Exits with this result.
-fn end(result: Result<(), Failure>) -> ExitCode {
-    let Err(failure) = result else { return ExitCode::SUCCESS };
+fn end(result: Result<(), Failure>) -> u8 {
+    let Err(failure) = result else { return SUCCESS };
     // The guard forwards this text.
     let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let mut text = String::new();
     push_lines(&mut text, &format!("{failure}{hint}"));
     drop(io::stderr().write_all(text.as_bytes()));
-    ExitCode::FAILURE
+    FAILURE
 }
 
 /// Exits as the keeper of an agent that has ended.
-fn end_as(ended: ExitStatus) -> ExitCode {
+fn end_as(ended: ExitStatus) -> u8 {
     if let ExitStatus::Signal(_) = ended {
         // The agent's storage is left over. A failure to remove it has no reader here.
         drop(sweep(None));
     }
-    ended.code().map_or(ExitCode::FAILURE, ExitCode::from)
+    ended.code().unwrap_or(FAILURE)
 }
 
 fn say(text: &str) -> Result<(), Failure> {

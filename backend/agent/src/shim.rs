@@ -11,7 +11,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
-use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,7 +55,7 @@ const NOT_EXECUTED: u8 = 126;
 ///
 /// Returns in two processes only: with its exit code, in one that fails; and `None`, in a copy of this process that is
 /// to become the node's agent. That has the agent's socket as its standard input.
-pub(crate) fn run(args: &[OsString]) -> Option<ExitCode> {
+pub(crate) fn run(args: &[OsString]) -> Option<u8> {
     let (by, command) = match args {
         [option, launcher, rest @ ..] if option == "--by" => (launcher.to_str(), rest),
         rest => (None, rest),
@@ -71,7 +70,7 @@ pub(crate) fn run(args: &[OsString]) -> Option<ExitCode> {
     // The launcher forwards this to the user.
     let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     drop(writeln!(io::stderr(), "{SHIM_WORDS}{}", ForeignText::of(&format_args!("{failure}{hint}"))));
-    Some(ExitCode::from(code))
+    Some(code)
 }
 
 /// The shim's data once the agent lets it go on.

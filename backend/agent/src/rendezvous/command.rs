@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use gantry_backend::Error;
@@ -80,16 +79,16 @@ impl From<Error> for Ended {
 }
 
 /// Runs the command in `args`, and returns the exit code.
-pub(crate) fn run(args: &[OsString]) -> ExitCode {
+pub(crate) fn run(args: &[OsString]) -> u8 {
     if matches!(args, [help] if help == "--help" || help == "-h") {
         return match io::stdout().write_all(HELP.as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
+            Ok(()) => 0,
+            Err(_) => 1,
         };
     }
     let done = parse_words(args).map_err(Ended::Usage).and_then(|words| carry_out(&words));
     let (text, hint, code) = match done {
-        Ok(()) => return ExitCode::SUCCESS,
+        Ok(()) => return 0,
         Err(Ended::Usage(text)) => (text, Some("see gantry-agent rendezvous --help".to_owned()), 2),
         Err(Ended::File(text)) => (text, None, 1),
         Err(Ended::Failed(error)) => {
@@ -99,7 +98,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
     let said = format!("gantry-agent rendezvous: {text}{hint}");
     drop(writeln!(io::stderr(), "{}", ForeignText::from(said.as_str())));
-    ExitCode::from(code)
+    code
 }
 
 fn exit_code(error: &Error) -> u8 {
