@@ -118,7 +118,7 @@ pub fn run() -> u8 {
     if let Some((first, rest)) = args.split_first()
         && first == "hold"
     {
-        return shim::run(rest).unwrap_or_else(serve_ranks);
+        return shim::run(rest, serve_ranks);
     }
     if let Some((first, rest)) = args.split_first()
         && first == "rendezvous"
@@ -160,11 +160,11 @@ pub fn run() -> u8 {
 }
 
 /// As [`serve`], for ranks that a launcher starts. They check in at the socket that is our standard input.
-fn serve_ranks() -> u8 {
+fn serve_ranks(ticket: HoldTicket) -> u8 {
     if let Ok(Some(ended)) = keep(Duration::ZERO) {
         return end_as(ended);
     }
-    let served = serve_brought();
+    let served = serve_brought(ticket);
     // No process starts it any more.
     remove_sent_agent();
     end(served)
@@ -322,7 +322,7 @@ fn identify() -> Result<(), Failure> {
     say(&format!("{} {}", env!("CARGO_PKG_VERSION"), hasher.finalize().to_hex()))
 }
 
-fn serve_brought() -> Result<(), Failure> {
+fn serve_brought(ticket: HoldTicket) -> Result<(), Failure> {
     // The first rank's descriptors are pipes of its launcher, which must not stay open.
     gantry_wlm::host::close_inherited_descriptors()
         .map_err(|e| failure::from_io("close what is not ours", &e))?;
@@ -330,9 +330,7 @@ fn serve_brought() -> Result<(), Failure> {
     let failed = |e: io::Error| failure::from_io("set up the agent", &e);
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     listener.set_nonblocking(true).map_err(failed)?;
-    let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
-    let HoldTicket { agent: mut ticket, hold, hold_at, wrapper, mpi, .. } =
-        HoldTicket::from_text(&text.to_string_lossy()).map_err(|e| refuse(&e))?;
+    let HoldTicket { agent: mut ticket, hold, hold_at, wrapper, mpi, .. } = ticket;
     ticket.host = find_node_name(|name| Machine.env(name)).unwrap_or_else(|| Machine.hostname());
     block_on(async move {
         let how = match (hold, hold_at, wrapper) {

@@ -53,9 +53,9 @@ const NOT_EXECUTED: u8 = 126;
 
 /// Checks in, waits for permission, and becomes the program. `args` are `[--by LAUNCHER] [--] PROGRAM ARGS`.
 ///
-/// Returns in two processes only: with its exit code, in one that fails; and `None`, in a copy of this process that is
-/// to become the node's agent. That has the agent's socket as its standard input.
-pub(crate) fn run(args: &[OsString]) -> Option<u8> {
+/// Returns the exit code, in two processes only: in one that fails; and in a copy of this process, after `serve`. That
+/// copy is the node's agent, and has the agent's socket as its standard input.
+pub(crate) fn run(args: &[OsString], serve: fn(HoldTicket) -> u8) -> u8 {
     let (by, command) = match args {
         [option, launcher, rest @ ..] if option == "--by" => (launcher.to_str(), rest),
         rest => (None, rest),
@@ -63,14 +63,20 @@ pub(crate) fn run(args: &[OsString]) -> Option<u8> {
     let command = command.strip_prefix(&[OsString::from("--")]).unwrap_or(command);
     let by = by.and_then(find_by_word);
     let (failure, code) = match check_in(by) {
-        Ok(Some(entered)) => become_program(command, by, entered),
-        Ok(None) => return None,
+        Ok(CheckedIn::Rank(entered)) => become_program(command, by, entered),
+        Ok(CheckedIn::Agent(ticket)) => return serve(*ticket),
         Err(failure) => (failure, NOT_EXECUTED),
     };
     // The launcher forwards this to the user.
     let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     drop(writeln!(io::stderr(), "{SHIM_WORDS}{}", ForeignText::of(&format_args!("{failure}{hint}"))));
-    Some(code)
+    code
+}
+
+/// What this process is after the check-in.
+enum CheckedIn {
+    Rank(Entered),
+    Agent(Box<HoldTicket>),
 }
 
 /// The shim's data once the agent lets it go on.
@@ -85,8 +91,8 @@ struct Entered {
     served: Option<OwnedFd>,
 }
 
-/// Checks in and waits for the agent's permission. `None`: this process is the agent.
-fn check_in(by: Option<&RankSide>) -> Result<Option<Entered>, Failure> {
+/// Checks in and waits for the agent's permission.
+fn check_in(by: Option<&RankSide>) -> Result<CheckedIn, Failure> {
     let host = Machine;
     let text = host.env(GANTRY_TICKET).ok_or_else(|| {
         Failure::new(Kind::Invalid, format!("{GANTRY_TICKET} is not set"))
@@ -101,7 +107,9 @@ fn check_in(by: Option<&RankSide>) -> Result<Option<Entered>, Failure> {
         Failure::new(Kind::Unsupported, "the launcher does not tell how many ranks this node has")
     })?;
     let check_in = CheckIn { rank: Rank(facts.rank), size: facts.size, local_size: local.size };
-    let Some(mut desk) = come_to_desk(&ticket, check_in)? else { return Ok(None) };
+    let Some(mut desk) = come_to_desk(&ticket, check_in)? else {
+        return Ok(CheckedIn::Agent(Box::new(ticket)));
+    };
     let (mut variables, mut served) = (Vec::new(), None);
     loop {
         match hear(&mut desk)? {
@@ -126,7 +134,7 @@ fn check_in(by: Option<&RankSide>) -> Result<Option<Entered>, Failure> {
             FromDesk::Go => {
                 let own = ticket.own.into_iter().find(|own| own.ranks.contains(check_in.rank));
                 let own = own.unwrap_or_default();
-                return Ok(Some(Entered { desk, variables, own, served }));
+                return Ok(CheckedIn::Rank(Entered { desk, variables, own, served }));
             }
             FromDesk::Refused(failure) => return Err(failure),
         }
@@ -273,7 +281,8 @@ fn build_environment(
     for (name, value) in &own.env {
         environment.set(name, value)?;
     }
-    environment.remove(|name| name == GANTRY_TICKET || name == GANTRY_SENT_AGENT);
+    environment.unset(OsStr::new(GANTRY_TICKET));
+    environment.unset(OsStr::new(GANTRY_SENT_AGENT));
     for (name, value) in variables {
         environment.set(OsStr::new(name), OsStr::new(value))?;
     }
