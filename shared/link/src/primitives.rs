@@ -138,9 +138,8 @@ impl Hash for Blake2s {
 
     fn result(&mut self, out: &mut [u8]) {
         let hash = std::mem::take(&mut self.0).finalize();
-        for (to, from) in out.iter_mut().zip(hash) {
-            *to = from;
-        }
+        let length = hash.len().min(out.len());
+        out[..length].copy_from_slice(&hash[..length]);
     }
 }
 
