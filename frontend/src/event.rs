@@ -91,6 +91,17 @@ pub enum Event {
     Staged(StagingEnd),
     /// A rank or a tool daemon wrote something.
     Output(Output),
+    /// Output of the ranks cannot be written to the descriptor that the tool has chosen. The app goes on, and what
+    /// cannot be written is dropped. Comes once for each stream, maybe after `exited`. It does not come when a reader
+    /// has closed its pipe, nor for the standard output of a launcher, which writes there itself.
+    OutputLost {
+        /// The app.
+        app: AppId,
+        /// `stdout` or `stderr`.
+        stream: Stream,
+        /// The operating system's reason.
+        message: String,
+    },
     /// A rank ended.
     RankExited {
         /// The app.

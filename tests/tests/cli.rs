@@ -298,16 +298,38 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_told() {
+fn output_that_cannot_be_written_is_told_and_is_no_success() {
     in_a_world(LIMIT, |world| {
-        let full = "No space left on device (os error 28)";
-        for (args, text) in [
-            ("launch --label -n1 echo hello", "gantry: cannot write any more output: "),
-            ("ps --json", "gantry: cannot write to standard output: "),
-        ] {
+        let check = |args: &str, label: &str, code: i32| {
             let script = format!("exec {} {args} >/dev/full", binaries().gantry.display());
             let done = world.start("/bin/sh".as_ref(), ["-c", &script]).wait(SOON);
-            assert!(done.stderr.contains(&format!("{text}{full}")), "{args}: {done:?}");
+            let lost =
+                format!("{label}cannot write to standard output: No space left on device (os error 28)");
+            let told = done.stderr.iter().filter(|line| **line == lost).count();
+            let hints = done.stderr.iter().filter(|line| line.starts_with("hint: ")).count();
+            assert_eq!((done.code(), told, hints), (code, 1, 1), "{args}: {done:?}");
+        };
+        for options in ["", "--quiet", "--label", "--json"] {
+            check(&format!("launch {options} -n 2 /bin/echo hello"), "gantry: ", 73);
+        }
+        check("launch -n 2 /bin/sh -c 'echo hello; exit 3'", "gantry: ", 3);
+        check("ps --json", "gantry: ", 73);
+        let part = "(&(resourceManagerContact=localhost)(executable=/bin/echo)(arguments=hello))";
+        check(&format!("coalloc -s '+{part}'"), "gantry: subjob 0: ", 73);
+        let (_launch, id) = held(world, &["-n", "1", "/bin/sleep", "1000"]);
+        check(&format!("daemon {id} -- /bin/echo hello"), "gantry: ", 73);
+    });
+}
+
+#[test]
+fn a_reader_that_wants_no_more_is_no_loss() {
+    in_a_world(LIMIT, |world| {
+        for options in ["", "--label", "--json"] {
+            let gantry = binaries().gantry.display();
+            let launch = format!("launch {options} -n 1 /bin/sh -c 'yes | head -n 100000'");
+            let script = format!("{{ {gantry} {launch}; echo $? >&2; }} | head -n 1");
+            let done = world.start("/bin/sh".as_ref(), ["-c", &script]).wait(SOON);
+            assert_eq!((done.stdout.len(), done.stderr), (1, vec!["0".to_owned()]), "{options}");
         }
     });
 }

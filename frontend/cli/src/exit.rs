@@ -44,6 +44,7 @@ Exit codes:
   'launch', 'attach', 'submit', 'coalloc', 'mpir', 'wait' and 'stack --launch' end with
   the app's code: the highest of its ranks.
   A rank that signal N has ended counts as 128 + N. 'daemon' does the same.
+  If output could not be written, 0 becomes 73.
   gantry's own codes:
     0  done
     1  'doctor' found something that fails, or a command of 'gdb --batch' failed
@@ -85,6 +86,11 @@ pub(crate) fn of_kind(kind: Kind) -> u8 {
 /// The code of an app. A code beyond the range of a process becomes the highest code, so a failure stays a failure.
 pub(crate) fn of_app(code: i32) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// The code of a command whose own code is `code`, when output of the app could not be written.
+pub(crate) fn of_lost_output(code: u8) -> u8 {
+    if code == SUCCESS { SYSTEM } else { code }
 }
 
 /// The code of one process, as a shell shows it. An unknown ending counts as a failure.

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket, SHIM_WORDS};
@@ -190,15 +191,12 @@ impl Drop for Scratch {
 
 /// Connects the launcher's output to the tool.
 pub(super) fn pass_on(
-    core: &Core,
+    core: &Arc<Core>,
     output: Option<OutputStream>,
     to: Option<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)>,
 ) -> Result<()> {
     match (output, to) {
-        (Some(output), Some((stdout, stderr))) => {
-            let started = core.outputs.write_stream(output, stdout, stderr);
-            started.map_err(|e| Error::io("cannot start a thread for output", e))
-        }
+        (Some(output), Some(to)) => core.write_rank_output(output, to),
         (Some(output), None) => {
             core.keep_rank_output(output);
             Ok(())

@@ -1,5 +1,7 @@
 //! The state that an app's handles share.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -262,6 +264,23 @@ impl Core {
     /// Keeps the ranks' output until a caller takes it.
     pub(crate) fn keep_rank_output(&self, stream: OutputStream) {
         *lock(&self.rank_output) = Some(stream);
+    }
+
+    /// Has a thread write the ranks' output to two descriptors.
+    pub(super) fn write_rank_output(
+        self: &Arc<Self>,
+        stream: OutputStream,
+        to: (OwnedFd, OwnedFd),
+    ) -> Result<()> {
+        let core = Arc::downgrade(self);
+        let lost = move |stream, error: &io::Error| {
+            if let Some(core) = core.upgrade() {
+                let message = error.to_string();
+                core.happened(Happening::Found(Event::OutputLost { app: core.app, stream, message }));
+            }
+        };
+        let started = self.outputs.write_stream(stream, to, lost);
+        started.map_err(|e| Error::io("cannot start a thread for output", e))
     }
 
     /// Takes the ranks' output. Works once.

@@ -375,8 +375,7 @@ pub(super) async fn begin_direct(
         OutputTo::Null => {}
         OutputTo::Stream => core.keep_rank_output(core.outputs.stream(None, open)),
         OutputTo::Fds { stdout, stderr } => {
-            let started = core.outputs.write_to(None, open, stdout, stderr);
-            started.map_err(|e| Error::io("cannot start a thread for output", e))?;
+            core.write_rank_output(core.outputs.stream(None, open), (stdout, stderr))?;
         }
     }
     let begun = begun.order_ranks(Order::StartRanks(order), "starting ranks", deadline).await?;

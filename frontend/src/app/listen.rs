@@ -31,6 +31,9 @@ const LAST_DELIVERIES: Duration = Duration::from_secs(2);
 /// How long a launcher may take to end after the agents that it started. Later, those agents count as lost.
 const LAUNCHER_AFTER_AGENT: Duration = Duration::from_secs(1);
 
+/// How long the end of the events waits for output that is being written.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+
 /// Handles events until the app is over or its owner asks for its end, then cleans up.
 pub(super) async fn listen(
     core: Arc<Core>,
@@ -97,6 +100,9 @@ pub(super) async fn listen(
     if !let_go {
         // No further report of the launcher's end can arrive, not even if the guard that waited for it is gone.
         core.happened(Happening::LauncherEnded(launcher, None));
+        // The last output may be lost, which subscribers must learn. Do not wait for a reader that stands still.
+        core.outputs.close();
+        drop(tokio::time::timeout(LAST_WRITES, core.outputs.written()).await);
     }
     drop(over);
 }

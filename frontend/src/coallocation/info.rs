@@ -1,6 +1,7 @@
 //! Descriptions of a job and its subjobs.
 
 use gantry_types::error::Kind;
+use gantry_types::output::Stream;
 use serde::Serialize;
 
 use super::state::{JobState, SubjobState};
@@ -59,6 +60,15 @@ pub enum JobEvent {
         /// The label of the subjob.
         label: String,
         /// The sentence, with the remedy.
+        message: String,
+    },
+    /// Output of a subjob's ranks cannot be written. The first failure of each stream is reported.
+    OutputLost {
+        /// The label of the subjob.
+        label: String,
+        /// `stdout` or `stderr`.
+        stream: Stream,
+        /// The operating system's reason.
         message: String,
     },
 }

@@ -462,10 +462,7 @@ impl Keeper {
             // A part that ends because its MPI world failed has the world's exit code.
             Told::Exit(Exit { code, .. }) => self.know(id, |(info, _)| info.code = info.code.or(Some(code))),
             Told::MpiFailed(failure) => self.mpi_failed(id, failure),
-            Told::MpiNote(message) => {
-                let label = self.label(id);
-                self.publish(&JobEvent::MpiNote { label, message });
-            }
+            Told::Event(build) => self.publish(&build(self.label(id))),
             Told::NoWorld(why) => {
                 let label = self.label(id);
                 self.note_why(format!("subjob {label} cannot be part of the MPI world: {why}"), None);

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::contact::Contacts;
 use super::exchange::{Arrival, Member};
+use super::info::JobEvent;
 use super::mpi_failure::MpiFailure;
 use super::output::{Destination, OutputFiles, SubjobOutput};
 use super::request::{BarrierPoint, CommsType, Subrequest};
@@ -171,7 +172,6 @@ pub(super) enum Tell {
 }
 
 /// A report of a subjob.
-#[derive(Debug)]
 pub(super) enum Told {
     /// Its app exists.
     App(AppHandle),
@@ -185,8 +185,8 @@ pub(super) enum Told {
     Why(Error),
     /// Its MPI world has failed.
     MpiFailed(MpiFailure),
-    /// A note about its MPI world.
-    MpiNote(String),
+    /// Something that users of the job should know. The function builds the event from the subjob's label.
+    Event(Box<dyn FnOnce(String) -> JobEvent + Send>),
     /// Its ranks cannot be part of the job's MPI world.
     NoWorld(String),
 }
@@ -308,8 +308,7 @@ async fn attend(
                 None => break app.wait().await.map(|exit| tell_exit(exit, in_world, report)),
             },
             event = events.next(), if has_events => match event {
-                Some(Event::MpiNote { message, .. }) => report(Told::MpiNote(message)),
-                Some(_) => {}
+                Some(event) => tell_event(event, report),
                 None => has_events = false,
             },
             exit = app.wait() => {
@@ -353,7 +352,25 @@ async fn attend(
         }
     };
     // Remaining ranks end with the app.
-    app.close(CLEAN_UP).await.and(outcome).map(|()| Leaving::Over)
+    let closed = app.close(CLEAN_UP).await;
+    // The last output is written by now.
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::ZERO, events.next()).await {
+        tell_event(event, report);
+    }
+    closed.and(outcome).map(|()| Leaving::Over)
+}
+
+/// Reports an event that users of the job should know.
+fn tell_event(event: Event, report: &impl Fn(Told)) {
+    match event {
+        Event::MpiNote { message, .. } => {
+            report(Told::Event(Box::new(|label| JobEvent::MpiNote { label, message })));
+        }
+        Event::OutputLost { stream, message, .. } => {
+            report(Told::Event(Box::new(move |label| JobEvent::OutputLost { label, stream, message })));
+        }
+        _ => {}
+    }
 }
 
 /// Reports why the MPI world has failed, if an agent says so within [`CAUSE_TIME`]. An agent reports a rank's end at

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use gantry_frontend::{App, Input, LaunchRequest, OutputTo};
+use gantry_frontend::{App, Event, Input, LaunchRequest, OutputTo};
 use gantry_tests::{SOON, Site, on_every_wlm, programs};
+use gantry_types::output::Stream;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -201,6 +202,38 @@ fn descriptors_whose_reader_is_gone_stop_nothing() {
         drop(theirs);
         assert_eq!(app.wait().await.expect("the end").code, 0);
         app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_event_once_for_each_stream_and_a_closed_pipe_is_none() {
+    on_every_wlm(LIMIT, async |site| {
+        let script = site.world.executable("both", b"#!/bin/sh\necho out; echo out; echo err >&2\n");
+        let full = || OwnedFd::from(File::create("/dev/full").expect("the device"));
+        let closed = || OwnedFd::from(std::io::pipe().expect("a pipe").1);
+        for (stdout, stderr, expected) in [
+            (full(), full(), vec![Stream::Stdout, Stream::Stderr]),
+            (closed(), full(), vec![Stream::Stderr]),
+            (closed(), closed(), Vec::new()),
+        ] {
+            // A launcher writes to the descriptor of standard output itself.
+            let by_launcher = |stream| stream == Stream::Stdout && site.comes_by_one_pipe();
+            let expected: Vec<_> = expected.into_iter().filter(|stream| !by_launcher(*stream)).collect();
+            let request = LaunchRequest::new(["-n".as_ref(), "2".as_ref(), script.as_os_str()]);
+            let app = site.launch(request.output(OutputTo::Fds { stdout, stderr })).await;
+            let mut events = app.events();
+            assert_eq!(app.wait().await.expect("the end").code, 0);
+            app.close(SOON).await.expect("close");
+            let mut lost = Vec::new();
+            while let Some(event) = events.next().await {
+                if let Event::OutputLost { stream, message, .. } = event {
+                    assert_eq!(message, "No space left on device (os error 28)");
+                    lost.push(stream);
+                }
+            }
+            lost.sort();
+            assert_eq!(lost, expected);
+        }
     });
 }
 

@@ -15,8 +15,7 @@ pub(super) async fn run(args: Attach, debugger: Option<Debugger>, json: bool) ->
     let screen = Screen::terminal(args.stay.talk(json), false).map_err(|e| Fault::io("cannot start", &e))?;
     let screen = Arc::new(screen);
     let outcome = attach(args, debugger, Arc::clone(&screen)).await;
-    screen.finish().await;
-    outcome
+    screen.finish(outcome).await
 }
 
 /// Attaches, and stays until the processes end or Ctrl-C detaches.

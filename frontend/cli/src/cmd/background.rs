@@ -101,8 +101,7 @@ pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
         if let Err(Fault(failure)) = &outcome {
             screen.not_started(failure);
         }
-        screen.finish().await;
-        outcome
+        screen.finish(outcome).await
     })
 }
 

@@ -68,8 +68,8 @@ pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
         }
     };
     // The task ends with the job's events.
-    drop(told.await);
-    close(&exit, talk)
+    let all_written = told.await.unwrap_or(true);
+    close(&exit, talk).map(|code| if all_written { code } else { exit::of_lost_output(code) })
 }
 
 fn request(args: &Coalloc, spec: &str, output: SubjobOutput) -> Result<Job, Fault> {
@@ -147,17 +147,24 @@ enum Talk {
     Json,
 }
 
-/// Reports the events of a job until it is over.
-async fn tell(mut events: JobEvents, states: Vec<SubjobInfo>, talk: Talk) {
+/// Reports the events of a job until it is over. False: output of the ranks could not be written.
+async fn tell(mut events: JobEvents, states: Vec<SubjobInfo>, talk: Talk) -> bool {
     let past = states.into_iter().map(JobEvent::Subjob);
     past.for_each(|event| tell_one(&event, talk));
+    let mut all_written = true;
     while let Some(event) = events.next().await {
+        all_written &= !matches!(event, JobEvent::OutputLost { .. });
         tell_one(&event, talk);
     }
+    all_written
 }
 
 fn tell_one(event: &JobEvent, talk: Talk) {
     match (talk, event) {
+        (Talk::Nothing | Talk::Words, JobEvent::OutputLost { label, stream, message }) => {
+            let failure = view::describe_loss(*stream, message).at(format!("subjob {label}"));
+            view::complain(&Page::failure(&failure));
+        }
         (Talk::Nothing, _) => {}
         // Ignore a closed pipe: the job continues.
         (Talk::Json, event) => drop(view::print(&Page::json(event))),

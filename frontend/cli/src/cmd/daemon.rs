@@ -27,16 +27,16 @@ pub(super) async fn run(args: Daemon, json: bool) -> Outcome {
     let screen = Screen::terminal(talk, true).map_err(|e| Fault::io("cannot pass output on", &e))?;
     if args.background {
         let started = start(client, order, timeout, &screen).await;
-        screen.finish().await;
+        let code = screen.finish(Ok(exit::SUCCESS)).await?;
         // The daemon continues without the connection.
         let (daemon, _events) = started?;
-        return tell_started(app, daemon, &args, json).await;
+        tell_started(app, daemon, &args, json).await?;
+        return Ok(code);
     }
     // The daemon ends with this connection. So a signal that ends this process ends the daemon, too.
     let outcome = follow(client, order, timeout, &screen).await;
     screen.flush();
-    screen.finish().await;
-    outcome
+    screen.finish(outcome).await
 }
 
 /// Starts the daemon and shows the progress of its files meanwhile.
@@ -83,16 +83,15 @@ async fn follow(client: Client, order: DaemonOrder, timeout: Duration, screen: &
     Ok(code)
 }
 
-async fn tell_started(app: AppId, daemon: DaemonId, args: &Daemon, json: bool) -> Outcome {
+async fn tell_started(app: AppId, daemon: DaemonId, args: &Daemon, json: bool) -> Result<(), Fault> {
     if !json {
-        say(&Page::line(daemon))?;
-        return Ok(exit::SUCCESS);
+        return say(&Page::line(daemon));
     }
     let info = reach(Some(app.as_str())).await?.info(args.patience.timeout).await?;
     for it in info.daemons.into_iter().filter(|it| it.daemon == daemon) {
         say(&Page::json(&Event::DaemonStarted { app: info.app, daemon, host: it.host, pid: it.pid }))?;
     }
-    Ok(exit::SUCCESS)
+    Ok(())
 }
 
 /// Builds the request with absolute paths: the app's frontend has another directory and another PATH.

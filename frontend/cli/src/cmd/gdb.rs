@@ -56,9 +56,8 @@ pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
             Ok(())
         }
     };
-    screen.finish().await;
     // Report the first failure, not the one of closing.
-    done.and_then(|code| closed.map(|()| code))
+    screen.finish(done.and_then(|code| closed.map(|()| code))).await
 }
 
 async fn reach(args: &Gdb) -> Result<Owner, Fault> {

@@ -28,8 +28,7 @@ pub(super) async fn run(mut args: Launch, debugger: Option<Debugger>, json: bool
     let screen = Arc::new(Screen::terminal(args.stay.talk(json), args.label).map_err(failed)?);
     let outcome =
         launch(args, Surroundings { stdin, enter, output, debugger, screen: Arc::clone(&screen) }).await;
-    screen.finish().await;
-    outcome
+    screen.finish(outcome).await
 }
 
 /// Whether ranks' output is labelled: by gantry's option, or by one of `mpiexec` before the program.

@@ -474,6 +474,7 @@ impl Teller {
             Event::EventsMissed { count, .. } => {
                 self.screen.note(&format!("{count} events were left out: gantry ps shows the app's state"));
             }
+            Event::OutputLost { stream, message, .. } => self.screen.output_lost(*stream, message),
             Event::Detached { .. } => self.screen.note("the app continues on its own"),
             Event::Error { kind, message, hint, .. } => {
                 self.screen.failure(&Failure::new(*kind, message).with_hint_of(hint.as_ref()));

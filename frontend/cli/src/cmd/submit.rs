@@ -16,8 +16,7 @@ pub(super) async fn run(args: Submit, json: bool) -> Outcome {
     let screen = Screen::terminal(args.stay.talk(json), false).map_err(|e| Fault::io("cannot start", &e))?;
     let screen = Arc::new(screen);
     let outcome = submit(args, Arc::clone(&screen)).await;
-    screen.finish().await;
-    outcome
+    screen.finish(outcome).await
 }
 
 /// Submits, attaches when there are ranks, and stays until they end or Ctrl-C detaches.

@@ -22,6 +22,7 @@ use std::time::Duration;
 use gantry_frontend::event::Event;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::foreign::LineWriter;
+use gantry_types::output::Stream;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tracing_subscriber::Layer;
@@ -109,6 +110,16 @@ pub(crate) fn tell_failure(failure: &Failure, json: bool) {
     });
     // The channel closes when the thread ends.
     told.recv_timeout(LAST_WORD).unwrap_or_default();
+}
+
+/// The failure of an app's output that cannot be written.
+pub(crate) fn describe_loss(stream: Stream, reason: &str) -> Failure {
+    let name = match stream {
+        Stream::Stdout => "standard output",
+        Stream::Stderr => "standard error",
+    };
+    let failure = Failure::new(Kind::System, format!("cannot write to {name}: {reason}"));
+    failure.with_hint("redirect it to another place; the app goes on, and what cannot be written is lost")
 }
 
 /// Prints help unchanged. An error quotes the command line, which a script may build from foreign text, so it is

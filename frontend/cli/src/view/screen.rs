@@ -18,8 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::label::Labels;
 use super::page::Page;
 use super::status::Subject;
-use super::writer::{Ink, Patient, Pen, Target, Watch, start};
-use super::{colours, has_sequences};
+use super::writer::{Ink, Loss, Patient, Pen, Target, Watch, start};
+use super::{colours, describe_loss, has_sequences};
+use crate::exit::{self, Outcome};
 
 /// The timeout for the last output. It is long enough for a user to notice a stopped terminal and continue it.
 const LAST_WRITE: Duration = Duration::from_secs(10);
@@ -62,6 +63,8 @@ pub(crate) struct Screen {
     /// The starting process waits for the news that the app exists.
     reports: bool,
     hurried: AtomicBool,
+    /// Something could not be written.
+    lost: Arc<AtomicBool>,
 }
 
 impl Screen {
@@ -80,12 +83,14 @@ impl Screen {
         let shared = terminal.is_some() && stdout.is_terminal();
         let mut out_target = Some(Box::new(Patient(copy(&stdout)?)) as Target);
         targets.extend(out_target.take_if(|_| shared));
-        let mut pens = start(targets, terminal, None).into_iter();
+        let lost = Arc::<AtomicBool>::default();
+        let loss = |talk| Loss { talk, seen: Arc::clone(&lost) };
+        let mut pens = start(targets, terminal, loss(None)).into_iter();
         let err = pens.next();
         // A slow reader of standard output must not delay messages.
-        let alone = out_target.and_then(|target| start(vec![target], None, err.clone()).pop());
+        let alone = out_target.and_then(|target| start(vec![target], None, loss(err.clone())).pop());
         let out = alone.or_else(|| pens.next());
-        let empty = Self::default();
+        let empty = Self { lost, ..Self::default() };
         Ok(match talk {
             Talk::Json => Self { events: out, talk: err, ..empty },
             _ => Self {
@@ -104,7 +109,7 @@ impl Screen {
     pub(crate) fn background(events: Target, output: Option<[File; 2]>) -> Self {
         let mut targets = vec![events];
         targets.extend(output.into_iter().flatten().map(|file| Box::new(file) as Target));
-        let mut pens = start(targets, None, None).into_iter();
+        let mut pens = start(targets, None, Loss::default()).into_iter();
         Self { events: pens.next(), out: pens.next(), err: pens.next(), reports: true, ..Self::default() }
     }
 
@@ -231,13 +236,19 @@ impl Screen {
         }
     }
 
+    /// Reports that output of the ranks cannot be written.
+    pub(crate) fn output_lost(&self, stream: Stream, reason: &str) {
+        self.lost.store(true, Ordering::SeqCst);
+        self.failure(&describe_loss(stream, reason));
+    }
+
     /// Shortens the wait for the last output.
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::SeqCst);
     }
 
-    /// The end: waits a limited time until everything is written.
-    pub(crate) async fn finish(&self) {
+    /// The end: waits a limited time until everything is written. A success whose output is lost is a failure.
+    pub(crate) async fn finish(&self, outcome: Outcome) -> Outcome {
         let patience = if self.hurried.load(Ordering::SeqCst) { HURRIED } else { LAST_WRITE };
         let all = async {
             // Messages last: one may be about the others.
@@ -247,6 +258,7 @@ impl Screen {
         };
         // Output that is unread by then is lost, as with any killed program.
         drop(tokio::time::timeout(patience, all).await);
+        outcome.map(|code| if self.lost.load(Ordering::SeqCst) { exit::of_lost_output(code) } else { code })
     }
 
     fn say(&self, page: Page) {

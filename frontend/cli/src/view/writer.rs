@@ -14,11 +14,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use gantry_shared::deadline::bounded;
+use gantry_types::output::Stream;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::block::Block;
+use super::describe_loss;
 use super::page::Page;
 use super::status::{Room, Subject};
 use super::sys::window_size;
@@ -147,9 +149,28 @@ impl Pen {
     }
 }
 
+/// What is done when a target cannot be written to.
+#[derive(Default)]
+pub(super) struct Loss {
+    /// Receives the message, if the target is standard output.
+    pub(super) talk: Option<Pen>,
+    /// Becomes true.
+    pub(super) seen: Arc<AtomicBool>,
+}
+
+impl Loss {
+    fn happened(&self, error: &io::Error) {
+        self.seen.store(true, Ordering::SeqCst);
+        if let Some(talk) = &self.talk {
+            let failure = describe_loss(Stream::Stdout, &error.to_string());
+            talk.write(Ink::Lines(Page::failure(&failure)));
+        }
+    }
+}
+
 /// Starts a thread that writes to `targets`, and returns a pen for each. With `terminal`, all of them are that
-/// terminal. `talk` is told when a target cannot be written to.
-pub(super) fn start(targets: Vec<Target>, terminal: Option<File>, talk: Option<Pen>) -> Vec<Pen> {
+/// terminal.
+pub(super) fn start(targets: Vec<Target>, terminal: Option<File>, loss: Loss) -> Vec<Pen> {
     let (to, inbox) = channel();
     let (room, changed) = (Arc::new(Semaphore::new(ROOM_BYTES as usize)), Arc::new(AtomicBool::new(false)));
     let pen = |sink| Pen { sink, to: to.clone(), room: Arc::clone(&room), changed: Arc::clone(&changed) };
@@ -157,7 +178,7 @@ pub(super) fn start(targets: Vec<Target>, terminal: Option<File>, talk: Option<P
     let writer = Writer {
         sinks: targets.into_iter().map(Some).collect(),
         terminal,
-        talk,
+        loss,
         changed,
         pages: Vec::new(),
         rooms: Vec::new(),
@@ -184,8 +205,7 @@ struct Writer {
     /// A target that failed is replaced by none.
     sinks: Vec<Option<Target>>,
     terminal: Option<File>,
-    /// For messages about lost output.
-    talk: Option<Pen>,
+    loss: Loss,
     changed: Arc<AtomicBool>,
     /// The data to write, and the index of its target.
     pages: Vec<(usize, Vec<u8>)>,
@@ -271,10 +291,8 @@ impl Writer {
             {
                 *sink = None;
                 // A reader that has closed its pipe wants no more.
-                if let Some(talk) = &self.talk
-                    && error.kind() != ErrorKind::BrokenPipe
-                {
-                    talk.write(Ink::Lines(Page::note(&format!("cannot write any more output: {error}"))));
+                if error.kind() != ErrorKind::BrokenPipe {
+                    self.loss.happened(&error);
                 }
             }
         }

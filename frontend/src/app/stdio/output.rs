@@ -1,6 +1,6 @@
 //! Carries the output of ranks and daemons to where the tool wants it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -62,30 +62,16 @@ impl Outputs {
         }
     }
 
-    /// Has a thread write a group's output to two descriptors.
-    ///
-    /// # Errors
-    /// No thread can be made.
-    pub(crate) fn write_to(
-        &self,
-        group: Option<DaemonId>,
-        open: NodeSet,
-        stdout: OwnedFd,
-        stderr: OwnedFd,
-    ) -> io::Result<()> {
-        let stream = self.stream(group, open);
-        self.write_stream(stream, stdout, stderr)
-    }
-
-    /// Has a thread write a stream to two descriptors.
+    /// Has a thread write a stream to two descriptors. The thread calls `lost` when one of them cannot be written to,
+    /// once for each.
     ///
     /// # Errors
     /// No thread can be made.
     pub(crate) fn write_stream(
         &self,
         mut stream: OutputStream,
-        stdout: OwnedFd,
-        stderr: OwnedFd,
+        (stdout, stderr): (OwnedFd, OwnedFd),
+        lost: impl Fn(Stream, &io::Error) + Send + 'static,
     ) -> io::Result<()> {
         // The thread holds only this: it must end when the app or its runtime does.
         let writers = Arc::clone(&self.writers);
@@ -93,13 +79,20 @@ impl Outputs {
         let thread = std::thread::Builder::new().name("gantry-output".to_owned());
         let spawned = thread.spawn(move || {
             let (mut stdout, mut stderr) = (File::from(stdout), File::from(stderr));
+            let mut told = BTreeSet::new();
             while let Some(output) = stream.blocking_next() {
                 let to = match output.stream {
                     Stream::Stdout => &mut stdout,
                     Stream::Stderr => &mut stderr,
                 };
-                // The app does not depend on its reader: without one, the rest is dropped and the app continues.
-                drop(write_patiently(to, &output.data.0));
+                // The app does not depend on its reader: what cannot be written is dropped and the app continues.
+                // A reader that has closed its pipe, such as `head`, wants no more. So a broken pipe is no loss.
+                if let Err(error) = write_patiently(to, &output.data.0)
+                    && error.kind() != io::ErrorKind::BrokenPipe
+                    && told.insert(output.stream)
+                {
+                    lost(output.stream, &error);
+                }
             }
             writers.send_modify(|n| *n -= 1);
         });
