@@ -322,6 +322,52 @@ fn output_that_cannot_be_written_is_told_and_is_no_success() {
 }
 
 #[test]
+fn an_app_that_is_not_named_or_unknown_leads_to_those_that_run() {
+    in_a_world(LIMIT, |world| {
+        let check = |args: &[&str], code: i32, expected: &[String]| {
+            let done = gantry(world, args);
+            let from = done.stderr.iter().position(|line| *line == expected[0]);
+            let told = from.map(|from| &done.stderr[from..]).unwrap_or_default();
+            assert_eq!((done.code(), told), (code, expected), "{args:?}: {done:?}");
+        };
+        let unknown = "gantry: no app 'zzzz' of yours runs here".to_owned();
+        check(
+            &["kill", "zzzz"],
+            65,
+            &[unknown.clone(), "hint: 'gantry ps' lists the apps that run".to_owned()],
+        );
+        let (mut holder, held) = held(world, &["-n", "1", "/bin/sleep", "1000"]);
+        let mut runner = world.gantry(["launch", "--json", "--", "/bin/sh", "-c", "exec sleep 1000\n"]);
+        let running = id_of(&runner.next_event("started", SOON));
+        let mut apps = [
+            format!("  {held}  held     -n 1 /bin/sleep 1000"),
+            format!("  {running}  running  /bin/sh -c exec sleep 1000\\n"),
+        ];
+        apps.sort();
+        let [one, two] = apps.clone();
+        let mut ids = [held.as_str(), running.as_str()];
+        ids.sort_unstable();
+        let several = format!("gantry: no app is named, and 2 of yours run: {}", ids.join(", "));
+        for command in ["release", "wait"] {
+            let hint = "hint: name one of them:".to_owned();
+            check(&[command], 64, &[several.clone(), hint, one.clone(), two.clone()]);
+        }
+        for args in
+            [&["kill", "zzzz"][..], &["wait", "zzzz"], &["stack", "zzzz"], &["daemon", "zzzz", "--", "a"]]
+        {
+            check(args, 65, &[unknown.clone(), "hint: these run:".to_owned(), one.clone(), two.clone()]);
+        }
+        for args in [&["kill"][..], &["signal", "USR1"], &["daemon", "--", "a"]] {
+            check(args, 2, &["gantry: these apps run:".to_owned(), one.clone(), two.clone()]);
+        }
+        for (id, run) in [(&held, &mut holder), (&running, &mut runner)] {
+            assert_eq!(gantry(world, &["kill", id]).code(), 0);
+            run.exited(SOON);
+        }
+    });
+}
+
+#[test]
 fn a_reader_that_wants_no_more_is_no_loss() {
     in_a_world(LIMIT, |world| {
         for options in ["", "--label", "--json"] {

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(said) => {
             view::tell_usage(&said);
+            cmd::name_apps_for(&said);
             return ExitCode::from(if said.use_stderr() { exit::USAGE } else { exit::SUCCESS });
         }
     };

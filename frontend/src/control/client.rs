@@ -120,10 +120,13 @@ fn pick(name: Option<&str>, found: &[AppId]) -> Result<AppId> {
             })
         }
         (several, name) => {
-            let which = name.map_or_else(|| "it".to_owned(), |name| format!("'{name}'"));
             let ids = several.iter().map(AppId::to_string).collect::<Vec<_>>().join(", ");
+            let count = several.len();
             Err(Error::Invalid {
-                message: format!("{which} can mean {} apps: {ids}", several.len()),
+                message: match name {
+                    Some(name) => format!("'{name}' can mean {count} apps: {ids}"),
+                    None => format!("no app is named, and {count} of yours run: {ids}"),
+                },
                 hint: Some("name one of them".to_owned()),
             })
         }
@@ -510,5 +513,6 @@ mod tests {
         check(Some("x"), &[], Kind::NotFound, "no app 'x'");
         check(None, &[], Kind::NotFound, "no app of yours");
         check(Some("abcd"), &apps, Kind::Invalid, "'abcd' can mean 2 apps: abcdefgh, abcd0000");
+        check(None, &apps, Kind::Invalid, "no app is named, and 2 of yours run: abcdefgh, abcd0000");
     }
 }

@@ -3,16 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_frontend::control::{Client, Registry};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use gantry_frontend::control::{Client, Registry, list};
 use gantry_frontend::frontend::Choice;
+use gantry_frontend::info::AppInfo;
 use gantry_frontend::{App, Frontend};
+use gantry_types::error::Kind;
 
 use super::interrupts::Interrupts;
-use crate::exit::{Fault, Outcome};
-use crate::view::{self, Page};
+use crate::exit::{self, Fault, Outcome};
+use crate::view::{self, Page, table};
 
 /// The timeout for ending everything: the daemons' grace period and a margin.
 pub(super) const END: Duration = Duration::from_secs(30);
+
+/// The timeout for the answers of frontends whose apps an error names.
+const LISTING: Duration = Duration::from_secs(2);
 
 /// Worker threads. A write to a stopped terminal blocks one of them.
 const THREADS: usize = 4;
@@ -26,9 +32,48 @@ pub(super) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
     outcome
 }
 
-/// Connects to the frontend of the app that `name` selects.
+/// Connects to the frontend of the app that `name` selects. An error names the apps that can be meant.
 pub(super) async fn reach(name: Option<&str>) -> Result<Client, Fault> {
-    Ok(Client::find(&Registry::open(None)?, name).await?)
+    let registry = Registry::open(None)?;
+    let failure = match Client::find(&registry, name).await {
+        Ok(client) => return Ok(client),
+        Err(error) => error.to_failure(),
+    };
+    let (start, intro) = match failure.kind() {
+        Kind::Invalid => (name.unwrap_or_default().to_ascii_lowercase(), "name one of them"),
+        Kind::NotFound => (String::new(), "these run"),
+        _ => return Err(Fault(failure)),
+    };
+    let mut apps = list_apps(&registry).await;
+    apps.retain(|info| info.app.as_str().starts_with(&start));
+    Err(Fault(match apps.is_empty() {
+        true => failure,
+        false => failure.with_hint(format!("{intro}:\n{}", table::describe_apps(&apps))),
+    }))
+}
+
+async fn list_apps(registry: &Registry) -> Vec<AppInfo> {
+    list(registry, LISTING).await.map(|listing| listing.apps).unwrap_or_default()
+}
+
+/// Names the live apps after an error of the command line that lacks one.
+pub(crate) fn name_apps_for(error: &clap::Error) {
+    let lacks_app = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(args)) => args.iter().any(|arg| arg.starts_with("<APP")),
+        _ => false,
+    };
+    if error.kind() != ErrorKind::MissingRequiredArgument || !lacks_app {
+        return;
+    }
+    let naming = block_on(async {
+        let apps = list_apps(&Registry::open(None)?).await;
+        if !apps.is_empty() {
+            view::note(&format!("these apps run:\n{}", table::describe_apps(&apps)));
+        }
+        Ok(exit::SUCCESS)
+    });
+    // The error of the command line has been reported. Without the list, nothing more is to be said.
+    drop(naming);
 }
 
 /// Ends what this command started, or leaves what it attached to. Another signal skips the wait: the guard and the

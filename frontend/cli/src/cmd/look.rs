@@ -20,7 +20,7 @@ use gantry_types::signal::Signal;
 
 use super::interrupts::Interrupts;
 use super::queue::note_waits;
-use super::{close, doubt_about};
+use super::{close, doubt_about, reach};
 use crate::args::Look;
 use crate::exit::{Fault, Outcome};
 use crate::stack::classes::build_classes;
@@ -365,7 +365,7 @@ impl Owner {
 async fn find_app(target: &str) -> Result<Option<Way>, Fault> {
     let registry = Registry::open(None)?;
     let app = match Naming::of(target) {
-        Naming::App => Some(Client::find(&registry, Some(target)).await?.app()),
+        Naming::App => Some(reach(Some(target)).await?.app()),
         Naming::Either => Client::find(&registry, Some(target)).await.ok().map(|client| client.app()),
         Naming::Job => None,
     };

@@ -8,10 +8,14 @@ use gantry_types::foreign::ForeignText;
 use gantry_types::host_set::fold_hosts;
 use gantry_types::rank_set::RankSet;
 
-use super::page::Page;
+use super::page::{Line, Page};
 
 /// Up to this number of rows, ranks are shown one by one. Beyond it they are folded.
 pub(super) const MAX_ROWS: usize = 20;
+
+/// At most this many apps are named in an error, with this many characters of each command.
+const MAX_NAMED: usize = 10;
+const MAX_COMMAND: usize = 60;
 
 /// Rows under headings; columns as wide as their widest cell. A `bold` heading is for terminals. The content of a
 /// cell cannot break the table.
@@ -116,6 +120,20 @@ pub(crate) fn build_app_table(apps: &[AppInfo], bold: bool) -> Page {
     };
     let rows: Vec<_> = apps.iter().map(row).collect();
     build_table(&["APP", "WLM", "STATE", "RANKS", "HOSTS", "DAEMONS", "OWNER", "COMMAND"], &rows, bold)
+}
+
+/// Apps that an error names: one on each line, and the first ones of many.
+pub(crate) fn describe_apps(apps: &[AppInfo]) -> String {
+    let width = apps.iter().map(|app| app_state(app).len()).max().unwrap_or(0);
+    let line = |app: &AppInfo| {
+        let command = Line::cut(&app.command.join(" "), MAX_COMMAND);
+        format!("{}  {:width$}  {command}", app.app, app_state(app))
+    };
+    let mut lines: Vec<String> = apps.iter().take(MAX_NAMED).map(line).collect();
+    if apps.len() > MAX_NAMED {
+        lines.push(format!("and {} more: 'gantry ps' lists them", apps.len() - MAX_NAMED));
+    }
+    lines.join("\n")
 }
 
 fn app_state(app: &AppInfo) -> &'static str {
