@@ -360,6 +360,8 @@ fn an_app_that_is_not_named_or_unknown_leads_to_those_that_run() {
         for args in [&["kill"][..], &["signal", "USR1"], &["daemon", "--", "a"]] {
             check(args, 2, &["gantry: these apps run:".to_owned(), one.clone(), two.clone()]);
         }
+        let table = gantry(world, &["ps"]).stdout;
+        assert!(table[0].contains("  OWNER PID  COMMAND"), "{table:?}");
         for (id, run) in [(&held, &mut holder), (&running, &mut runner)] {
             assert_eq!(gantry(world, &["kill", id]).code(), 0);
             run.exited(SOON);

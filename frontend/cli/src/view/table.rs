@@ -119,7 +119,7 @@ pub(crate) fn build_app_table(apps: &[AppInfo], bold: bool) -> Page {
         ]
     };
     let rows: Vec<_> = apps.iter().map(row).collect();
-    build_table(&["APP", "WLM", "STATE", "RANKS", "HOSTS", "DAEMONS", "OWNER", "COMMAND"], &rows, bold)
+    build_table(&["APP", "WLM", "STATE", "RANKS", "HOSTS", "DAEMONS", "OWNER PID", "COMMAND"], &rows, bold)
 }
 
 /// Apps that an error names: one on each line, and the first ones of many.
