@@ -28,7 +28,7 @@ pub struct Choice {
 
 impl Choice {
     fn new(choice: gantry_wlm::Choice) -> Self {
-        Self { wlm: choice.wlm.name(), why: choice.why.0, doubt: choice.doubt }
+        Self { wlm: choice.wlm.name(), why: choice.why.0, doubt: choice.doubt.map(|it| it.text) }
     }
 }
 
@@ -193,7 +193,9 @@ impl Frontend {
         attached.map_err(|why| match (why.into_error(), doubt) {
             // It may be the name of a job.
             (error, Some(doubt)) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => {
-                let hints: Vec<String> = error.hint().into_iter().chain([doubt]).collect();
+                let wlm = doubt.wlm;
+                let meant = format!("for a job of {wlm}, add --wlm {wlm}");
+                let hints: Vec<String> = error.hint().into_iter().chain([meant]).collect();
                 let failure = Failure::new(error.kind(), error.to_string()).with_hint(hints.join("; "));
                 gantry_wlm::Error::Failed(failure).into()
             }

@@ -278,12 +278,18 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
         assert!(said(&["stack", "--launch", "--", "-n", "1", "/bin/true"]));
         assert!(said(&["submit", "--", "job.sh"]));
         // No process has such a number.
-        assert!(said(&["attach", "99999999"]));
+        let meant = "for a job of slurm, add --wlm slurm";
+        for command in ["attach", "stack"] {
+            let done = run(&[command, "99999999"]);
+            let [error, hint] = &done.stderr[..] else { panic!("{done:?}") };
+            assert!(error.starts_with("gantry: there is no process 99999999 on "), "{done:?}");
+            assert_eq!((done.code(), hint), (65, &format!("hint: {meant}")), "{done:?}");
+        }
         // One has, but it may also be that of a job.
         let mut process = world.start("/bin/sleep".as_ref(), ["1000"]);
         let pid = process.pid().to_string();
         let done = run(&["attach", &format!("{pid}.other")]);
-        let hints = format!("of at most 15 characters; {expected}");
+        let hints = format!("of at most 15 characters; {meant}");
         assert!(done.stderr.iter().any(|line| line.ends_with(&hints)), "{done:?}");
         assert!(said(&["stack", &pid]));
         let sure = run(&["stack", "--wlm", "localhost", &pid]);

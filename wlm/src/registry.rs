@@ -39,8 +39,17 @@ pub struct Choice {
     pub wlm: &'static dyn Wlm,
     /// Why it was chosen.
     pub why: Evidence,
-    /// Why another one may be meant, and how to choose that. Only if this one was detected, and has no jobs.
-    pub doubt: Option<String>,
+    /// Another one may be meant. Only if this one was detected, and has no jobs.
+    pub doubt: Option<Doubt>,
+}
+
+/// A WLM that may be meant although it is not detected.
+#[derive(Debug, Clone)]
+pub struct Doubt {
+    /// Its name.
+    pub wlm: &'static str,
+    /// Why it may be meant, and how to choose it or the one that is used.
+    pub text: String,
 }
 
 impl Choice {
@@ -76,14 +85,15 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
     Ok(choice)
 }
 
-/// A WLM that may be meant although it is not detected, with the way to choose it or the one that is `used`.
-fn find_doubt(used: &str, host: &dyn Host) -> Option<String> {
+/// The WLM that may be meant in place of the one that is `used`.
+fn find_doubt(used: &str, host: &dyn Host) -> Option<Doubt> {
     let [variable, _] = WLM_VARIABLES;
     WLMS.iter().find_map(|wlm| {
         let (doubt, name) = (wlm.doubt(host)?, wlm.name());
-        Some(format!(
+        let text = format!(
             "{doubt}; choose {name} by --wlm {name} or {variable}={name}, or {used} by {variable}={used}"
-        ))
+        );
+        Some(Doubt { wlm: name, text })
     })
 }
 

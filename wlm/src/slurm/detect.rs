@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_machine_with_srun_alone_is_chosen_with_a_doubt() {
         let host = || FakeHost::default().with_env("PATH", "/bin").with_file("/bin/srun", "");
-        let doubt = |host: &FakeHost, asked| choose(asked, host).unwrap().doubt;
+        let doubt = |host: &FakeHost, asked| choose(asked, host).unwrap().doubt.map(|doubt| doubt.text);
         let said = "srun is /bin/srun, but no configuration of Slurm was found; choose slurm by --wlm slurm or GANTRY_WLM=slurm, or localhost by GANTRY_WLM=localhost";
         assert_eq!(doubt(&host(), None).as_deref(), Some(said));
         assert_eq!(doubt(&FakeHost::default(), None), None);
