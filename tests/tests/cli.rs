@@ -277,6 +277,20 @@ fn a_launch_here_that_may_be_meant_for_a_cluster_says_so() {
         assert!(said(&["launch", "--", "-n", "1", "/bin/true"]));
         assert!(said(&["stack", "--launch", "--", "-n", "1", "/bin/true"]));
         assert!(said(&["submit", "--", "job.sh"]));
+        // These know their app by its id.
+        let mut launch = begin(&["launch", "--json", "--hold", "--", "-n", "1", "/bin/sleep", "1000"]);
+        let id = id_of(&launch.next_event("held", SOON));
+        for command in ["ps", "release", "signal CONT", "daemon", "kill", "wait"] {
+            let mut words: Vec<&str> = command.split(' ').chain([id.as_str()]).collect();
+            match command {
+                "ps" => drop(words.pop()),
+                "daemon" => words.extend(["--", "/bin/true"]),
+                _ => {}
+            }
+            let done = run(&words);
+            assert!(!done.stderr.iter().any(|line| line.contains("srun")), "{done:?}");
+        }
+        launch.exited(SOON);
         // No process has such a number.
         let meant = "for a job of slurm, add --wlm slurm";
         for command in ["attach", "stack"] {
