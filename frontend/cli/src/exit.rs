@@ -44,7 +44,7 @@ Exit codes:
   'launch', 'attach', 'submit', 'coalloc', 'mpir', 'wait' and 'stack --launch' end with
   the app's code: the highest of its ranks.
   A rank that signal N has ended counts as 128 + N. 'daemon' does the same.
-  If output could not be written, 0 becomes 73.
+  If the command cannot write output, 0 becomes 73.
   gantry's own codes:
     0  done
     1  'doctor' found something that fails, or a command of 'gdb --batch' failed
