@@ -96,7 +96,8 @@ impl Daemon {
         lock(&self.output).take()
     }
 
-    /// Has a thread write its output to descriptors, in whole pieces, instead of [`Daemon::take_output`].
+    /// Has a thread write its output to descriptors, in whole pieces, instead of [`Daemon::take_output`]. What cannot
+    /// be written is dropped: [`Event::OutputLost`](crate::Event::OutputLost).
     ///
     /// # Errors
     /// The output was taken before, or does not come here; no thread can be made.
@@ -105,8 +106,7 @@ impl Daemon {
             message: format!("the output of daemon {} was taken, or does not come here", self.id),
             hint: Some("start the daemon with DaemonOutput::Forward, and take its output once".to_owned()),
         })?;
-        let written = self.core.outputs.write_stream(stream, stdout, stderr);
-        written.map_err(|error| Error::io("cannot make a thread for output", error))
+        self.core.write_output(stream, (stdout, stderr))
     }
 
     /// Waits until it has ended on every node, and returns how. A node that is lost counts as [`ExitStatus::Unknown`].

@@ -91,9 +91,10 @@ pub enum Event {
     Staged(StagingEnd),
     /// A rank or a tool daemon wrote something.
     Output(Output),
-    /// Output of the ranks cannot be written to the descriptor that the tool has chosen. The app goes on, and what
-    /// cannot be written is dropped. Comes once for each stream, maybe after `exited`. It does not come when a reader
-    /// has closed its pipe, nor for the standard output of a launcher, which writes there itself.
+    /// Output of the ranks, or of a daemon, cannot be written to the descriptor that the tool has chosen. The app goes
+    /// on, and what cannot be written is dropped. Comes once for each stream of the ranks and of each daemon, maybe
+    /// after `exited`. It does not come when a reader has closed its pipe, nor for the standard output of a launcher,
+    /// which writes there itself.
     OutputLost {
         /// The app.
         app: AppId,

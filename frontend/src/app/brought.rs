@@ -196,7 +196,7 @@ pub(super) fn pass_on(
     to: Option<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)>,
 ) -> Result<()> {
     match (output, to) {
-        (Some(output), Some(to)) => core.write_rank_output(output, to),
+        (Some(output), Some(to)) => core.write_output(output, to),
         (Some(output), None) => {
             core.keep_rank_output(output);
             Ok(())

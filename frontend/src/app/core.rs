@@ -266,12 +266,8 @@ impl Core {
         *lock(&self.rank_output) = Some(stream);
     }
 
-    /// Has a thread write the ranks' output to two descriptors.
-    pub(super) fn write_rank_output(
-        self: &Arc<Self>,
-        stream: OutputStream,
-        to: (OwnedFd, OwnedFd),
-    ) -> Result<()> {
+    /// Has a thread write output of ranks or of a daemon to two descriptors.
+    pub(crate) fn write_output(self: &Arc<Self>, stream: OutputStream, to: (OwnedFd, OwnedFd)) -> Result<()> {
         let core = Arc::downgrade(self);
         let lost = move |stream, error: &io::Error| {
             if let Some(core) = core.upgrade() {

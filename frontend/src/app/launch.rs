@@ -375,7 +375,7 @@ pub(super) async fn begin_direct(
         OutputTo::Null => {}
         OutputTo::Stream => core.keep_rank_output(core.outputs.stream(None, open)),
         OutputTo::Fds { stdout, stderr } => {
-            core.write_rank_output(core.outputs.stream(None, open), (stdout, stderr))?;
+            core.write_output(core.outputs.stream(None, open), (stdout, stderr))?;
         }
     }
     let begun = begun.order_ranks(Order::StartRanks(order), "starting ranks", deadline).await?;
