@@ -6,13 +6,12 @@ import subprocess
 import sys
 
 args = sys.argv[1:]
-cargo = os.environ["REAL_CARGO"]
 if args[0] not in ("build", "rustc"):
-    os.execvp(cargo, [cargo, *args])
+    os.execvp("cargo", ["cargo", *args])
 # What pyproject.toml asks for.
 assert "--locked" in args and args[args.index("--profile") + 1] == "dist", args
 manifest = os.path.abspath(args[args.index("--manifest-path") + 1])
-command = [cargo, "metadata", "--no-deps", "--offline", "--format-version=1", "--manifest-path", manifest]
+command = ["cargo", "metadata", "--no-deps", "--offline", "--format-version=1", "--manifest-path", manifest]
 metadata = json.loads(subprocess.check_output(command))
 package = next(package for package in metadata["packages"] if package["manifest_path"] == manifest)
 for target in package["targets"]:

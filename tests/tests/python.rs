@@ -130,7 +130,6 @@ fn what_pip_installs_finds_its_programs() {
         run(world, &python, &["-m", "venv", &text(&venv)], &[]);
         let variables = [
             ("CARGO", &*stand_in),
-            ("REAL_CARGO", &*std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())),
             ("GANTRY_BIN_DIR", &*text(&binaries().dir)),
             ("DIST_EXTRA_CONFIG", &*text(&config)),
         ];

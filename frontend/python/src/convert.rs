@@ -2,8 +2,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use gantry_frontend::Error;
-use gantry_frontend::Missing;
+use gantry_frontend::{Error, Missing};
 use gantry_shared_python::{MissingDaemon, build_error, to_pair};
 use gantry_types::error::Kind;
 use gantry_types::signal::{NoSuchSignal, Signal};

@@ -112,8 +112,9 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
-        let script =
-            "#!/bin/sh\n[ \"$0|$#|$1|$2|$A\" = \"$OWN|2||b c|1\" ] && [ -z \"$HOME\" ] && echo 1 passed\n";
+        // Nobody else removes the folder: this process becomes the script.
+        let script = "#!/bin/sh\n[ \"$0|$#|$1|$2|$A\" = \"$OWN|2||b c|1\" ] && [ -z \"$HOME\" ] && echo 1 passed\n\
+            /bin/rm -r \"${OWN%/*}\"\n";
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         let mut other = environment(&[c"A=1"]);
