@@ -217,7 +217,7 @@ impl Error {
             ),
             Self::HelperUnfit { .. } => Some(ONE_VERSION.to_owned()),
             Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),
-            Self::Gone { .. } => Some("its owner has ended: launch or attach anew".to_owned()),
+            Self::Gone { .. } => Some("it has ended, or was closed: launch or attach anew".to_owned()),
             Self::Io { source, .. } => {
                 explain_open_files(source).or_else(|| hint_of(source).map(str::to_owned))
             }

@@ -13,11 +13,11 @@ use gantry_shared::wire::message::{Order, To};
 use gantry_types::id::{NodeId, SessionId};
 use gantry_types::rank_set::NodeSet;
 use gantry_types::session_dirs::SessionDirs;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use self::inner::Inner;
 use crate::app::DAEMON_GRACE;
-use crate::app::core::Core;
+use crate::app::core::{Core, Stage};
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
@@ -129,6 +129,11 @@ impl Session {
         let deadline = Instant::now() + bounded(timeout);
         let asked = core.ask_each(&nodes, order.clone(), "destroying a session", deadline).await;
         if let Err(Error::Lost { .. }) = asked {
+            // An agent whose link was not cut leaves because the app is over. Then it removes the app's sessions.
+            let in_order = self.inner.live_nodes() == nodes;
+            if in_order && timeout_at(deadline, core.reached(Stage::Gone)).await.is_ok() {
+                return Ok(());
+            }
             // If a node is unreachable, the others may not have got the order. Nodes that have already removed the
             // session ignore a second order.
             core.overlay.tell(To::Nodes(nodes), order);

@@ -209,6 +209,12 @@ impl Collecting {
         let named = |(member, why): (Member, Failure)| Missing { member, host: host(member), why };
         let count = self.missing.len() as u64;
         let missing: Vec<Missing> = self.missing.into_iter().map(named).collect();
+        if self.members == 0 && policy != Policy::BestEffort {
+            return Err(Error::Invalid {
+                message: format!("{phase}: all daemons had ended before, without a contribution"),
+                hint: Some("see how they ended, and what they printed".to_owned()),
+            });
+        }
         if policy.allows(self.members, count) {
             return Ok(Outcome { missing, contributed: self.contributed });
         }
@@ -323,6 +329,18 @@ mod tests {
         all.hear(NodeId(1), ChannelNotice::Missing { operation: 1, of: members([1]), why: gone }).unwrap();
         assert!(all.is_over(Policy::All));
         assert_eq!(conclude(all, Policy::All).unwrap(), (2, vec![]));
+    }
+
+    #[test]
+    fn it_is_an_error_when_all_had_ended_before_and_left_nothing() {
+        let all_ended = || {
+            let mut all = Collecting::new(members([0, 1]), members([0, 1]), true);
+            all.expire();
+            all
+        };
+        assert!(matches!(conclude(all_ended(), Policy::All), Err(Error::Invalid { .. })));
+        assert!(matches!(conclude(all_ended(), Policy::Quorum(1)), Err(Error::Invalid { .. })));
+        assert_eq!(conclude(all_ended(), Policy::BestEffort).unwrap(), (0, vec![]));
     }
 
     #[test]
