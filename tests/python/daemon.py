@@ -38,6 +38,20 @@ def longest(backend, channel):
         channel.serve_filter("longest", lambda parts: max(parts, key=len))
 
 
+def save(backend, channel):
+    """Waits, and writes a file at the end."""
+    import pathlib
+    import signal
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    channel.contribute(1, b"ready")
+    try:
+        for _ in channel:
+            pass
+    finally:
+        pathlib.Path(sys.argv[2], backend.host).touch()
+
+
 def report(backend, channel):
     """Prints what it was given."""
     import os
@@ -47,4 +61,4 @@ def report(backend, channel):
 
 
 backend = gantry_backend.Backend()
-{"tell": tell, "echo": echo, "longest": longest, "report": report}[sys.argv[1]](backend, backend.channel())
+{"tell": tell, "echo": echo, "longest": longest, "save": save, "report": report}[sys.argv[1]](backend, backend.channel())

@@ -196,6 +196,36 @@ class Packages(unittest.TestCase):
             out.seek(0)
             self.assertEqual(out.read().count(b"KeyError: 'no-such-word'"), 2)
 
+    def test_a_session_may_end_with_its_app(self):
+        for _ in range(8):
+            with gantry.launch(["-N", "3", "-n", "3", "sh", "-c", "exit 3"], hold=True, output="null") as app:
+                with app.session() as session:
+                    session.start_daemon(["true"])
+                    app.release()
+                self.assertEqual(app.wait(None).code, 3)
+
+        class Failed(Exception):
+            pass
+
+        # What failed in the block is told, not what cannot be closed after it.
+        with self.assertRaises(Failed), sleepers() as app, app.session():
+            app.kill()
+            raise Failed
+
+    def test_daemons_that_have_all_ended_are_an_error(self):
+        with sleepers() as app, app.session() as session:
+            session.start_daemon(["true"]).wait(SOON)
+            for call in (session.channel.gather, lambda tag: session.channel.reduce(tag, "sum")):
+                with self.assertRaisesRegex(gantry.Error, "no daemon|had ended"):
+                    call(1)
+
+    def test_a_daemon_saves_what_it_has_before_its_session_ends(self):
+        with tempfile.TemporaryDirectory() as folder, sleepers() as app:
+            with app.session() as session:
+                session.start_python([HERE / "daemon.py", "save", folder], output="null")
+                session.channel.gather(1)
+            self.assertEqual(sorted(os.listdir(folder)), sorted(app.hosts))
+
     def test_an_app_ends_with_its_owner(self):
         with sleepers() as app:
             pids = [rank.pid for rank in app.ranks]
@@ -219,7 +249,7 @@ class Packages(unittest.TestCase):
         pids = [rank.pid for rank in app.ranks]
         app.detach()
         self.assertEqual({state_of(pid) for pid in pids}, {"S"})
-        with gantry.attach(",".join(map(str, pids))) as found:
+        with gantry.attach(pids, wlm="localhost") as found:
             found.kill()
 
     def test_attached_programs_go_on(self):
@@ -313,11 +343,16 @@ class Packages(unittest.TestCase):
         self.assertRaises(ValueError, gantry.launch, ["true"], timeout=-1)
         self.assertRaises(ValueError, gantry.launch, ["true"], timeout=float("nan"))
         self.assertRaises(OSError, gantry.launch, ["true"], stdin=-1)
+        self.assertRaises(TypeError, gantry.launch, "-n 1 true")
+        self.assertRaises(TypeError, gantry.launch, ["true"], output=("out", "err"))
         with sleepers() as app, app.session() as session:
             check("invalid", "no daemon", lambda: session.channel.gather(1))
             check("invalid", "no node 'nowhere'", lambda: session.start_daemon(["true"], hosts=["nowhere"]))
             check("not-found", "no-such-file", lambda: session.send(files=["no-such-file"]))
             self.assertRaises(ValueError, app.signal, "SIGNOTHING")
+            self.assertRaises(TypeError, session.start_python, "daemon.py")
+            self.assertRaises(TypeError, session.channel.broadcast, 1, 5)
+            self.assertRaises(ValueError, session.start_daemon, ["true"], output="null", log_dir="/tmp")
             self.assertRaises(TypeError, gantry_backend.encode, "sum", 3)
             late = gantry.launch(["sleep", "1000"], output="null")
             with self.assertRaises(gantry.TimedOut) as raised:

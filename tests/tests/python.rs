@@ -50,6 +50,9 @@ tests! {
     filters_of_the_tools_own_merge_in_daemons_and_in_the_tool
     files_arguments_and_variables_reach_a_daemon
     a_daemon_that_fails_shows_its_traceback
+    a_session_may_end_with_its_app
+    daemons_that_have_all_ended_are_an_error
+    a_daemon_saves_what_it_has_before_its_session_ends
     an_app_ends_with_its_owner
     attached_programs_go_on
     ctrl_c_ends_a_wait_and_nothing_else

@@ -101,10 +101,13 @@ class Backend:
 class Channel:
     """A daemon's end of the channel to its tool.
 
-    Several threads may use it. Iterating gives the tool's messages until the session ends::
+    Several threads may use it. Iterating gives the tool's messages::
 
         for tag, message in channel:
             channel.contribute(tag, answer(message))
+
+    A session ends its daemons with SIGTERM, and ten seconds later with SIGKILL. A daemon that has something to save
+    handles SIGTERM: ``signal.signal(signal.SIGTERM, lambda *_: sys.exit())`` ends the loop, and ``finally`` runs.
     """
 
     def __init__(self, native: _native.Channel) -> None:
@@ -115,34 +118,34 @@ class Channel:
         """This daemon's number on the channel, and that of its node."""
         return Member(*self._native.member)
 
-    def receive(self, tag: int, timeout: float = TIMEOUT) -> bytes:
+    def receive(self, tag: int, timeout: float | None = TIMEOUT) -> bytes:
         """Waits for the next message with this tag."""
         return self._native.receive(tag, timeout)[1]
 
-    def receive_any(self, timeout: float = TIMEOUT) -> tuple[int, bytes]:
+    def receive_any(self, timeout: float | None = TIMEOUT) -> tuple[int, bytes]:
         """Waits for the next message; gives its tag and the message."""
         return self._native.receive(None, timeout)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         while True:
             try:
-                message = self._native.receive(None, float("inf"))
+                message = self._native.receive(None, None)
             except Error as error:
                 if error.kind == "lost":
                     return
                 raise
             yield message
 
-    def send(self, tag: int, message: bytes, timeout: float = TIMEOUT) -> None:
+    def send(self, tag: int, message: bytes, timeout: float | None = TIMEOUT) -> None:
         """Sends a message of at most 128 KiB to the tool. Waits while 256 KiB of messages wait there."""
-        self._native.send(tag, bytes(message), timeout)
+        self._native.send(tag, as_bytes(message), timeout)
 
-    def contribute(self, tag: int, value: Any, filter: str | None = None, timeout: float = TIMEOUT) -> None:
+    def contribute(self, tag: int, value: Any, filter: str | None = None, timeout: float | None = TIMEOUT) -> None:
         """Contributes to the tool's next gather or reduction with this tag: at most 64 MiB.
 
         Without ``filter``, the value is bytes. A value for a filter has the form that :func:`encode` takes.
         """
-        part = bytes(value) if filter is None else _native.encode(filter, value)
+        part = as_bytes(value) if filter is None else _native.encode(filter, value)
         self._native.contribute(tag, part, timeout)
 
     def serve_filter(self, name: str, merge: Callable[[list[bytes]], bytes]) -> None:
@@ -156,3 +159,10 @@ class Channel:
     def fileno(self) -> int:
         """A descriptor for ``select`` that becomes readable when something arrives."""
         return self._native.fileno()
+
+
+def as_bytes(message: Any) -> bytes:
+    """A message as it is sent. ``bytes(5)`` would be five zeros."""
+    if isinstance(message, (bytes, bytearray, memoryview)):
+        return bytes(message)
+    raise TypeError(f"a message is bytes, not {type(message).__name__}: encode it, or name a filter")

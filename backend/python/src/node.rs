@@ -123,7 +123,7 @@ impl Channel {
         &self,
         py: Python<'py>,
         tag: Option<u32>,
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<(u32, Bound<'py, PyBytes>)> {
         let timeout = to_timeout(timeout)?;
         let started = Instant::now();
@@ -147,12 +147,12 @@ impl Channel {
         }
     }
 
-    fn send(&self, py: Python<'_>, tag: u32, message: &[u8], timeout: f64) -> PyResult<()> {
+    fn send(&self, py: Python<'_>, tag: u32, message: &[u8], timeout: Option<f64>) -> PyResult<()> {
         let timeout = to_timeout(timeout)?;
         py.detach(|| self.0.send(tag, message, timeout)).map_err(|error| to_error(&error))
     }
 
-    fn contribute(&self, py: Python<'_>, tag: u32, part: &[u8], timeout: f64) -> PyResult<()> {
+    fn contribute(&self, py: Python<'_>, tag: u32, part: &[u8], timeout: Option<f64>) -> PyResult<()> {
         let timeout = to_timeout(timeout)?;
         py.detach(|| self.0.contribute(tag, part, timeout)).map_err(|error| to_error(&error))
     }

@@ -21,6 +21,7 @@ used in the process that has launched it: not in a child that ``os.fork`` makes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gantry_backend import TIMEOUT, Dirs, Error, Member, Missing, TimedOut, fold_ranks
@@ -28,6 +29,7 @@ from gantry_backend import TIMEOUT, Dirs, Error, Member, Missing, TimedOut, fold
 from ._app import App
 from ._channel import Channel
 from ._data import Choice, Ending, Exit, Gathered, Message, Output, Rank, Reduced, Staged
+from ._files import StrPath
 from ._frontend import Frontend
 from ._session import Daemon, Session
 from ._streams import Stream
@@ -60,11 +62,11 @@ __all__ = [
 ]
 
 
-def launch(args: Any, **options: Any) -> App:
-    """Launches a parallel program: :meth:`Frontend.launch` with default settings."""
-    return Frontend().launch(args, **options)
+def launch(args: Sequence[StrPath], *, wlm: str | None = None, **options: Any) -> App:
+    """Launches a parallel program: :meth:`Frontend.launch` with default settings, or that workload manager."""
+    return Frontend(wlm=wlm).launch(args, **options)
 
 
-def attach(target: int | str, **options: Any) -> App:
-    """Attaches to a running program: :meth:`Frontend.attach` with default settings."""
-    return Frontend().attach(target, **options)
+def attach(target: int | str | Iterable[int], *, wlm: str | None = None, **options: Any) -> App:
+    """Attaches to a running program: :meth:`Frontend.attach` with default settings, or that workload manager."""
+    return Frontend(wlm=wlm).attach(target, **options)

@@ -70,34 +70,34 @@ class App:
             raise ValueError('no output to take: launch with output="stream", and take it once')
         return build_output(native)
 
-    def release(self, timeout: float = TIMEOUT) -> None:
+    def release(self, timeout: float | None = TIMEOUT) -> None:
         """Releases held ranks, except those that a debugger traces."""
         self._native.release(timeout)
 
-    def signal(self, signal: int | str, ranks: Iterable[int] | None = None, timeout: float = TIMEOUT) -> None:
+    def signal(self, signal: int | str, ranks: Iterable[int] | None = None, timeout: float | None = TIMEOUT) -> None:
         """Sends a signal (a number, or a name such as ``"SIGUSR1"``) to some ranks, or to all."""
         self._native.signal(signal_word(signal), None if ranks is None else list(ranks), timeout)
 
-    def kill(self, timeout: float = TIMEOUT) -> Exit:
+    def kill(self, timeout: float | None = TIMEOUT) -> Exit:
         """Kills all ranks and waits for their end."""
         return build_exit(json.loads(self._native.kill(timeout)))
 
-    def wait(self, timeout: float = float("inf")) -> Exit:
+    def wait(self, timeout: float | None = None) -> Exit:
         """Waits until all ranks have ended, and their output to files is written. Raises :class:`TimedOut`."""
         exit = self._native.wait(timeout)
         if exit is None:
             raise timed_out(f"app {self.id} has not ended", timeout)
         return build_exit(json.loads(exit))
 
-    def session(self, where_answered: bool = False, timeout: float = TIMEOUT) -> Session:
+    def session(self, where_answered: bool = False, timeout: float | None = TIMEOUT) -> Session:
         """Makes a session on every node; with ``where_answered`` on those that give a sign of life."""
         return Session(self._native.session(where_answered, timeout))
 
-    def detach(self, timeout: float = TIMEOUT) -> None:
+    def detach(self, timeout: float | None = TIMEOUT) -> None:
         """Lets the app go on without this process. Its output is dropped from then on."""
         self._native.detach(timeout)
 
-    def close(self, timeout: float = TIMEOUT) -> None:
+    def close(self, timeout: float | None = TIMEOUT) -> None:
         """Ends the app with its daemons and sessions, and waits until nothing is left. An attached app goes on."""
         self._native.close(timeout)
 
@@ -110,6 +110,6 @@ class App:
         try:
             self.close()
         except Error as why:
-            # It was closed or detached from.
-            if why.kind != "gone":
+            # It was closed or detached from. An exception of the block is the one that counts.
+            if error is None and why.kind != "gone":
                 raise

@@ -7,6 +7,7 @@ from typing import Any
 
 from gantry_backend import TIMEOUT, Member, Missing, decode
 from gantry_backend._errors import build_missing
+from gantry_backend._node import as_bytes
 
 from . import _native
 from ._data import Gathered, Message, Reduced
@@ -17,7 +18,8 @@ class Channel:
     """The channel of a session.
 
     Its members are the session's daemons that have not ended. Operations with different tags run at once, those with
-    one tag one after the other.
+    one tag one after the other. An operation that ends without all contributions still gets those: the next one of such
+    a daemon with this tag is dropped. So take another tag after a timeout, or after Ctrl-C.
 
     ``quorum`` says how many members have to contribute: None is all of them, 0 any number. Members that do not are
     listed in ``missing``; an operation that lacks too many raises :class:`Error`, which lists them, too.
@@ -30,25 +32,25 @@ class Channel:
         """The daemons that are members now."""
         return [Member(*member) for member in self._native.members()]
 
-    def broadcast(self, tag: int, message: bytes, timeout: float = TIMEOUT) -> list[Missing]:
+    def broadcast(self, tag: int, message: bytes, timeout: float | None = TIMEOUT) -> list[Missing]:
         """Sends a message to all members. Returns those that did not get it."""
-        return build_missing(self._native.broadcast(tag, bytes(message), timeout))
+        return build_missing(self._native.broadcast(tag, as_bytes(message), timeout))
 
-    def scatter(self, tag: int, messages: Mapping[Member, bytes], timeout: float = TIMEOUT) -> list[Missing]:
+    def scatter(self, tag: int, messages: Mapping[Member, bytes], timeout: float | None = TIMEOUT) -> list[Missing]:
         """Sends each member its own message. Returns those that did not get it."""
-        pairs = [(member, bytes(message)) for member, message in messages.items()]
+        pairs = [(member, as_bytes(message)) for member, message in messages.items()]
         return build_missing(self._native.scatter(tag, pairs, timeout))
 
-    def send(self, member: Member, tag: int, message: bytes, timeout: float = TIMEOUT) -> None:
+    def send(self, member: Member, tag: int, message: bytes, timeout: float | None = TIMEOUT) -> None:
         """Sends a message to one member."""
-        self._native.send(member, tag, bytes(message), timeout)
+        self._native.send(member, tag, as_bytes(message), timeout)
 
-    def gather(self, tag: int, quorum: int | None = None, timeout: float = TIMEOUT) -> Gathered:
+    def gather(self, tag: int, quorum: int | None = None, timeout: float | None = TIMEOUT) -> Gathered:
         """Waits until each member has contributed once with this tag."""
         parts, missing = self._native.gather(tag, quorum, timeout)
         return Gathered({Member(*member): part for member, part in parts}, build_missing(missing))
 
-    def reduce(self, tag: int, filter: str, quorum: int | None = None, timeout: float = TIMEOUT) -> Reduced:
+    def reduce(self, tag: int, filter: str, quorum: int | None = None, timeout: float | None = TIMEOUT) -> Reduced:
         """Waits until each member has contributed once with this tag. A filter merges contributions on their way.
 
         The filter is ``sum``, ``min``, ``max``, ``ranks``, ``keys``, ``stacks``, ``concatenate``, or the name of one of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import IO, Any, Union
 
 StrPath = Union[str, "os.PathLike[str]"]
@@ -16,10 +17,19 @@ OutputTo = Union[None, str, "tuple[File, File]"]
 method ``output()``. A pair of files: to these."""
 
 
+def to_words(args: Iterable[StrPath]) -> list[str]:
+    """The words of a command."""
+    if isinstance(args, (str, bytes, os.PathLike)):
+        raise TypeError(f"a command is a list of words, not {args!r}")
+    return [os.fspath(arg) for arg in args]
+
+
 def descriptor(file: File) -> int:
     """The descriptor of a file. What was written to it before goes out first."""
     if isinstance(file, int):
         return file
+    if not hasattr(file, "fileno"):
+        raise TypeError(f"an open file or a descriptor is needed, not {file!r}")
     if file.writable():
         file.flush()
     return file.fileno()
@@ -37,5 +47,7 @@ def describe_output(output: OutputTo) -> tuple[tuple[int, int] | None, bool]:
         if output not in ("null", "stream"):
             raise ValueError(f'output is None, "null", "stream" or a pair of files, not {output!r}')
         return None, output == "stream"
+    if not isinstance(output, (tuple, list)) or len(output) != 2:
+        raise TypeError(f'output is None, "null", "stream" or a pair of files, not {output!r}')
     out, err = output
     return (descriptor(out), descriptor(err)), False

@@ -10,7 +10,7 @@ from gantry_backend import TIMEOUT
 from . import _native
 from ._app import App
 from ._data import Choice
-from ._files import File, OutputTo, StrPath, describe_output, descriptor
+from ._files import File, OutputTo, StrPath, describe_output, descriptor, to_words
 
 
 class Frontend:
@@ -67,7 +67,7 @@ class Frontend:
         output: OutputTo = None,
         queue_timeout: float | None = None,
         on_wait: Callable[[str, str], None] | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float | None = TIMEOUT,
     ) -> App:
         """Launches a parallel program. Waits until every rank is held, or runs.
 
@@ -88,7 +88,7 @@ class Frontend:
         """
         files, stream = describe_output(output)
         launch = {
-            "args": [os.fspath(arg) for arg in args],
+            "args": to_words(args),
             "hold": hold,
             "hold_at": hold_at,
             "linger": linger,
@@ -104,11 +104,14 @@ class Frontend:
         return App(self._native.launch(launch, on_wait, timeout))
 
     def attach(
-        self, target: int | str, *, on_wait: Callable[[str, str], None] | None = None, timeout: float = TIMEOUT
+        self, target: int | str | Iterable[int], *, on_wait: Callable[[str, str], None] | None = None, timeout: float | None = TIMEOUT
     ) -> App:
         """Attaches to a running program, and waits until agents watch its ranks. The program is not stopped.
 
-        :param target: what ``gantry attach`` takes: a process id of a launcher or of ranks, a job, ``HOST:PID``
+        :param target: what ``gantry attach`` takes: the process id of a launcher, a job, ``HOST:PID``; or the process
+            ids of ranks of this machine, in their order
         :param on_wait: wait for a job that has no ranks yet; called with its name, and what it waits for
         """
+        if not isinstance(target, (int, str)):
+            target = ",".join(map(str, target))
         return App(self._native.attach(str(target), on_wait, timeout))

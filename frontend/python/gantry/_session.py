@@ -16,7 +16,7 @@ from gantry_backend import TIMEOUT, Dirs
 from . import _native
 from ._channel import Channel
 from ._data import Ending, Output, Staged, build_ending
-from ._files import OutputTo, StrPath, describe_output
+from ._files import OutputTo, StrPath, describe_output, to_words
 from ._streams import Stream, build_output
 
 
@@ -43,11 +43,11 @@ class Daemon:
             raise ValueError('no output to take: start the daemon with output="stream", and take it once')
         return build_output(native)
 
-    def signal(self, signal: int | str, timeout: float = TIMEOUT) -> None:
+    def signal(self, signal: int | str, timeout: float | None = TIMEOUT) -> None:
         """Sends a signal to it on every node where it runs."""
         self._native.signal(signal_word(signal), timeout)
 
-    def wait(self, timeout: float = float("inf")) -> dict[str, Ending]:
+    def wait(self, timeout: float | None = None) -> dict[str, Ending]:
         """Waits until it has ended on every node. Returns how, by host. Raises :class:`TimedOut`."""
         ends = self._native.wait(timeout)
         if ends is None:
@@ -93,7 +93,7 @@ class Session:
         programs: Iterable[StrPath] = (),
         dependencies: bool = True,
         allow_missing: bool = False,
-        timeout: float = TIMEOUT,
+        timeout: float | None = TIMEOUT,
     ) -> Staged:
         """Brings files to every node. What a node has already is linked there.
 
@@ -118,7 +118,7 @@ class Session:
         libs: Iterable[StrPath] = (),
         dependencies: bool = True,
         allow_missing: bool = False,
-        timeout: float = TIMEOUT,
+        timeout: float | None = TIMEOUT,
     ) -> Daemon:
         """Brings a program to the nodes and starts it there: on every node, or on those named by ``hosts``.
 
@@ -126,7 +126,7 @@ class Session:
         where its output goes, as in :meth:`Frontend.launch`; with ``log_dir`` it goes to files in that directory of the
         nodes. For the other arguments see :meth:`send`.
         """
-        program, *rest = [os.fspath(arg) for arg in args]
+        program, *rest = to_words(args)
         if log_dir is not None and output is not None:
             raise ValueError("output and log_dir say two places for the output of one daemon")
         written, stream = describe_output(output)
@@ -158,7 +158,7 @@ class Session:
         The nodes need the standard library of Python where this machine has it. ``dirs`` brings further packages; the
         script imports them by name. For the other arguments see :meth:`start_daemon`.
         """
-        script, *rest = [os.fspath(arg) for arg in args]
+        script, *rest = to_words(args)
         packages = [os.path.dirname(gantry_backend.__file__), *dirs]
         inherited = {**os.environ, **(env or {})}.get("PYTHONPATH")
         paths = [str(self.dirs.lib), *([inherited] if inherited else [])]
@@ -170,7 +170,7 @@ class Session:
             **options,
         )
 
-    def destroy(self, timeout: float = TIMEOUT) -> None:
+    def destroy(self, timeout: float | None = TIMEOUT) -> None:
         """Ends its daemons, removes its storage from every node, and waits for both."""
         self._native.destroy(timeout)
 
@@ -183,8 +183,8 @@ class Session:
         try:
             self.destroy()
         except gantry_backend.Error as why:
-            # The app, or this session, has ended already.
-            if why.kind != "gone":
+            # The app, or this session, has ended already. An exception of the block is the one that counts.
+            if error is None and why.kind != "gone":
                 raise
 
 
@@ -212,6 +212,6 @@ def signal_word(signal: int | str) -> str:
     return str(int(signal)) if isinstance(signal, int) else signal
 
 
-def timed_out(what: str, timeout: float) -> gantry_backend.TimedOut:
+def timed_out(what: str, timeout: float | None) -> gantry_backend.TimedOut:
     """The exception for a wait without a result."""
     return gantry_backend.TimedOut("timed-out", f"{what} within {timeout} s")

@@ -20,7 +20,7 @@ class Stream(Generic[T]):
         self._native = native
         self._build = build
 
-    def next(self, timeout: float = float("inf")) -> T | None:
+    def next(self, timeout: float | None = None) -> T | None:
         """Waits for the next piece. None: the stream has ended. Raises :class:`TimedOut`."""
         piece = self._native.next(timeout)
         return None if piece is None else self._build(piece)

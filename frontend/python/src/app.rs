@@ -54,24 +54,30 @@ impl App {
         Ok(self.handle()?.placement().hosts().map(str::to_owned).collect())
     }
 
-    fn release(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
+    fn release(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let (handle, timeout) = (self.handle()?, to_timeout(timeout)?);
         wait(py, async move { handle.release(timeout).await })
     }
 
-    fn signal(&self, py: Python<'_>, signal: &str, ranks: Option<Vec<u32>>, timeout: f64) -> PyResult<()> {
+    fn signal(
+        &self,
+        py: Python<'_>,
+        signal: &str,
+        ranks: Option<Vec<u32>>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         let (handle, timeout, signal) = (self.handle()?, to_timeout(timeout)?, parse_signal(signal)?);
         let ranks = ranks.map(|ranks| ranks.into_iter().map(Rank).collect::<RankSet>());
         wait(py, async move { handle.signal(signal, ranks.as_ref(), timeout).await })
     }
 
-    fn kill(&self, py: Python<'_>, timeout: f64) -> PyResult<String> {
+    fn kill(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<String> {
         let (handle, timeout) = (self.handle()?, to_timeout(timeout)?);
         to_json(&wait(py, async move { handle.kill(timeout).await })?)
     }
 
     /// The exit; none when it has not ended within the timeout.
-    fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<String>> {
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
         let (handle, timeout) = (self.handle()?, to_timeout(timeout)?);
         let Some(exit) = wait_at_most(py, timeout, handle.wait())? else { return Ok(None) };
         let exit = to_json(&exit.map_err(|error| to_error(&error))?)?;
@@ -89,7 +95,7 @@ impl App {
         Ok(self.handle()?.take_output().map(Output::new))
     }
 
-    fn session(&self, py: Python<'_>, where_answered: bool, timeout: f64) -> PyResult<Session> {
+    fn session(&self, py: Python<'_>, where_answered: bool, timeout: Option<f64>) -> PyResult<Session> {
         let (handle, timeout) = (self.handle()?, to_timeout(timeout)?);
         let of = handle.clone();
         let session = wait(py, async move {
@@ -101,13 +107,13 @@ impl App {
         Ok(Session::new(of, session))
     }
 
-    fn detach(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
+    fn detach(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = to_timeout(timeout)?;
         let owner = self.owner.take()?;
         wait(py, owner.detach(timeout))
     }
 
-    fn close(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
+    fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = to_timeout(timeout)?;
         let owner = self.owner.take()?;
         wait(py, owner.close(timeout))

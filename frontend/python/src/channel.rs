@@ -56,7 +56,7 @@ impl Channel {
         py: Python<'_>,
         tag: u32,
         message: &[u8],
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<Vec<MissingDaemon>> {
         let (channel, timeout) = (self.get()?, to_timeout(timeout)?);
         wait(py, async move { channel.broadcast(tag, message, timeout).await })
@@ -68,7 +68,7 @@ impl Channel {
         py: Python<'_>,
         tag: u32,
         messages: Vec<(MemberPair, Vec<u8>)>,
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<Vec<MissingDaemon>> {
         let (channel, timeout) = (self.get()?, to_timeout(timeout)?);
         let messages: Vec<_> =
@@ -83,7 +83,7 @@ impl Channel {
         member: MemberPair,
         tag: u32,
         message: &[u8],
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<()> {
         let (channel, timeout) = (self.get()?, to_timeout(timeout)?);
         wait(py, async move { channel.send(to_member(member), tag, message, timeout).await })
@@ -94,7 +94,7 @@ impl Channel {
         py: Python<'py>,
         tag: u32,
         quorum: Option<u64>,
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<Gathered<'py>> {
         let (channel, timeout) = (self.get()?, to_timeout(timeout)?);
         let gathered = wait(py, async move { channel.gather(tag, to_policy(quorum), timeout).await })?;
@@ -109,7 +109,7 @@ impl Channel {
         tag: u32,
         filter: &str,
         quorum: Option<u64>,
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<(Bound<'py, PyBytes>, u64, Vec<MissingDaemon>)> {
         let (channel, timeout, filter) = (self.get()?, to_timeout(timeout)?, Filter::by_name(filter));
         let reduced = wait(py, async move { channel.reduce(tag, filter, to_policy(quorum), timeout).await })?;

@@ -68,7 +68,7 @@ impl Launch {
             request = request.cwd(cwd);
         }
         if let Some(seconds) = self.queue_timeout {
-            request = request.queue_timeout(to_timeout(seconds)?);
+            request = request.queue_timeout(to_timeout(Some(seconds))?);
         }
         if let Some(stdin) = self.stdin {
             request = request.stdin(Input::Fd(duplicate(stdin)?));
@@ -115,7 +115,7 @@ impl Frontend {
         py: Python<'_>,
         launch: Launch,
         on_wait: Option<Py<PyAny>>,
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<App> {
         let timeout = to_timeout(timeout)?;
         let request = launch.into_request()?;
@@ -137,7 +137,7 @@ impl Frontend {
         py: Python<'_>,
         target: &str,
         on_wait: Option<Py<PyAny>>,
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<App> {
         let timeout = to_timeout(timeout)?;
         let attached = match on_wait {

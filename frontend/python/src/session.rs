@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// Sends files: their number, how many were sent, bytes, number of nodes.
-    fn send(&self, py: Python<'_>, files: Files, timeout: f64) -> PyResult<(usize, usize, u64, u64)> {
+    fn send(&self, py: Python<'_>, files: Files, timeout: Option<f64>) -> PyResult<(usize, usize, u64, u64)> {
         let timeout = to_timeout(timeout)?;
         let mut manifest = self.session.with(library::Session::manifest)?;
         let staged = wait(py, async move {
@@ -122,7 +122,13 @@ impl Session {
         Ok((staged.files, staged.files_sent, staged.bytes_sent, staged.nodes_sent.len()))
     }
 
-    fn start_daemon(&self, py: Python<'_>, start: Start, files: Files, timeout: f64) -> PyResult<Daemon> {
+    fn start_daemon(
+        &self,
+        py: Python<'_>,
+        start: Start,
+        files: Files,
+        timeout: Option<f64>,
+    ) -> PyResult<Daemon> {
         let timeout = to_timeout(timeout)?;
         let mut manifest = self.session.with(library::Session::manifest)?;
         let app = &self.app;
@@ -144,7 +150,7 @@ impl Session {
         Ok(Channel::new(self.session.with(library::Session::channel)?))
     }
 
-    fn destroy(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
+    fn destroy(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = to_timeout(timeout)?;
         let session = self.session.take()?;
         wait(py, session.destroy(timeout))
@@ -181,14 +187,14 @@ impl Daemon {
         Ok(self.daemon.with(|daemon| daemon.take_output())?.map(Output::new))
     }
 
-    fn signal(&self, py: Python<'_>, signal: &str, timeout: f64) -> PyResult<()> {
+    fn signal(&self, py: Python<'_>, signal: &str, timeout: Option<f64>) -> PyResult<()> {
         let (signal, timeout) = (parse_signal(signal)?, to_timeout(timeout)?);
         let daemon = self.daemon.with(Clone::clone)?;
         wait(py, async move { daemon.signal(signal, timeout).await })
     }
 
     /// How it ended, by host; none when it has not ended within the timeout.
-    fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<Vec<(String, String)>>> {
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Vec<(String, String)>>> {
         let timeout = to_timeout(timeout)?;
         let daemon = self.daemon.with(Clone::clone)?;
         let Some(ends) = wait_at_most(py, timeout, async move { daemon.wait().await })? else {

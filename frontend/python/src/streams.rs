@@ -43,7 +43,7 @@ impl Events {
 
 #[pymethods]
 impl Events {
-    fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<String>> {
+    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
         next!(py, "event", self.0, timeout).map(|event| to_json(&event)).transpose()
     }
 }
@@ -64,7 +64,7 @@ impl Output {
 
 #[pymethods]
 impl Output {
-    fn next<'py>(&self, py: Python<'py>, timeout: f64) -> PyResult<Option<Piece<'py>>> {
+    fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Piece<'py>>> {
         let piece = next!(py, "output", self.0, timeout);
         Ok(piece.map(|it| {
             let stream = match it.stream {
@@ -93,7 +93,7 @@ impl Messages {
     fn next<'py>(
         &self,
         py: Python<'py>,
-        timeout: f64,
+        timeout: Option<f64>,
     ) -> PyResult<Option<(MemberPair, Bound<'py, PyBytes>)>> {
         let message = next!(py, "message", self.0, timeout);
         Ok(message.map(|it| (to_pair(it.member), PyBytes::new(py, &it.bytes))))

@@ -35,11 +35,12 @@ pub fn of_failure(failure: &Failure) -> PyErr {
     build_error(failure.kind(), failure.message().to_owned(), hint, Vec::new())
 }
 
-/// A timeout in seconds. Infinity is no limit.
+/// A timeout in seconds. None and infinity are no limit.
 ///
 /// # Errors
 /// It is negative, or no number: `ValueError`.
-pub fn to_timeout(seconds: f64) -> PyResult<Duration> {
+pub fn to_timeout(seconds: Option<f64>) -> PyResult<Duration> {
+    let seconds = seconds.unwrap_or(f64::INFINITY);
     if seconds == f64::INFINITY {
         return Ok(Duration::MAX);
     }
