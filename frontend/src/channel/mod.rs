@@ -120,7 +120,8 @@ impl Channel {
     ///
     /// # Errors
     /// [`Error::Incomplete`] with the missing members, if the policy does not allow that; [`Error::Gone`] when the
-    /// session ends; [`Error::Invalid`] without members, or when all contributions together are too large.
+    /// session ends; [`Error::Invalid`] without members, when all had ended before and left nothing (but not with
+    /// [`Policy::BestEffort`]), or when all contributions together are too large.
     pub async fn gather(&self, tag: u32, policy: Policy, timeout: Duration) -> Result<Gathered> {
         let deadline = Instant::now() + bounded(timeout);
         let mut parts = Taking::Apart(BTreeMap::new());
