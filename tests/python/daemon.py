@@ -44,8 +44,8 @@ def save(backend, channel):
     import signal
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    channel.contribute(1, b"ready")
     try:
+        channel.contribute(1, b"ready")
         for _ in channel:
             pass
     finally:

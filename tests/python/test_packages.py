@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -196,6 +197,22 @@ class Packages(unittest.TestCase):
             out.seek(0)
             self.assertEqual(out.read().count(b"KeyError: 'no-such-word'"), 2)
 
+    def test_a_script_imports_what_lies_beside_it_in_the_session(self):
+        with tempfile.TemporaryDirectory() as folder, sleepers() as app, app.session() as session:
+            script, module = Path(folder, "script.py"), Path(folder, "module.py")
+            script.write_text("import module, sys; sys.exit(module.CODE + len(sys.argv))")
+            module.write_text("CODE = 40")
+            for code, files in ((1, []), (43, [module])):
+                daemon = session.start_python([script, "two", "words"], files=files, output=subprocess.DEVNULL)
+                self.assertEqual(set(daemon.wait(SOON).values()), {gantry.Ending(code, None)})
+
+    def test_a_daemon_keeps_its_session(self):
+        with sleepers() as app:
+            daemon = app.session().start_daemon(["sleep", "1000"])
+            gc.collect()
+            with self.assertRaises(gantry.TimedOut):
+                daemon.wait(0.5)
+
     def test_a_session_may_end_with_its_app(self):
         for _ in range(8):
             with gantry.launch(["-N", "3", "-n", "3", "sh", "-c", "exit 3"], hold=True, output="null") as app:
@@ -267,7 +284,7 @@ class Packages(unittest.TestCase):
         with sleepers() as app, app.session() as session:
             daemon = session.start_daemon(["sleep", "1000"])
             events = app.events()
-            self.assertEqual(events.next(SOON)["event"], "started")
+            self.assertEqual(next(events)["event"], "started")
             messages = session.channel.messages(1)
             waits = [app.wait, daemon.wait, events.next, messages.next, lambda: session.channel.gather(1, timeout=1000)]
             for wait in waits:
@@ -351,13 +368,22 @@ class Packages(unittest.TestCase):
             check("not-found", "no-such-file", lambda: session.send(files=["no-such-file"]))
             self.assertRaises(ValueError, app.signal, "SIGNOTHING")
             self.assertRaises(TypeError, session.start_python, "daemon.py")
+            self.assertRaises(TypeError, session.start_daemon, ["true"], hosts=app.hosts[0])
+            self.assertRaises(TypeError, session.start_daemon, ["true"], env={"NUMBER": 5})
+            check("invalid", "", lambda: session.start_daemon([]))
+            session.start_daemon(["sleep", "1000"])
+            check("invalid", "a quorum of 3", lambda: session.channel.gather(1, quorum=3))
             self.assertRaises(TypeError, session.channel.broadcast, 1, 5)
             self.assertRaises(ValueError, session.start_daemon, ["true"], output="null", log_dir="/tmp")
             self.assertRaises(TypeError, gantry_backend.encode, "sum", 3)
+            self.assertRaises(TypeError, gantry_backend.encode, "summ", [3])
             late = gantry.launch(["sleep", "1000"], output="null")
             with self.assertRaises(gantry.TimedOut) as raised:
                 late.wait(0.05)
-            self.assertEqual((raised.exception.kind, isinstance(raised.exception, TimeoutError)), ("timed-out", True))
+            error = raised.exception
+            self.assertEqual((error.kind, isinstance(error, TimeoutError), error.errno), ("timed-out", True, None))
+            again = pickle.loads(pickle.dumps(error))
+            self.assertEqual((type(again), str(again), again.kind), (gantry.TimedOut, str(error), error.kind))
             late.close()
             check("gone", "closed", late.close)
 

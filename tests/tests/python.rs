@@ -50,6 +50,8 @@ tests! {
     filters_of_the_tools_own_merge_in_daemons_and_in_the_tool
     files_arguments_and_variables_reach_a_daemon
     a_daemon_that_fails_shows_its_traceback
+    a_script_imports_what_lies_beside_it_in_the_session
+    a_daemon_keeps_its_session
     a_session_may_end_with_its_app
     daemons_that_have_all_ended_are_an_error
     a_daemon_saves_what_it_has_before_its_session_ends

@@ -34,7 +34,8 @@ class Error(Exception):
     def __init__(
         self, kind: str, message: str, hint: str | None = None, missing: Sequence[Missing] = ()
     ) -> None:
-        super().__init__(kind, message, hint, tuple(missing))
+        # More than the message would be an errno to TimeoutError.
+        super().__init__(message)
         self.kind = kind
         """Its kind, a word of the reference of errors, such as ``"not-found"``."""
         self.message = message
@@ -43,6 +44,9 @@ class Error(Exception):
         """The remedy, if one is known."""
         self.missing: tuple[Missing, ...] = tuple(missing)
         """The daemons that an operation on a channel lacks."""
+
+    def __reduce__(self) -> tuple[type[Error], tuple[object, ...]]:
+        return type(self), (self.kind, self.message, self.hint, self.missing)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"

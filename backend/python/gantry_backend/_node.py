@@ -107,7 +107,9 @@ class Channel:
             channel.contribute(tag, answer(message))
 
     A session ends its daemons with SIGTERM, and ten seconds later with SIGKILL. A daemon that has something to save
-    handles SIGTERM: ``signal.signal(signal.SIGTERM, lambda *_: sys.exit())`` ends the loop, and ``finally`` runs.
+    handles SIGTERM: ``signal.signal(signal.SIGTERM, lambda *_: sys.exit())`` ends the loop, and ``finally`` runs. Only
+    waits for messages run such a handler: call :meth:`serve_filter` on a thread of its own, and give :meth:`send` and
+    :meth:`contribute` timeouts below ten seconds.
     """
 
     def __init__(self, native: _native.Channel) -> None:
@@ -152,7 +154,7 @@ class Channel:
         """Merges contributions by a filter of the tool's own, until the session ends.
 
         ``merge`` gets at least two parts, and returns one. Its result must not depend on the grouping and the order of
-        parts. Run it on a thread of its own if the daemon has other work.
+        parts. Run it on a thread of its own if the daemon has other work, or handles signals.
         """
         self._native.serve_filter(name, merge)
 

@@ -6,7 +6,7 @@ use gantry_backend::filter::numbers::Numbers;
 use gantry_backend::filter::prefix_tree::Frame;
 use gantry_backend::filter::{Filter, PrefixTree, concatenate, key_ranks, ranks};
 use gantry_backend::{Failure, Rank};
-use gantry_shared_python::{of_failure, to_pair};
+use gantry_shared_python::{of_failure, to_bytes, to_pair};
 use gantry_types::rank_set::RankSet;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyList};
@@ -35,7 +35,7 @@ pub(crate) fn encode<'py>(
             key_ranks::encode(&keys?)
         }
         Filter::PrefixTree => to_tree(value)?.encode(),
-        Filter::Concatenate | Filter::Custom(_) => Ok(value.extract::<Vec<u8>>()?),
+        Filter::Concatenate | Filter::Custom(_) => Ok(to_bytes(value)?),
     };
     bytes.map(|bytes| PyBytes::new(py, &bytes)).map_err(|failure| of_failure(&failure))
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use gantry_backend::{self as library, ExitStatus, Failure, Kind, RankState};
-use gantry_shared_python::{MemberPair, build_error, to_pair, to_timeout};
+use gantry_shared_python::{MemberPair, build_error, to_bytes, to_pair, to_timeout};
 use nix::unistd::{getpid, gettid};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -162,7 +162,7 @@ impl Channel {
         let merge = |parts: Vec<Vec<u8>>| {
             Python::attach(|py| {
                 let parts: Vec<_> = parts.iter().map(|part| PyBytes::new(py, part)).collect();
-                let merged = merge.call1(py, (parts,)).and_then(|merged| merged.extract::<Vec<u8>>(py));
+                let merged = merge.call1(py, (parts,)).and_then(|merged| to_bytes(merged.bind(py)));
                 merged.map_err(|error| Failure::new(Kind::Invalid, format!("merge by {name}: {error}")))
             })
         };

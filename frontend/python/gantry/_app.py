@@ -26,7 +26,10 @@ class App:
         self._native = native
 
     def __repr__(self) -> str:
-        return f"<gantry.App {self.id} {self.state}>"
+        try:
+            return f"<gantry.App {self.id} {self.state}>"
+        except Error as error:
+            return f"<gantry.App: {error.message}>"
 
     @property
     def id(self) -> str:

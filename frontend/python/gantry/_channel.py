@@ -25,8 +25,9 @@ class Channel:
     listed in ``missing``; an operation that lacks too many raises :class:`Error`, which lists them, too.
     """
 
-    def __init__(self, native: _native.Channel) -> None:
+    def __init__(self, native: _native.Channel, session: object) -> None:
         self._native = native
+        self._session = session  # whose end is the channel's
 
     def members(self) -> list[Member]:
         """The daemons that are members now."""

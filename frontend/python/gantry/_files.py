@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import IO, Any, Union
 
 StrPath = Union[str, "os.PathLike[str]"]
@@ -12,27 +14,41 @@ StrPath = Union[str, "os.PathLike[str]"]
 File = Union[int, IO[Any]]
 """An open file, or its descriptor."""
 
-OutputTo = Union[None, str, "tuple[File, File]"]
-"""Where output goes. None: to this process's own standard output and error. ``"null"``: nowhere. ``"stream"``: to the
+OutputTo = Union[None, str, int, "tuple[File, File]"]
+"""Where output goes. None: to this process's own standard output and error. ``"null"``, ``subprocess.DEVNULL``: nowhere. ``"stream"``: to the
 method ``output()``. A pair of files: to these."""
 
 
-def to_words(args: Iterable[StrPath]) -> list[str]:
-    """The words of a command."""
-    if isinstance(args, (str, bytes, os.PathLike)):
-        raise TypeError(f"a command is a list of words, not {args!r}")
-    return [os.fspath(arg) for arg in args]
+def to_list(items: Iterable[StrPath]) -> list[str]:
+    """Words of a command, names or paths. One text would be a list of its letters."""
+    if isinstance(items, (str, bytes, os.PathLike)):
+        raise TypeError(f"a list is needed, not {items!r}")
+    return [os.fspath(item) for item in items]
+
+
+def to_variables(env: Mapping[str, StrPath] | None) -> list[tuple[str, str]]:
+    """Variables of an environment."""
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(value, (str, os.PathLike)):
+            raise TypeError(f"a variable and its value are text, not {name!r} and {value!r}")
+    return [(name, os.fspath(value)) for name, value in (env or {}).items()]
 
 
 def descriptor(file: File) -> int:
     """The descriptor of a file. What was written to it before goes out first."""
     if isinstance(file, int):
         return file
-    if not hasattr(file, "fileno"):
-        raise TypeError(f"an open file or a descriptor is needed, not {file!r}")
-    if file.writable():
+    try:
+        flush(file)
+        return file.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        raise TypeError(f"an open file or a descriptor is needed, not {file!r}") from None
+
+
+def flush(file: object) -> None:
+    """Writes out what a file holds back, if it is such a file."""
+    if hasattr(file, "flush"):
         file.flush()
-    return file.fileno()
 
 
 def describe_output(output: OutputTo) -> tuple[tuple[int, int] | None, bool]:
@@ -40,9 +56,11 @@ def describe_output(output: OutputTo) -> tuple[tuple[int, int] | None, bool]:
     if output is None:
         if sys.__stdout__ is None or sys.__stderr__ is None:
             return None, False
-        for shown in (sys.stdout, sys.stderr):
-            shown.flush()
+        flush(sys.stdout)
+        flush(sys.stderr)
         return (descriptor(sys.__stdout__), descriptor(sys.__stderr__)), False
+    if output == subprocess.DEVNULL:
+        return None, False
     if isinstance(output, str):
         if output not in ("null", "stream"):
             raise ValueError(f'output is None, "null", "stream" or a pair of files, not {output!r}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gantry_backend import TIMEOUT
@@ -10,7 +11,7 @@ from gantry_backend import TIMEOUT
 from . import _native
 from ._app import App
 from ._data import Choice
-from ._files import File, OutputTo, StrPath, describe_output, descriptor, to_words
+from ._files import File, OutputTo, StrPath, describe_output, descriptor, to_list, to_variables
 
 
 class Frontend:
@@ -42,7 +43,7 @@ class Frontend:
                 "stage_dir": stage_dir,
                 "send_agent": send_agent,
                 "hosts_policy": hosts_policy,
-                "reach_args": list(reach_args),
+                "reach_args": to_list(reach_args),
                 "rank_wrapper": rank_wrapper,
                 "runtime_dir": runtime_dir,
             }
@@ -88,15 +89,15 @@ class Frontend:
         """
         files, stream = describe_output(output)
         launch = {
-            "args": to_words(args),
+            "args": to_list(args),
             "hold": hold,
             "hold_at": hold_at,
             "linger": linger,
             "launcher": None if launcher is None else os.fspath(launcher),
-            "launcher_wrapper": list(launcher_wrapper),
-            "env": list((env or {}).items()),
+            "launcher_wrapper": to_list(launcher_wrapper),
+            "env": to_variables(env),
             "cwd": cwd,
-            "stdin": None if stdin is None else descriptor(stdin),
+            "stdin": None if stdin in (None, subprocess.DEVNULL) else descriptor(stdin),
             "output": files,
             "stream": stream,
             "queue_timeout": queue_timeout,

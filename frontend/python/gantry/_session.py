@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +17,25 @@ from gantry_backend import TIMEOUT, Dirs
 from . import _native
 from ._channel import Channel
 from ._data import Ending, Output, Staged, build_ending
-from ._files import OutputTo, StrPath, describe_output, to_words
+from ._files import OutputTo, StrPath, describe_output, to_list, to_variables
 from ._streams import Stream, build_output
+
+
+START = """\
+import runpy, sys
+del sys.argv[0]
+sys.path[0] = sys.argv[0].rpartition("/")[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a script. It imports what lies beside it in the session: on a node that only links it, too."""
 
 
 class Daemon:
     """A daemon of a tool: one process on each of its nodes. It belongs to its session, not to this object."""
 
-    def __init__(self, native: _native.Daemon) -> None:
+    def __init__(self, native: _native.Daemon, session: Session) -> None:
         self._native = native
+        self._session = session  # which ends its daemons when it is deleted
 
     @property
     def id(self) -> int:
@@ -82,7 +93,7 @@ class Session:
     @property
     def channel(self) -> Channel:
         """The channel to its daemons."""
-        return Channel(self._native.channel())
+        return Channel(self._native.channel(), self)
 
     def send(
         self,
@@ -126,22 +137,22 @@ class Session:
         where its output goes, as in :meth:`Frontend.launch`; with ``log_dir`` it goes to files in that directory of the
         nodes. For the other arguments see :meth:`send`.
         """
-        program, *rest = to_words(args)
+        program, *rest = to_list(args) or [""]
         if log_dir is not None and output is not None:
             raise ValueError("output and log_dir say two places for the output of one daemon")
         written, stream = describe_output(output)
         start = {
             "program": program,
             "args": rest,
-            "env": list((env or {}).items()),
-            "hosts": None if hosts is None else list(hosts),
+            "env": to_variables(env),
+            "hosts": None if hosts is None else to_list(hosts),
             "output": written if log_dir is None else None,
             "stream": stream,
             "log_dir": None if log_dir is None else os.fspath(log_dir),
             "container": container,
         }
         wanted = files_of(files, dirs, libs, (), dependencies, allow_missing)
-        return Daemon(self._native.start_daemon(start, wanted, timeout))
+        return Daemon(self._native.start_daemon(start, wanted, timeout), self)
 
     def start_python(
         self,
@@ -155,18 +166,22 @@ class Session:
         """Starts a daemon that is a Python script, by the interpreter that runs this tool.
 
         ``args`` are the script and its arguments. The script, and the package ``gantry_backend``, come to the nodes.
-        The nodes need the standard library of Python where this machine has it. ``dirs`` brings further packages; the
-        script imports them by name. For the other arguments see :meth:`start_daemon`.
+        The nodes need the standard library of Python where this machine has it. ``dirs`` brings further packages, and
+        ``files`` modules; the script imports them by name. It also finds what ``PYTHONPATH`` and the tool's virtual
+        environment have, where nodes see these. For the other arguments see :meth:`start_daemon`.
         """
-        script, *rest = to_words(args)
-        packages = [os.path.dirname(gantry_backend.__file__), *dirs]
-        inherited = {**os.environ, **(env or {})}.get("PYTHONPATH")
-        paths = [str(self.dirs.lib), *([inherited] if inherited else [])]
+        script, *rest = to_list(args) or [""]
+        inherited = {**os.environ, **(env or {})}.get("PYTHONPATH", "")
+        paths = [os.path.abspath(path) for path in inherited.split(os.pathsep) if path]
+        if sys.prefix != sys.base_prefix:
+            # The daemon's interpreter is the one that the virtual environment was made of.
+            paths += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+        paths = list(dict.fromkeys([str(self.dirs.lib), *paths]))
         return self.start_daemon(
-            [os.path.realpath(sys.executable), str(self.dirs.root / os.path.basename(script)), *rest],
+            [os.path.realpath(sys.executable), "-c", START, str(self.dirs.root / os.path.basename(script)), *rest],
             env={**(env or {}), "PYTHONPATH": os.pathsep.join(paths)},
-            files=[script, *files],
-            dirs=packages,
+            files=[script, *to_list(files)],
+            dirs=[os.path.dirname(gantry_backend.__file__), *to_list(dirs)],
             **options,
         )
 
@@ -198,10 +213,10 @@ def files_of(
 ) -> dict[str, Any]:
     """Files as the native part takes them."""
     return {
-        "files": list(files),
-        "directories": list(dirs),
-        "libraries": list(libs),
-        "programs": list(programs),
+        "files": to_list(files),
+        "directories": to_list(dirs),
+        "libraries": to_list(libs),
+        "programs": to_list(programs),
         "dependencies": dependencies,
         "allow_missing": allow_missing,
     }

@@ -13,7 +13,7 @@ from ._data import Message, Output
 T = TypeVar("T")
 
 
-class Stream(Generic[T]):
+class Stream(Iterator[T], Generic[T]):
     """A stream that has an end. Several threads may read it; each piece goes to one of them."""
 
     def __init__(self, native: Any, build: Callable[[Any], T]) -> None:
@@ -26,8 +26,13 @@ class Stream(Generic[T]):
         return None if piece is None else self._build(piece)
 
     def __iter__(self) -> Iterator[T]:
-        while (piece := self.next()) is not None:
-            yield piece
+        return self
+
+    def __next__(self) -> T:
+        piece = self.next()
+        if piece is None:
+            raise StopIteration
+        return piece
 
 
 def build_events(native: Any) -> Stream[dict[str, Any]]:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gantry_frontend::filter::{Filter, Reduce};
 use gantry_frontend::{self as library, Policy};
-use gantry_shared_python::{MemberPair, MissingDaemon, to_member, to_pair, to_timeout};
+use gantry_shared_python::{MemberPair, MissingDaemon, to_bytes, to_member, to_pair, to_timeout};
 use gantry_types::error::{Failure, Kind};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -148,7 +148,7 @@ impl Reduce for Merging {
         }
         Python::attach(|py| {
             let parts: Vec<_> = self.parts.iter().map(|part| PyBytes::new(py, part)).collect();
-            let merged = self.merge.call1(py, (parts,)).and_then(|merged| merged.extract::<Vec<u8>>(py));
+            let merged = self.merge.call1(py, (parts,)).and_then(|merged| to_bytes(merged.bind(py)));
             merged.map_err(|error| {
                 Failure::new(Kind::Invalid, format!("merge contributions by the tool's own filter: {error}"))
             })

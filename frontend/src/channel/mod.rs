@@ -120,7 +120,7 @@ impl Channel {
     ///
     /// # Errors
     /// [`Error::Incomplete`] with the missing members, if the policy does not allow that; [`Error::Gone`] when the
-    /// session ends; [`Error::Invalid`] without members, when all had ended before and left nothing (but not with
+    /// session ends; [`Error::Invalid`] without members or with a quorum of more than there are, when all had ended before and left nothing (but not with
     /// [`Policy::BestEffort`]), or when all contributions together are too large.
     pub async fn gather(&self, tag: u32, policy: Policy, timeout: Duration) -> Result<Gathered> {
         let deadline = Instant::now() + bounded(timeout);
@@ -204,6 +204,15 @@ impl Channel {
                 "all nodes with daemons of the session are lost"
             };
             return Err(Error::invalid(message));
+        }
+        if let Policy::Quorum(wanted) = policy
+            && wanted > of.len()
+        {
+            let message = format!("a quorum of {wanted}, but the session has {} daemons", of.len());
+            return Err(Error::Invalid {
+                message,
+                hint: Some("ask for fewer, or start more daemons".to_owned()),
+            });
         }
         let mut operation = core.channels.begin(self.session.id, of.nodes());
         let order = ChannelOrder::Collect {

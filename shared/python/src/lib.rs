@@ -5,8 +5,9 @@ use std::time::Duration;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::filter::concatenate::Member;
 use gantry_types::id::{DaemonId, NodeId};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 /// The exceptions of both packages. Daemons have this one on their nodes.
 const ERRORS: &str = "gantry_backend._errors";
@@ -46,6 +47,20 @@ pub fn to_timeout(seconds: Option<f64>) -> PyResult<Duration> {
     }
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| PyValueError::new_err(format!("{seconds} is no timeout in seconds")))
+}
+
+/// Bytes of Python's. A list of small numbers is none, which `extract` would take.
+///
+/// # Errors
+/// It is something else: `TypeError`.
+pub fn to_bytes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let is_bytes = value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>()
+        || value.is_instance_of::<PyMemoryView>();
+    if is_bytes {
+        return value.extract();
+    }
+    Err(PyTypeError::new_err(format!("bytes are needed, not {}", value.get_type().name()?)))
 }
 
 /// A member as Python has it.
