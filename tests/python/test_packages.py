@@ -265,7 +265,7 @@ class Packages(unittest.TestCase):
         app = sleepers()
         pids = [rank.pid for rank in app.ranks]
         app.detach()
-        self.assertEqual({state_of(pid) for pid in pids}, {"S"})
+        eventually(lambda: {state_of(pid) for pid in pids} == {"S"})
         with gantry.attach(pids, wlm="localhost") as found:
             found.kill()
 
@@ -277,7 +277,7 @@ class Packages(unittest.TestCase):
                 with app.session() as session:
                     daemon = session.start_daemon(["true"])
                     self.assertEqual(daemon.wait(SOON), {app.hosts[0]: gantry.Ending(0, None)})
-            self.assertEqual(state_of(program.pid), "S")
+            eventually(lambda: state_of(program.pid) == "S")
             program.kill()
 
     def test_ctrl_c_ends_a_wait_and_nothing_else(self):
@@ -374,6 +374,7 @@ class Packages(unittest.TestCase):
             session.start_daemon(["sleep", "1000"])
             check("invalid", "a quorum of 3", lambda: session.channel.gather(1, quorum=3))
             self.assertRaises(TypeError, session.channel.broadcast, 1, 5)
+            self.assertRaises(ValueError, session.channel.register_filter, "sum", max)
             self.assertRaises(ValueError, session.start_daemon, ["true"], output="null", log_dir="/tmp")
             self.assertRaises(TypeError, gantry_backend.encode, "sum", 3)
             self.assertRaises(TypeError, gantry_backend.encode, "summ", [3])
