@@ -3,16 +3,12 @@
 use std::error::Error as _;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gantry_backend::{self as library, ExitStatus, Failure, Kind, RankState};
-use gantry_shared_python::{MemberPair, build_error, to_bytes, to_pair, to_timeout};
-use nix::unistd::{getpid, gettid};
+use gantry_shared_python::{MemberPair, TICK, build_error, handles_signals, to_bytes, to_pair, to_timeout};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-
-/// How often a call that waits lets Python handle signals, such as Ctrl-C.
-const TICK: Duration = Duration::from_millis(100);
 
 /// A rank of this node: its number, process, program, state, and how it ended: code or signal.
 type LocalRank = (u32, i32, PathBuf, &'static str, Option<i32>, Option<String>);
@@ -127,8 +123,7 @@ impl Channel {
     ) -> PyResult<(u32, Bound<'py, PyBytes>)> {
         let timeout = to_timeout(timeout)?;
         let started = Instant::now();
-        // Python handles signals in its main thread alone.
-        let tick = if gettid() == getpid() { TICK } else { timeout };
+        let tick = if handles_signals() { TICK } else { timeout };
         loop {
             let left = timeout.saturating_sub(started.elapsed());
             let received = py.detach(|| match tag {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use gantry_frontend::filter::{Filter, Reduce};
+use gantry_frontend::filter::{Filter, reduce_at_once};
 use gantry_frontend::{self as library, Policy};
 use gantry_shared_python::{MemberPair, MissingDaemon, to_bytes, to_member, to_pair, to_timeout};
 use gantry_types::error::{Failure, Kind};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -117,10 +118,15 @@ impl Channel {
     }
 
     fn register_filter(&self, name: &str, merge: Py<PyAny>) -> PyResult<()> {
+        if !matches!(Filter::by_name(name), Filter::Custom(_)) {
+            return Err(PyValueError::new_err(format!("'{name}' is the name of a built-in filter")));
+        }
         // The library starts it under a lock, so that must not wait for Python's.
         let merge = Arc::new(merge);
-        let start =
-            move || -> Box<dyn Reduce> { Box::new(Merging { merge: Arc::clone(&merge), parts: Vec::new() }) };
+        let start = move || {
+            let merge = Arc::clone(&merge);
+            reduce_at_once(move |parts| merge_by(&merge, parts))
+        };
         self.get()?.register_filter(name, Box::new(start));
         Ok(())
     }
@@ -130,28 +136,13 @@ impl Channel {
     }
 }
 
-/// A reduction by a function of the tool's.
-struct Merging {
-    merge: Arc<Py<PyAny>>,
-    parts: Vec<Vec<u8>>,
-}
-
-impl Reduce for Merging {
-    fn take(&mut self, part: &[u8]) -> Result<(), Failure> {
-        self.parts.push(part.to_vec());
-        Ok(())
-    }
-
-    fn give(mut self: Box<Self>) -> Result<Vec<u8>, Failure> {
-        if self.parts.len() < 2 {
-            return Ok(self.parts.pop().unwrap_or_default());
-        }
-        Python::attach(|py| {
-            let parts: Vec<_> = self.parts.iter().map(|part| PyBytes::new(py, part)).collect();
-            let merged = self.merge.call1(py, (parts,)).and_then(|merged| to_bytes(merged.bind(py)));
-            merged.map_err(|error| {
-                Failure::new(Kind::Invalid, format!("merge contributions by the tool's own filter: {error}"))
-            })
+/// Has a function of the tool's merge parts.
+fn merge_by(merge: &Py<PyAny>, parts: &[Vec<u8>]) -> Result<Vec<u8>, Failure> {
+    Python::attach(|py| {
+        let parts: Vec<_> = parts.iter().map(|part| PyBytes::new(py, part)).collect();
+        let merged = merge.call1(py, (parts,)).and_then(|merged| to_bytes(merged.bind(py)));
+        merged.map_err(|error| {
+            Failure::new(Kind::Invalid, format!("merge contributions by the tool's own filter: {error}"))
         })
-    }
+    })
 }

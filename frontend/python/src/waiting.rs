@@ -6,16 +6,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use gantry_shared::per_process::PerProcess;
-use gantry_shared_python::build_error;
+use gantry_shared_python::{TICK, build_error, handles_signals};
 use gantry_types::error::Kind;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::convert::to_error;
-
-/// How often a wait lets Python handle signals.
-const TICK: Duration = Duration::from_millis(50);
 
 /// Few are enough: they wait most of the time, and blocking work has its own threads.
 const WORKERS: usize = 2;
@@ -54,10 +51,8 @@ pub(crate) fn wait<T: Send>(
 
 /// As [`wait`], for what cannot fail.
 pub(crate) fn wait_for<T: Send>(py: Python<'_>, what: impl Future<Output = T> + Send) -> PyResult<T> {
-    // Python handles signals in its main thread alone. Any other thread that attaches while Python ends is ended by it.
-    let handles_signals = nix::unistd::gettid() == nix::unistd::getpid();
     let mut check = |py: Python<'_>| py.check_signals();
-    wait_between(py, what, if handles_signals { Some(&mut check) } else { None })
+    wait_between(py, what, if handles_signals() { Some(&mut check) } else { None })
 }
 
 /// As [`wait`]. The main thread handles signals, and every thread calls `news`, about twenty times a second. These may

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::filter::concatenate::Member;
 use gantry_types::id::{DaemonId, NodeId};
+use nix::unistd::{getpid, gettid};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
@@ -61,6 +62,16 @@ pub fn to_bytes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         return value.extract();
     }
     Err(PyTypeError::new_err(format!("bytes are needed, not {}", value.get_type().name()?)))
+}
+
+/// How often a call that waits lets Python handle signals, such as that of Ctrl-C.
+pub const TICK: Duration = Duration::from_millis(50);
+
+/// Whether Python handles signals in this thread: in its main thread alone. Any other thread that attaches while Python
+/// ends is ended by it.
+#[must_use]
+pub fn handles_signals() -> bool {
+    gettid() == getpid()
 }
 
 /// A member as Python has it.

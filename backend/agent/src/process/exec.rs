@@ -112,7 +112,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
-        // Nobody else removes the folder: this process becomes the script.
+        // This process becomes the script, so the script removes the folder.
         let script = "#!/bin/sh\n[ \"$0|$#|$1|$2|$A\" = \"$OWN|2||b c|1\" ] && [ -z \"$HOME\" ] && echo 1 passed\n\
             /bin/rm -r \"${OWN%/*}\"\n";
         std::fs::write(&program, script).unwrap();

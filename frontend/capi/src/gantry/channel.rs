@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use gantry_frontend::filter::{Filter, Reduce};
+use gantry_frontend::filter::{Filter, reduce_at_once};
 use gantry_frontend::{Channel, Policy, Session};
 use gantry_shared_capi::data::{self, Member, Merge, Part};
 use gantry_shared_capi::memory::{Given, allocate, array, release};
@@ -207,25 +207,11 @@ unsafe impl Send for Own {}
 // SAFETY: as above, and from several threads at once.
 unsafe impl Sync for Own {}
 
-/// A reduction by a filter of C's.
-struct Merging {
-    own: Own,
-    parts: Vec<Vec<u8>>,
-}
-
-impl Reduce for Merging {
-    fn take(&mut self, part: &[u8]) -> Result<(), Failure> {
-        self.parts.push(part.to_vec());
-        Ok(())
-    }
-
-    fn give(mut self: Box<Self>) -> Result<Vec<u8>, Failure> {
-        if self.parts.len() < 2 {
-            return Ok(self.parts.pop().unwrap_or_default());
-        }
-        let merged = self.own.gate.pass(|| {
+impl Own {
+    fn merge(&self, parts: &[Vec<u8>]) -> Result<Vec<u8>, Failure> {
+        let merged = self.gate.pass(|| {
             // SAFETY: promised at its registration, until its session ends.
-            unsafe { data::merge(self.own.merge, self.own.context, &self.parts) }
+            unsafe { data::merge(self.merge, self.context, parts) }
         });
         let merged = merged.ok_or_else(|| Failure::new(Kind::Gone, "the filter's session has ended"))?;
         merged.ok_or_else(|| Failure::new(Kind::Unsupported, "merge contributions by the tool's own filter"))
@@ -251,7 +237,10 @@ pub unsafe extern "C" fn gantry_registerFilter(
             return Err(Fault::invalid(format!("'{name}' is the name of a built-in filter")));
         }
         let own = Own { merge, context, gate: Arc::clone(&process().live_session(sid)?.filters) };
-        let start = move || -> Box<dyn Reduce> { Box::new(Merging { own: own.clone(), parts: Vec::new() }) };
+        let start = move || {
+            let own = own.clone();
+            reduce_at_once(move |parts| own.merge(parts))
+        };
         channel(sid)?.register_filter(name, Box::new(start));
         Ok(0)
     })

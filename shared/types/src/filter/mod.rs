@@ -105,6 +105,34 @@ pub trait Reduce: Send {
     fn give(self: Box<Self>) -> Result<Vec<u8>, Failure>;
 }
 
+/// A reduction that keeps its parts and has a function merge them at its end: for filters of the tool's own. The
+/// function gets at least two parts; one part alone is the result.
+pub fn reduce_at_once<F>(merge: F) -> Box<dyn Reduce>
+where
+    F: FnOnce(&[Vec<u8>]) -> Result<Vec<u8>, Failure> + Send + 'static,
+{
+    Box::new(AtOnce { merge, parts: Vec::new() })
+}
+
+struct AtOnce<F> {
+    merge: F,
+    parts: Vec<Vec<u8>>,
+}
+
+impl<F: FnOnce(&[Vec<u8>]) -> Result<Vec<u8>, Failure> + Send> Reduce for AtOnce<F> {
+    fn take(&mut self, part: &[u8]) -> Result<(), Failure> {
+        self.parts.push(part.to_vec());
+        Ok(())
+    }
+
+    fn give(mut self: Box<Self>) -> Result<Vec<u8>, Failure> {
+        match self.parts.len() {
+            0 | 1 => Ok(self.parts.pop().unwrap_or_default()),
+            _ => (self.merge)(&self.parts),
+        }
+    }
+}
+
 /// A reduction by a built-in filter.
 struct Merging<M> {
     merged: Option<M>,
