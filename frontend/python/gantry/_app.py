@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 from gantry_backend import TIMEOUT, Error
 
 from . import _native
+from ._block import Block
 from ._data import Exit, Output, Rank, build_exit, build_rank
 from ._session import Session, signal_word, timed_out
 from ._streams import Stream, build_events, build_output
 
 
-class App:
+class App(Block):
     """A parallel program that was launched or attached to. This object owns it.
 
     As a context manager it closes the app at the end: that ends a launched app, and leaves an attached one as it was
@@ -104,15 +104,5 @@ class App:
         """Ends the app with its daemons and sessions, and waits until nothing is left. An attached app goes on."""
         self._native.close(timeout)
 
-    def __enter__(self) -> App:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except Error as why:
-            # It was closed or detached from. An exception of the block is the one that counts.
-            if error is None and why.kind != "gone":
-                raise
+    def _close(self) -> None:
+        self.close()

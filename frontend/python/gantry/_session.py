@@ -8,13 +8,13 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import gantry_backend
 from gantry_backend import TIMEOUT, Dirs
 
 from . import _native
+from ._block import Block
 from ._channel import Channel
 from ._data import Ending, Output, Staged, build_ending
 from ._files import OutputTo, StrPath, describe_output, to_list, to_variables
@@ -66,7 +66,7 @@ class Daemon:
         return {host: build_ending(json.loads(end)) for host, end in ends}
 
 
-class Session:
+class Session(Block):
     """A private storage place on every node of an app. It owns the daemons that are started in it.
 
     As a context manager it ends its daemons and removes its storage.
@@ -189,18 +189,8 @@ class Session:
         """Ends its daemons, removes its storage from every node, and waits for both."""
         self._native.destroy(timeout)
 
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.destroy()
-        except gantry_backend.Error as why:
-            # The app, or this session, has ended already. An exception of the block is the one that counts.
-            if error is None and why.kind != "gone":
-                raise
+    def _close(self) -> None:
+        self.destroy()
 
 
 def files_of(
