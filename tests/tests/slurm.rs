@@ -17,12 +17,6 @@ use gantry_tests::{Run, SOON, binaries, programs, require};
 /// Two tasks on each of two nodes.
 const FOUR: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
 
-/// Two nodes with this machine's files.
-fn visible() -> Config {
-    // The backfill scheduler starts jobs of several parts. By default it runs every 30 s.
-    Config::with_nodes(2).slurm("SchedulerParameters", "bf_interval=1")
-}
-
 /// A file that every host can access, because the folder of the tests' programs is in the repository.
 fn shared_file(name: &str, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
@@ -54,7 +48,7 @@ fn four<'a>(words: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn an_mpi_program_is_held_and_its_ranks_find_each_other() {
     let hello = require!(programs::get_mpi("mpi_hello", "mpicc.mpich")).display().to_string();
-    on_cluster(visible(), move |cluster| {
+    on_cluster(Config::with_nodes(2), move |cluster| {
         let said = check_held(cluster, &four(&["--mpi=pmi2", &hello]), "mpi_hello", 4, 0);
         let expected: Vec<String> =
             (0..4).map(|rank| format!("rank {rank} of 4 on n00{}", rank / 2 + 1)).collect();
@@ -64,7 +58,7 @@ fn an_mpi_program_is_held_and_its_ranks_find_each_other() {
 
 #[test]
 fn a_file_with_programs_is_held_by_its_lines() {
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         let file = shared_file("programs", "0-1 /bin/echo first %t\n2,3 /bin/echo second %o\n")
             .display()
             .to_string();
@@ -79,7 +73,7 @@ fn a_file_with_programs_is_held_by_its_lines() {
 
 #[test]
 fn parts_of_a_launch_are_held_with_global_ranks() {
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         let args = ["--", "-n1", "/bin/echo", "one", ":", "-n2", "/bin/echo", "two"];
         let mut run = cluster.gantry(["launch", "--json", "--cwd", "/", "--hold"].iter().chain(&args));
         let held = run.next_event("held", SOON);
@@ -97,7 +91,7 @@ fn parts_of_a_launch_are_held_with_global_ranks() {
 
 #[test]
 fn tasks_without_the_callers_environment_are_held_too() {
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         check_held(cluster, &four(&["--export=NONE", "/bin/true"]), "/bin/true", 4, 0);
         check_held(cluster, &four(&["--export=MINE=1", "/bin/sh", "-c", "exit $MINE"]), "exit $MINE", 4, 1);
     });
@@ -127,18 +121,18 @@ fn check_epilogs(config: Config, ours: bool) {
 
 #[test]
 fn the_users_task_epilog_runs_alone_where_daemonised_processes_survive() {
-    check_epilogs(visible(), false);
+    check_epilogs(Config::with_nodes(2), false);
 }
 
 #[test]
 fn where_nothing_survives_the_users_task_epilog_still_runs() {
-    check_epilogs(Config { proctrack: Proctrack::Cgroup, ..visible() }, true);
+    check_epilogs(Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) }, true);
 }
 
 #[test]
 fn gdbserver_attaches_to_a_held_rank() {
     let _gdbserver = require!(gantry_tests::tool("gdbserver"));
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         let (mut run, app) = cluster.held(&["--", "-N2", "-n2", "/bin/sleep", "0"]);
         let ranks = cluster.find("/bin/sleep 0");
         let (node, rank) = &ranks[0];
@@ -174,7 +168,7 @@ fn check_error(cluster: &Cluster, args: &[&str], parts: &[&str]) {
 
 #[test]
 fn errors_quote_slurms_own_message() {
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         let waits = ["queued and waiting for resources", "(command: ", "--begin", "/bin/true"];
         check_error(cluster, &["--queue-timeout", "3", "--", "--begin=now+1hour", "/bin/true"], &waits);
         check_error(cluster, &["--", "-pnone", "/bin/true"], &["nvalid partition", "sinfo", "-pnone"]);
@@ -188,7 +182,7 @@ fn errors_quote_slurms_own_message() {
 
 #[test]
 fn a_job_that_has_ended_is_told_in_slurms_own_words() {
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         let words = cluster.said("srun", ["-n1", "printenv", "SLURM_JOB_ID"]);
         let job = words.lines().find(|line| line.parse::<u32>().is_ok()).expect("a job");
         cluster.bed.wait_idle(2 * SOON).expect("idle");
@@ -207,7 +201,7 @@ fn a_job_that_has_ended_is_told_in_slurms_own_words() {
 
 #[test]
 fn a_launch_without_a_controller_ends_with_srun_s_words() {
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         cluster.bed.login().kill_daemon("slurmctld").expect("killed");
         let done = cluster.launch(&["--timeout", "8", "--", "-N2", "/bin/true"]).wait(SOON);
         let error = error_of(&done).to_string();
@@ -232,7 +226,7 @@ fn a_launch_without_a_controller_ends_with_srun_s_words() {
 
 /// Nodes that cannot see the repository, so they have no agent.
 fn hidden() -> Config {
-    visible().without_gantry()
+    Config::with_nodes(2).without_gantry()
 }
 
 #[test]
@@ -268,7 +262,7 @@ fn a_launch_that_is_made_again_reads_its_input_from_the_beginning() {
 
 #[test]
 fn where_one_node_lacks_the_agent_the_launch_does_not_wait_for_its_time_limit() {
-    on_cluster(visible(), |cluster| {
+    on_cluster(Config::with_nodes(2), |cluster| {
         // Hides the agent's folder from all processes of the first node, and of no other node.
         let agent = binaries().agent.display().to_string();
         let mut hide = cluster.bed.node(1).root_command("mount").expect("a node");
@@ -337,18 +331,21 @@ fn limit(cluster: &Cluster, name: &str) {
 
 #[test]
 fn sessions_are_gone_with_their_app_where_daemonised_processes_survive() {
-    check_sessions(visible(), &["--quiet"]);
+    check_sessions(Config::with_nodes(2), &["--quiet"]);
 }
 
 #[test]
 fn where_nothing_survives_sessions_are_gone_with_their_app_under_every_method() {
-    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() }, &["--quiet", "--hold-method=exec"]);
+    check_sessions(
+        Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) },
+        &["--quiet", "--hold-method=exec"],
+    );
 }
 
 #[test]
 fn where_nothing_survives_agents_that_leave_are_not_lost_however_slow_srun_is() {
     // Slurm checks once a second whether the epilog of a task has ended, one task after the other.
-    on_cluster(Config { proctrack: Proctrack::Cgroup, ..visible() }, |cluster| {
+    on_cluster(Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) }, |cluster| {
         let done = cluster.launch(&["--hold-method=exec", "--", "-N1", "-n4", "/bin/true"]).wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");
         let lost: Vec<_> = done.events().into_iter().filter(|event| event["event"] == "nodes_lost").collect();

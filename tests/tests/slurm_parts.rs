@@ -9,11 +9,6 @@ use gantry_tests::{Run, SOON, becomes_true, proc};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Three nodes. The backfill scheduler starts jobs of several parts. By default it runs every 30 s.
-fn config() -> Config {
-    Config::with_nodes(3).slurm("SchedulerParameters", "bf_interval=1")
-}
-
 /// The event must list these ranks on these nodes. Each rank must be the process that has this number from Slurm.
 #[track_caller]
 fn assert_ranks(cluster: &Cluster, event: &Value, nodes: &[&str]) {
@@ -73,7 +68,7 @@ fn cancel(cluster: &Cluster, mut run: Run) {
 
 #[test]
 fn all_components_of_a_heterogeneous_step_are_attached_to_with_global_ranks() {
-    on_cluster(config(), |cluster| {
+    on_cluster(Config::with_nodes(3), |cluster| {
         let args = ["-n1", "sleep", "900", ":", "-N2", "-n3", "--ntasks-per-node=2", "sleep", "900"];
         let run = start(cluster, "srun", &args, ("sleep 900", 4));
         let jobs = cluster.said("squeue", ["--me", "--noheader", "--format=%i %A"]);
@@ -88,7 +83,7 @@ fn all_components_of_a_heterogeneous_step_are_attached_to_with_global_ranks() {
 
 #[test]
 fn a_component_with_an_srun_of_its_own_is_attached_to_alone() {
-    on_cluster(config(), |cluster| {
+    on_cluster(Config::with_nodes(3), |cluster| {
         let script = "srun --het-group=1 -n3 sleep 901 & srun --het-group=0 -n1 sleep 902 & wait";
         let args = ["-n1", ":", "-N2", "-n3", "bash", "-c", script];
         let run = start(cluster, "salloc", &args, ("sleep 901", 3));
@@ -103,7 +98,7 @@ fn a_component_with_an_srun_of_its_own_is_attached_to_alone() {
 
 #[test]
 fn tasks_of_an_array_are_attached_to_by_name_and_told_apart() {
-    on_cluster(config(), |cluster| {
+    on_cluster(Config::with_nodes(3), |cluster| {
         let wrap = "--wrap=srun -N2 -n2 sleep 90$SLURM_ARRAY_TASK_ID";
         let args = ["--parsable", "--output=/dev/null", "--array=3,5", "-N2", "-n2", wrap];
         let mut run = start(cluster, "sbatch", &args, ("sleep 903", 2));
@@ -125,7 +120,7 @@ const PARTS: [&str; 9] = ["--", "-n1", "/bin/sleep", "910", ":", "-N2", "-n3", "
 
 #[test]
 fn parts_of_a_launch_have_the_ranks_that_srun_gives_them() {
-    on_cluster(config(), |cluster| {
+    on_cluster(Config::with_nodes(3), |cluster| {
         let mut run = cluster.gantry(["launch", "--json", "--cwd", "/", "--hold"].iter().chain(&PARTS));
         let event = run.next_event("held", SOON);
         assert_ranks(cluster, &event, &["n001", "n002", "n002", "n003"]);
@@ -137,7 +132,7 @@ fn parts_of_a_launch_have_the_ranks_that_srun_gives_them() {
 
 #[test]
 fn srun_holds_the_ranks_of_parts_itself_and_none_of_its_threads_lets_them_go() {
-    on_cluster(config(), |cluster| {
+    on_cluster(Config::with_nodes(3), |cluster| {
         let by_srun = ["launch", "--json", "--cwd", "/", "--hold", "--hold-method=mpir"];
         let mut run = cluster.gantry(by_srun.iter().chain(&PARTS));
         let event = run.next_event("held", SOON);
@@ -156,7 +151,7 @@ fn srun_holds_the_ranks_of_parts_itself_and_none_of_its_threads_lets_them_go() {
 
 #[test]
 fn srun_does_not_stand_still_with_parts_that_threads_of_it_start() {
-    on_cluster(config(), |cluster| {
+    on_cluster(Config::with_nodes(3), |cluster| {
         let args = ["launch", "--json", "--hold", "--hold-method=mpir-stop"];
         let done = cluster.gantry(args.iter().chain(&PARTS)).wait(SOON);
         let error = error_of(&done);

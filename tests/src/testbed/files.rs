@@ -123,6 +123,8 @@ pub(crate) fn build_slurm_conf(config: &Config) -> String {
         ("SelectType", "select/cons_tres".to_owned()),
         ("SelectTypeParameters", "CR_CPU".to_owned()),
         ("SchedulerType", "sched/backfill".to_owned()),
+        // Only the backfill scheduler starts jobs of several parts, every 30 s by default.
+        ("SchedulerParameters", "bf_interval=1,sched_interval=2".to_owned()),
         ("JobAcctGatherType", "jobacct_gather/none".to_owned()),
         ("AccountingStorageType", "accounting_storage/none".to_owned()),
         ("MailProg", "/bin/true".to_owned()),
