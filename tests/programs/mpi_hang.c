@@ -1,11 +1,13 @@
 /*
  * mpi_hang: a program that hangs. Rank 0 waits for a message that never comes, the last rank turns in a loop,
  * the others wait for both in a barrier. Prints "hanging" before. For stack tools. Ends with 0 after 300 s.
+ * mpi_hang deep N: the same below N calls of one function.
  * mpi_hang till-told [exit]: all ranks spin until SIGUSR1 comes, and end by MPI_Finalize, or without it.
  */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,6 +48,19 @@ __attribute__((noinline)) void meet_the_others(void)
     turns = 0;
 }
 
+__attribute__((noinline)) void hang_below(int calls, int rank, int size)
+{
+    if (calls > 0)
+        hang_below(calls - 1, rank, size);
+    else if (rank == 0)
+        wait_for_nobody();
+    else if (rank == size - 1)
+        turn_for_ever();
+    else
+        meet_the_others();
+    turns++;
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -63,14 +78,8 @@ int main(int argc, char **argv)
         usleep(1000);
     if (till_told && argc > 2)
         _exit(0);
-    if (till_told)
-        ;
-    else if (rank == 0)
-        wait_for_nobody();
-    else if (rank == size - 1)
-        turn_for_ever();
-    else
-        meet_the_others();
+    if (!till_told)
+        hang_below(argc > 2 ? atoi(argv[2]) : 0, rank, size);
     MPI_Finalize();
     return 0;
 }

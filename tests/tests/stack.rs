@@ -337,6 +337,20 @@ fn a_hanging_mpi_program_shows_waiting_ranks_and_then_ends_as_it_should() {
         assert!(has(&tree, &["meet_the_others (mpi_hang.c:", " > MPI_Barrier"]), "{tree:?}");
         hanging.signal(Signal::SIGINT);
         hanging.exited(SOON);
+        // A recursion hides neither the odd rank nor the standstill.
+        let mut deep = start(&["deep", "9000"]);
+        all_say(&mut deep);
+        let launcher = deep.pid().to_string();
+        stack_until(world, &[&launcher], |lines| {
+            has(lines, &["main (mpi_hang.c:", " > hang_below (", " more) > hang_below ("])
+                && has(lines, &["wait_for_nobody", "[0]"])
+        });
+        let why = gantry(world, &["why", &launcher]);
+        assert!(why.code() == 0 && has(&why.stdout, &odd), "{why:?}");
+        let others = ["why", "--ranks", "0-2", "--watch=1", "--exit", &launcher];
+        assert_eq!(gantry(world, &others).code(), 75);
+        deep.signal(Signal::SIGINT);
+        deep.exited(SOON);
         // One that is only slow is read again and again, and has its result.
         let mut slow = start(&["till-told"]);
         all_say(&mut slow);

@@ -22,10 +22,13 @@ use crate::registers::{Registers, ThreadState};
 use crate::script::{Variables, is_interpreter};
 use crate::steady::{Same, Steady};
 use crate::stop::{NotStopped, Stopped, Stopper};
-use crate::unwind::{RawFrame, Unwinder};
+use crate::unwind::{MAX_FRAMES, RawFrame, Unwinder};
 
 /// The most threads that are stopped at a time.
 const AT_A_TIME: usize = 64;
+
+/// The frames at each end of a stack that are sent.
+const FRAMES_AT_END: usize = 512;
 
 /// Reads stacks. Knowledge about a file serves all processes.
 #[derive(Debug)]
@@ -279,10 +282,14 @@ impl Reader {
         let mut frames: Stack = before.then_some(Frame::Mark(Mark::Stopped)).into_iter().collect();
         let modules = &mut self.modules;
         let mut name = |frame: &RawFrame| name(modules, frame);
-        let innermost_first = match python {
+        let mut innermost_first = match python {
             Some(python) => python::weave(raw, python, calls, &mut self.names, name),
             None => raw.iter().map(&mut name).collect(),
         };
+        if raw.len() >= MAX_FRAMES {
+            innermost_first.push(Frame::LeftOut { all: 0, code: 0 });
+        }
+        leave_out(&mut innermost_first);
         frames.extend(innermost_first.into_iter().rev());
         frames
     }
@@ -313,6 +320,16 @@ impl Reader {
         }
         results
     }
+}
+
+/// Takes frames out of the middle of a long stack.
+fn leave_out(frames: &mut Vec<Frame>) {
+    let Some(all) = frames.len().checked_sub(2 * FRAMES_AT_END).filter(|it| *it > 0) else { return };
+    let middle = FRAMES_AT_END..FRAMES_AT_END + all;
+    let is_code = |frame: &&Frame| matches!(frame, Frame::Code { .. } | Frame::Unknown);
+    let code = frames[middle.clone()].iter().filter(is_code).count();
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    frames.splice(middle, [Frame::LeftOut { all: number(all), code: number(code) }]);
 }
 
 /// A machine frame for the wire. Records its file.

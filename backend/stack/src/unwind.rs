@@ -17,8 +17,8 @@ use crate::memory::StackCopy;
 use crate::registers::{FRAME_POINTER, KEPT, RETURN_ADDRESS, Registers, STACK_POINTER};
 use crate::steady::StateHash;
 
-/// The most frames of a stack.
-pub(crate) const MAX_FRAMES: usize = 4000;
+/// The most frames of a stack. A thread continues before its frames are read, so this bounds only the reader's time.
+pub(crate) const MAX_FRAMES: usize = 1 << 15;
 
 /// The most steps of one expression: tables come from untrusted files.
 const MAX_STEPS: u32 = 1000;

@@ -26,6 +26,13 @@ pub enum Frame {
     Mark(Mark),
     /// A function of a script, with the line that it is at.
     Script(Call),
+    /// Frames that are left out of a long path here.
+    LeftOut {
+        /// How many. 0: the path has more callers, which were not read.
+        all: u32,
+        /// How many of them are not of a script.
+        code: u32,
+    },
 }
 
 /// A remark about a rank, before its first frame. Only unusual states have one.
@@ -91,6 +98,12 @@ impl Frame {
         if let Some(call) = text.strip_prefix('@') {
             return Call::parse(call).map_or(Self::Unknown, Self::Script);
         }
+        if let Some(numbers) = text.strip_prefix('~') {
+            let parse = |(all, code): (&str, &str)| {
+                Some(Self::LeftOut { all: all.parse().ok()?, code: code.parse().ok()? })
+            };
+            return numbers.split_once('+').and_then(parse).unwrap_or(Self::Unknown);
+        }
         let parts = text.split_once('+');
         let code = parts.and_then(|(id, address)| {
             let address = u64::from_str_radix(address, 16).ok()?;
@@ -107,6 +120,7 @@ impl fmt::Display for Frame {
             Self::Unknown => f.write_str("?"),
             Self::Mark(mark) => write!(f, "!{}", mark.to_text()),
             Self::Script(call) => write!(f, "@{}", call.to_text()),
+            Self::LeftOut { all, code } => write!(f, "~{all}+{code}"),
         }
     }
 }
@@ -159,11 +173,12 @@ mod tests {
             Frame::Mark(Mark::Thread("a worker".to_owned())),
             Frame::Mark(Mark::Unreadable("it is another user's".to_owned())),
             Frame::Script(call.clone()),
+            Frame::LeftOut { all: 8000, code: 7000 },
             Frame::Script(Call { line: None, file: None, ..call }),
         ] {
             assert_eq!(Frame::parse(&frame.to_string()), frame, "{frame}");
         }
-        for odd in ["", "x", "zz+1", "ab+", "+1", "@7", "ab+1g"] {
+        for odd in ["", "x", "zz+1", "ab+", "+1", "@7", "ab+1g", "~7", "~7+x"] {
             assert_eq!(Frame::parse(odd), Frame::Unknown, "{odd:?}");
         }
     }

@@ -7,10 +7,10 @@ use super::symbols::Interpreter;
 use crate::maps::FileKey;
 use crate::memory::{Memory, Pages};
 
-/// Limits for the interpreters of a process, the threads of all of them, and the frames of a thread.
+/// Limits for the interpreters of a process, the threads of all of them, and the frames and markers of a thread.
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 4096;
-const MAX_FRAMES: usize = 4000;
+const MAX_ITEMS: usize = 4000;
 
 /// An upper bound for the fields of a frame before its variables.
 const MAX_FRAME_BYTES: usize = 256;
@@ -35,13 +35,15 @@ pub(crate) struct Python {
 /// A thread's frames, innermost first.
 pub(crate) type Calls = Vec<Item>;
 
-/// A frame, or a marker between frames.
+/// A frame, or a marker between or behind frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item {
     Call(RawCall),
     /// A call of the interpreter's machine code begins here. Since 3.12 it has an entry on the machine stack, at this
     /// address.
     Begin(Option<u64>),
+    /// There are more frames, which were not read.
+    More,
 }
 
 /// A frame without its names.
@@ -99,7 +101,12 @@ impl Python {
             }
         };
         let mut next = top.unwrap_or_default();
-        while next != 0 && calls.len() < MAX_FRAMES {
+        while next != 0 {
+            // A damaged list may be circular, and the thread waits meanwhile.
+            if calls.len() >= MAX_ITEMS {
+                calls.extend([Item::More, Item::Begin(None)]);
+                break;
+            }
             let Some(frame) = self.frame(pages, next) else { break };
             match frame.owner_is_c {
                 true => calls.push(Item::Begin(Some(next))),
@@ -108,7 +115,6 @@ impl Python {
             if frame.is_entry {
                 calls.push(Item::Begin(None));
             }
-            // A damaged list may be circular; the bound ends it.
             next = frame.caller;
         }
         calls

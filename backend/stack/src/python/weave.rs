@@ -50,5 +50,6 @@ fn script(item: &Item, python: &Python, names: &mut Names) -> Option<Frame> {
     match item {
         Item::Call(call) => names.of(python, call).map(Frame::Script),
         Item::Begin(_) => None,
+        Item::More => Some(Frame::LeftOut { all: 0, code: 0 }),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use gantry_frontend::control::Registry;
 use gantry_frontend::{Config, Frontend};
 
-use super::doubt_about;
 use super::stay::{Plan, stay};
+use super::{app_of_process, doubt_about};
 use crate::args::Attach;
 use crate::exit::{Fault, Outcome};
 use crate::starter::Debugger;
@@ -20,6 +21,10 @@ pub(super) async fn run(args: Attach, debugger: Option<Debugger>, json: bool) ->
 
 /// Attaches, and stays until the processes end or Ctrl-C detaches.
 pub(super) async fn attach(args: Attach, debugger: Option<Debugger>, screen: Arc<Screen>) -> Outcome {
+    if let Some(app) = app_of_process(&Registry::open(None)?, &args.target).await {
+        let message = format!("process {} is gantry, and not a rank or a launcher", args.target);
+        return Err(Fault::invalid(message, &format!("its app is {app}: see gantry daemon {app}")));
+    }
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
     let mut interrupts = plan.take_debugger(debugger, false)?;

@@ -9,6 +9,7 @@ use gantry_frontend::frontend::Choice;
 use gantry_frontend::info::AppInfo;
 use gantry_frontend::{App, Frontend};
 use gantry_types::error::Kind;
+use gantry_types::id::{AppId, Pid};
 
 use super::interrupts::Interrupts;
 use crate::exit::{self, Fault, Outcome};
@@ -50,6 +51,15 @@ pub(super) async fn reach(name: Option<&str>) -> Result<Client, Fault> {
         true => failure,
         false => failure.with_hint(format!("{intro}:\n{}", table::describe_apps(&apps))),
     }))
+}
+
+/// The live app that process `target` owns, such as a `gantry launch`.
+pub(super) async fn app_of_process(registry: &Registry, target: &str) -> Option<AppId> {
+    let process = Pid::new(target.parse().ok()?)?;
+    let mut client = Client::find(registry, Some(&format!("pid:{target}"))).await.ok()?;
+    // It may be the app of a child.
+    let info = client.info(LISTING).await.ok()?;
+    (info.owner == process).then_some(info.app)
 }
 
 async fn list_apps(registry: &Registry) -> Vec<AppInfo> {

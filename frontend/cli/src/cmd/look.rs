@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
+use gantry_debug::sets::NoSet;
 use gantry_frontend::control::{Client, Registry};
 use gantry_frontend::event::{Exit, RankInfo, StateName};
 use gantry_frontend::info::{AppInfo, DaemonInfo};
@@ -13,6 +14,7 @@ use gantry_stack::load::{HostLoad, Load, digits_for};
 use gantry_stack::motion::Motion;
 use gantry_stack::orders::Orders;
 use gantry_stack::tags;
+use gantry_types::error::{Failure, Kind};
 use gantry_types::filter::PrefixTree;
 use gantry_types::id::{AppId, Rank};
 use gantry_types::rank_set::RankSet;
@@ -20,7 +22,7 @@ use gantry_types::signal::Signal;
 
 use super::interrupts::Interrupts;
 use super::queue::note_waits;
-use super::{close, doubt_about, reach};
+use super::{app_of_process, close, doubt_about, reach};
 use crate::args::Look;
 use crate::exit::{Fault, Outcome};
 use crate::stack::classes::build_classes;
@@ -148,9 +150,14 @@ impl Looking {
     }
 
     async fn of(owner: Owner, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
+        let ranks = owner.hand().info().await?.ranks;
+        let all: RankSet = ranks.iter().map(|rank| rank.rank).collect();
+        let strange = orders.ranks.as_ref().map(|wanted| wanted.difference(&all)).unwrap_or_default();
+        if !strange.is_empty() {
+            return Err(Fault(Failure::new(Kind::Invalid, NoSet::Strange { strange, all }.to_string())));
+        }
         let daemons =
             owner.start_daemons(DAEMON, orders.to_string().into(), Silent::LeaveOut, timeout).await?;
-        let ranks = owner.hand().info().await?.ranks;
         Ok(Self::new(owner, daemons, ranks, timeout))
     }
 
@@ -366,7 +373,12 @@ async fn find_app(target: &str) -> Result<Option<Way>, Fault> {
     let registry = Registry::open(None)?;
     let app = match Naming::of(target) {
         Naming::App => Some(reach(Some(target)).await?.app()),
-        Naming::Either => Client::find(&registry, Some(target)).await.ok().map(|client| client.app()),
+        Naming::Number => match app_of_process(&registry, target).await {
+            Some(app) => Some(app),
+            // It may be an id.
+            None if target.parse::<AppId>().is_err() => None,
+            None => Client::find(&registry, Some(target)).await.ok().map(|client| client.app()),
+        },
         Naming::Job => None,
     };
     Ok(app.map(|app| Way::Other(registry, app)))
@@ -377,8 +389,8 @@ async fn find_app(target: &str) -> Result<Option<Way>, Fault> {
 enum Naming {
     /// The id of an app, or its beginning: it has a letter, and none of the signs of jobs and hosts. Or `pid:N`.
     App,
-    /// A number as long as an id: an app if one matches, else a process or a job.
-    Either,
+    /// A number: an app, by its process or its id, if there is one. Else a process or a job to attach to.
+    Number,
     /// A job or process to attach to.
     Job,
 }
@@ -390,8 +402,8 @@ impl Naming {
         match (is_plain, is_number) {
             _ if target.starts_with("pid:") => Self::App,
             (true, false) => Self::App,
-            (true, true) if target.parse::<AppId>().is_ok() => Self::Either,
-            _ => Self::Job,
+            (true, true) => Self::Number,
+            (false, _) => Self::Job,
         }
     }
 }
@@ -406,9 +418,10 @@ mod tests {
         for app in ["7k2m9qxa", "3kx9", "K", "pid:12"] {
             check(app, Naming::App);
         }
-        check("23456789", Naming::Either);
-        for other in ["", "4711", "4711,4712", "1234.0", "1234[1]", "wlm:12", "12.server", "wlm:n1:5", "12+1"]
-        {
+        for number in ["23456789", "4711"] {
+            check(number, Naming::Number);
+        }
+        for other in ["", "4711,4712", "1234.0", "1234[1]", "wlm:12", "12.server", "wlm:n1:5", "12+1"] {
             check(other, Naming::Job);
         }
     }

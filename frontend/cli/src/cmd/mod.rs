@@ -39,7 +39,7 @@ mod wlm;
 use std::fs::{File, OpenOptions};
 
 pub(crate) use self::common::name_apps_for;
-use self::common::{END, absolute, block_on, close, doubt_about, doubt_of, reach, say};
+use self::common::{END, absolute, app_of_process, block_on, close, doubt_about, doubt_of, reach, say};
 use crate::args::{Cli, Command};
 use crate::exit::{self, Fault, Outcome};
 use crate::view;

@@ -1,5 +1,6 @@
 //! Stays with an app until it ends: starts its daemons, prints what happens, and takes Enter and signals.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use gantry_frontend::event::{Ending, Event, Exit, RankInfo, StateName};
 use gantry_frontend::info::AppState;
 use gantry_frontend::{App, AppHandle, DaemonRequest, Events, OutputStream, Session};
 use gantry_types::error::{Failure, Kind};
-use gantry_types::id::Rank;
+use gantry_types::id::{DaemonId, Rank};
 use gantry_types::output::DaemonOutput;
 use gantry_types::rank_set::RankSet;
 use tokio::task::JoinSet;
@@ -137,6 +138,7 @@ pub(super) async fn stay(
         starter: plan.starter.clone(),
         exit: None,
         told: RankSet::new(),
+        own_daemons: None,
         ending: false,
     };
     let mut staying = Staying { events: app.events(), app, teller, printers: JoinSet::new() };
@@ -205,6 +207,7 @@ impl Staying {
             true => None,
             false => Some(self.start_daemons(plan).await?),
         };
+        self.teller.own_daemons.get_or_insert_default();
         if !plan.hold && !plan.attached && session.is_some() {
             self.app.release(plan.timeout).await?;
         }
@@ -262,13 +265,16 @@ impl Staying {
         for path in &plan.files.dir {
             manifest.add_lib_dir(path)?;
         }
+        let mut own = BTreeSet::new();
         for request in std::mem::take(&mut plan.daemons) {
             let daemon = self.telling(manifest.exec_daemon(request, plan.timeout)).await?;
+            own.insert(daemon.id());
             // Report that a daemon runs before its first output.
             self.tell_news().await;
             self.print(daemon.take_output());
             manifest = new_manifest();
         }
+        self.teller.own_daemons = Some(own);
         Ok(session)
     }
 
@@ -423,6 +429,9 @@ struct Teller {
     exit: Option<Exit>,
     /// Failed ranks that were reported.
     told: RankSet,
+    /// The daemons that this command has started. Others are the business of the commands that started them. None: it
+    /// has not started all of them.
+    own_daemons: Option<BTreeSet<DaemonId>>,
     /// The app ends on request, so failed ranks are not reported.
     ending: bool,
 }
@@ -450,7 +459,10 @@ impl Teller {
             Event::Staged(end) => self.screen.note(&view::describe_end(end)),
             Event::Released { .. } if self.hold => self.screen.note("released"),
             Event::RankExited { rank, status, .. } => self.tell_end(*rank, status),
-            Event::DaemonExited { daemon, host, status, .. } if !is_success(status) => {
+            Event::DaemonExited { daemon, host, status, .. }
+                if !is_success(status)
+                    && self.own_daemons.as_ref().is_none_or(|own| own.contains(daemon)) =>
+            {
                 self.screen.note(&format!("daemon {daemon} on {host}: {}", describe(status)));
             }
             Event::HostsLeftOut { hosts, .. } => {

@@ -86,7 +86,8 @@ pub(super) fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
         Frame::Mark(Mark::Stopped) => vec![Step::mark("stopped by a signal")],
         Frame::Mark(Mark::Ended) => vec![Step::mark(ENDED)],
         Frame::Mark(Mark::Thread(name)) => vec![Step::thread(name)],
-        Frame::Mark(Mark::Unreadable(why)) => vec![Step::mark(format!("not read: {why}"))],
+        Frame::Mark(Mark::Unreadable(why)) => vec![Step::unread(why)],
+        Frame::LeftOut { all, .. } => vec![Step::left_out(*all)],
         Frame::Unknown => vec![Step { name: "??".to_owned(), ..Step::default() }],
         Frame::Script(call) => {
             let name = call.function.clone().unwrap_or_else(|| "??".to_owned());
@@ -121,8 +122,10 @@ fn shorten(steps: &mut Vec<Step>) {
     if steps.len() > MOST_STEPS {
         let (above, below) = (MOST_STEPS / 2, MOST_STEPS / 2 - 1);
         let left_out = steps.len() - above - below;
-        let note = Step::mark(format!("{left_out} more"));
-        steps.splice(above..above + left_out, [note]);
+        let middle = above..above + left_out;
+        let count = steps[middle.clone()].iter().map(|step| step.left_out.unwrap_or(1));
+        let note = Step::left_out(count.fold(0, u32::saturating_add));
+        steps.splice(middle, [note]);
     }
 }
 
@@ -141,9 +144,11 @@ pub(crate) mod tests {
     #[test]
     fn an_endless_path_is_shortened_in_its_middle() {
         let mut steps: Vec<Step> = (0..1000).map(|line| step("f", line)).collect();
+        // A daemon has left out some already.
+        steps[500] = Step::left_out(7000);
         shorten(&mut steps);
         assert_eq!(steps.len(), MOST_STEPS);
-        assert_eq!(steps[MOST_STEPS / 2].name, "745 more");
+        assert_eq!(steps[MOST_STEPS / 2].name, "7744 more");
         assert_eq!(steps.last().map(|step| step.lines.clone()), Some([999].into()));
     }
 

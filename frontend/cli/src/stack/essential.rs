@@ -47,7 +47,7 @@ fn without_interpreter(mut steps: Vec<Step>) -> Vec<Step> {
             // The interpreter's frozen import machinery.
             (true, Some(file)) => !file.starts_with("<frozen "),
             (true, None) => true,
-            _ if step.waits => true,
+            _ if step.waits || step.left_out.is_some() => true,
             _ if is_interpreter(step) || is_start(&step.name) || is_before && step.file.is_none() => false,
             _ => is_last || step.offset.is_none(),
         }

@@ -7,6 +7,9 @@ use serde::Serialize;
 /// The mark of a thread begins with this, before its name.
 const THREAD: &str = "thread ";
 
+/// The mark of a rank that could not be read begins with this, before the reason.
+const UNREAD: &str = "not read: ";
+
 /// One function of a call path. As JSON it is a frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Step {
@@ -31,6 +34,9 @@ pub(crate) struct Step {
     /// The offset in the file, if the function has no name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<u64>,
+    /// It stands for so many functions that are left out. 0: for callers that were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) left_out: Option<u32>,
     /// It waits for other ranks or for the system.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) waits: bool,
@@ -52,6 +58,27 @@ impl Step {
     /// The mark of a thread beside the first one.
     pub(super) fn thread(name: &str) -> Self {
         Self::mark(format!("{THREAD}{name}"))
+    }
+
+    /// The mark of a rank that could not be read.
+    pub(super) fn unread(why: &str) -> Self {
+        Self::mark(format!("{UNREAD}{why}"))
+    }
+
+    /// Whether this is such a mark.
+    pub(super) fn is_unread(&self) -> bool {
+        self.is_mark && self.name.starts_with(UNREAD)
+    }
+
+    /// Functions that are left out here.
+    pub(super) fn left_out(count: u32) -> Self {
+        let name = if count == 0 { "more callers".to_owned() } else { format!("{count} more") };
+        Self { name, left_out: Some(count), ..Self::default() }
+    }
+
+    /// Whether it is a function, and not a remark.
+    pub(super) fn is_function(&self) -> bool {
+        !self.is_mark && self.left_out.is_none()
     }
 
     /// The name of the thread, if this is its mark.

@@ -132,6 +132,10 @@ impl Place {
                 Frame::Mark(Mark::Ended) => return Self::Ended,
                 Frame::Mark(Mark::Unreadable(_)) => return Self::Unreadable,
                 Frame::Mark(Mark::Thread(_)) | Frame::Script(_) => continue,
+                Frame::LeftOut { code, .. } => {
+                    frames += code;
+                    continue;
+                }
                 Frame::Code { .. } | Frame::Unknown => {}
             }
             if let Some(step) = steps_of(frame, resolver).into_iter().find(|step| step.waits) {
@@ -206,6 +210,10 @@ mod tests {
         // A wait for files makes progress while they are read.
         check(&format!("{main} {file}"), "1 c", true);
         check(&format!("{main} {file}"), "1 i", false);
+        // Callers may be left out.
+        let deep = format!("{main} ~9+7 {allreduce}");
+        check(&deep, "8 c", true);
+        check(&deep, "7 c", false);
         // A wait in the kernel uses no processor time.
         for wait in [poll, read] {
             check(&format!("{main} {wait}"), "2 ", true);

@@ -90,7 +90,7 @@ fn describe(stretch: &Stretch, found: &Findings) -> String {
 
 /// A function with its line, or with its library if the line is unknown.
 pub(crate) fn describe_step(step: &Step, programs: &BTreeSet<String>) -> String {
-    if step.is_mark {
+    if !step.is_function() {
         return format!("({})", step.name);
     }
     let file = step.file.as_deref().map(|file| file.rsplit('/').next().unwrap_or(file));

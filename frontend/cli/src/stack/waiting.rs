@@ -2,13 +2,14 @@
 
 /// Functions of systems and libraries that wait, beside those of MPI. Their callees are not shown: they do not help
 /// the reader.
-const WAITING: [&str; 87] = [
+const WAITING: [&str; 91] = [
     "PySemaphore_Wait",
     "PyThread_acquire_lock_timed",
     "accept",
     "accept4",
     "clock_nanosleep",
     "connect",
+    "creat",
     "cuCtxSynchronize",
     "cuEventSynchronize",
     "cuStreamSynchronize",
@@ -23,6 +24,7 @@ const WAITING: [&str; 87] = [
     "fi_cq_sread",
     "fi_cq_sreadfrom",
     "flock",
+    "fopen",
     "fsync",
     "futex_wait",
     "getaddrinfo",
@@ -39,6 +41,8 @@ const WAITING: [&str; 87] = [
     "nanosleep",
     "omp_set_lock",
     "omp_set_nest_lock",
+    "open",
+    "openat",
     "pause",
     "poll",
     "ppoll",

@@ -60,6 +60,8 @@ struct ThreadReport<'f> {
 struct GroupReport<'f> {
     ranks: String,
     rank_count: u64,
+    #[serde(skip)]
+    is_unread: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'f str>,
     /// Marks of the ranks themselves, such as `held`.
@@ -154,11 +156,13 @@ fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
 pub(crate) fn explain<'f>(found: &'f Findings, groups: &'f Groups, stable: bool) -> Explanation<'f> {
     let mut sentences = Vec::new();
     let unseen = found.unseen();
-    match groups.ranks.split_last() {
+    let (unread, read): (Vec<&Group>, Vec<&Group>) = groups.ranks.iter().partition(|it| it.is_unread());
+    match read.split_last() {
+        None if !unread.is_empty() => {}
         None => sentences.push("no rank was seen".to_owned()),
         Some((all, [])) => {
             let count = all.ranks.len();
-            let who = match (count, unseen.is_empty()) {
+            let who = match (count, unseen.is_empty() && unread.is_empty()) {
                 (1, true) => "the only rank".to_owned(),
                 (1, false) => "the only rank that was seen".to_owned(),
                 (_, true) => format!("all {count} ranks"),
@@ -170,10 +174,12 @@ pub(crate) fn explain<'f>(found: &'f Findings, groups: &'f Groups, stable: bool)
     }
     let differ = groups.threads.iter().filter(|(_, groups)| groups.len() > 1);
     for (name, groups) in differ.clone() {
-        if let Some((most, odd)) = groups.split_last() {
+        if let Some((most, odd)) = groups.iter().collect::<Vec<_>>().split_last() {
             sentences.extend(tell_odd(found, most, odd, &format!("thread `{name}` of "), "that of rank"));
         }
     }
+    let is = |group: &Group| group.does(group.ranks.len() > 1);
+    sentences.extend(unread.iter().map(|group| format!("{} {}", group.who(found), is(group))));
     if !unseen.is_empty() {
         sentences.push(format!("not seen: {}", ranks_text(&unseen, MOST_RANKS)));
     }
@@ -184,7 +190,7 @@ pub(crate) fn explain<'f>(found: &'f Findings, groups: &'f Groups, stable: bool)
 
 /// A sentence for each odd group. The first one also tells where most ranks are. `whose` stands before the odd ranks,
 /// `noun` before the number of the other rank, if it is one.
-fn tell_odd(found: &Findings, most: &Group, odd: &[Group], whose: &str, noun: &str) -> Vec<String> {
+fn tell_odd(found: &Findings, most: &Group, odd: &[&Group], whose: &str, noun: &str) -> Vec<String> {
     let count = most.ranks.len();
     let others = match count {
         1 => format!(" while {noun} {} {}", most.ranks, most.does(false)),
@@ -202,7 +208,9 @@ fn tell_odd(found: &Findings, most: &Group, odd: &[Group], whose: &str, noun: &s
 impl Explanation<'_> {
     /// The ranks of the smallest group, where there is more than one.
     pub(crate) fn odd_ranks(&self) -> Option<&str> {
-        self.groups.first().filter(|_| self.groups.len() > 1).map(|group| group.ranks.as_str())
+        let mut read = self.groups.iter().filter(|group| !group.is_unread);
+        let smallest = read.next()?;
+        read.next().map(|_larger| smallest.ranks.as_str())
     }
 }
 
@@ -212,6 +220,11 @@ impl Group {
         let key = |group: &Self| group.steps.iter().map(|step| step.key(true)).collect::<Vec<_>>();
         let alike = |(one, other): (&Self, &Self)| one.ranks == other.ranks && key(one) == key(other);
         these.len() == those.len() && these.iter().zip(those).all(alike)
+    }
+
+    /// Whether nothing is known of their stacks.
+    fn is_unread(&self) -> bool {
+        matches!(&self.steps[..], [step] if step.is_unread())
     }
 
     /// The ranks and their host.
@@ -240,7 +253,7 @@ impl Group {
     }
 
     fn place(&self, many: bool) -> Option<String> {
-        let last = self.steps.last().filter(|step| !step.is_mark)?;
+        let last = self.steps.last().filter(|step| step.is_function())?;
         if last.waits {
             let by = self.own().map(|step| match (&step.file, step.lines.first()) {
                 (Some(_), Some(_)) => format!(" called at {}", source(step)),
@@ -256,7 +269,7 @@ impl Group {
     /// The innermost function with a source of the program. Without one: the innermost function outside system
     /// libraries that does not wait.
     fn own(&self) -> Option<&Step> {
-        let functions = || self.steps.iter().rev().filter(|step| !step.is_mark && !step.waits);
+        let functions = || self.steps.iter().rev().filter(|step| step.is_function() && !step.waits);
         let is_own = |step: &&Step| !step.module.as_deref().is_some_and(is_system);
         let has_source = |step: &&Step| step.file.as_deref().is_some_and(|file| !is_foreign(file));
         let known = functions().filter(is_own).find(has_source);
@@ -268,6 +281,7 @@ impl Group {
         GroupReport {
             ranks: self.ranks.to_string(),
             rank_count: self.ranks.len(),
+            is_unread: self.is_unread(),
             host: only_host(&self.ranks, &found.hosts),
             states: marks(&self.steps).collect(),
             waits_in: self.steps.last().filter(|step| step.waits).map(|step| step.name.as_str()),
@@ -334,6 +348,33 @@ mod tests {
             expected
         );
         assert_eq!(said(Vec::new(), &[]), ["no rank was seen"]);
+    }
+
+    #[test]
+    fn a_rank_that_is_not_read_does_not_hide_the_odd_one() {
+        let mut unread = class(&[("", 0)], "0");
+        unread.steps = vec![Step::unread("process 7 traces it already")];
+        let classes = || {
+            let odd = class(&[("main", 9), ("pthread_mutex_lock", 0)], "1");
+            vec![unread.clone(), odd, class(&[("main", 8), ("MPI_Barrier", 0)], "2-3")]
+        };
+        let expected = [
+            "rank 1 waits in pthread_mutex_lock called at heat.c:9 while 2 others wait in MPI_Barrier called at heat.c:8",
+            "rank 0 is not read: process 7 traces it already",
+        ];
+        assert_eq!(said(classes(), &[]), expected);
+        let found = Findings { samples: 1, classes: classes(), ..Findings::default() };
+        assert_eq!(explain(&found, &Groups::new(&found.classes), true).odd_ranks(), Some("1"));
+        let seen = classes().split_off(2);
+        let all = said([vec![unread.clone()], seen].concat(), &[]);
+        assert_eq!(
+            all,
+            [
+                "all 2 ranks that were seen wait in MPI_Barrier called at heat.c:8: no rank is at another place",
+                expected[1]
+            ]
+        );
+        assert_eq!(said(vec![unread.clone()], &[]), [expected[1]]);
     }
 
     #[test]
