@@ -368,6 +368,31 @@ fn a_hanging_mpi_program_shows_waiting_ranks_and_then_ends_as_it_should() {
     });
 }
 
+#[test]
+fn the_process_of_a_launch_names_its_app_and_only_ranks_of_it_are_read() {
+    in_a_world(LIMIT, |world| {
+        let program = programs::get("two_paths");
+        let mut run = world.gantry(["launch", "-n", "2", program.to_str().unwrap(), "200"]);
+        let process = run.pid().to_string();
+        eventually(SOON, "the app is known", || {
+            gantry(world, &["ps", "--json"]).stdout[0].contains("\"running\"")
+        });
+        let tree = stack_until(world, &[&process], |lines| has(lines, &["pause"]));
+        assert_eq!(tree[0], "2 ranks in 2 classes", "{tree:?}");
+        let refused = gantry(world, &["attach", &process]);
+        assert!(refused.code() == 64 && has(&refused.stderr, &["process", "is gantry"]), "{refused:?}");
+        for command in [&["stack"][..], &["why"], &["top", "--once"]] {
+            let refused = gantry(world, &[command, &["--ranks", "1-3", &process]].concat());
+            assert_eq!(refused.code(), 64, "{refused:?}");
+            assert!(has(&refused.stderr, &["there is no rank 2-3: the ranks are 0-1"]), "{refused:?}");
+        }
+        // The end of another command's daemon is not this one's news.
+        assert!(!has(&run.stderr(), &["daemon"]), "{:?}", run.stderr());
+        run.signal(Signal::SIGTERM);
+        run.exited(SOON);
+    });
+}
+
 /// In the middle of reading: the command, its agent and the reader beside the ranks.
 #[test]
 fn whoever_is_killed_while_ranks_are_read_leaves_them_running() {
