@@ -1,6 +1,8 @@
 //! Compiles the symbols of MPIR with their types: debuggers read those from debug information, as C compilers write it.
 
-fn main() {
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/symbols.c");
     cc::Build::new()
@@ -15,8 +17,9 @@ fn main() {
         .compile("gantry_mpir_symbols");
     // LaunchMON, and so STAT, takes the addresses of a starter's file for those of its process.
     println!("cargo::rustc-link-arg-bins=-no-pie");
-    // Keep symbols that no code uses, and keep them in a stripped program, then without types.
-    for symbol in [
+    // Keep symbols that no code uses, and keep them in a stripped program, then without types. Not every linker has
+    // --export-dynamic-symbol.
+    let symbols = [
         "MPIR_Breakpoint",
         "MPIR_being_debugged",
         "MPIR_debug_state",
@@ -28,7 +31,10 @@ fn main() {
         "MPIR_acquired_pre_main",
         "MPIR_force_to_main",
         "totalview_jobid",
-    ] {
-        println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
-    }
+    ];
+    #[expect(clippy::disallowed_methods, reason = "cargo names a build script's folder by a variable")]
+    let list = Path::new(&std::env::var("OUT_DIR")?).join("symbols.map");
+    std::fs::write(&list, format!("{{ global: {}; local: *; }};\n", symbols.join("; ")))?;
+    println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic,--version-script={}", list.display());
+    Ok(())
 }
