@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 /// Chores of this repository.
 #[derive(Debug, Parser)]
@@ -18,6 +18,8 @@ pub(crate) enum Task {
     /// Builds gantry and installs it below a prefix: programs, helpers, C libraries and headers, pkg-config files,
     /// completions, manual.
     Install(Install),
+    /// Builds gantry and makes a package of it: an archive that runs where it is unpacked, or one for dpkg or rpm.
+    Package(Package),
     /// Writes the pages of docs/src/reference that follow from the code.
     Docs(Docs),
     /// Writes docs/api: the public API of the libraries for Rust, an item a line.
@@ -58,6 +60,16 @@ pub(crate) struct Install {
     /// Folder of the libraries: relative to the prefix, or a path beneath it.
     #[arg(long, default_value = "lib", value_name = "DIR")]
     pub(crate) libdir: PathBuf,
+    /// The pkg-config files name no prefix but their own place.
+    #[arg(skip)]
+    pub(crate) relocatable: bool,
+    #[command(flatten)]
+    pub(crate) building: Building,
+}
+
+/// How to build what is installed.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Building {
     /// Adds gantry-ssh, which reaches hosts by libssh2. It needs libssl-dev and pkg-config.
     #[arg(long)]
     pub(crate) with_ssh: bool,
@@ -70,6 +82,57 @@ pub(crate) struct Install {
     /// The C compiler, which links the libraries.
     #[arg(long, env = "CC", default_value = "cc", value_name = "PROGRAM")]
     pub(crate) cc: OsString,
+    /// Builds for machines that have this version of glibc or a later one. It needs the PyPI packages cargo-zigbuild and
+    /// ziglang. Default: this machine's version.
+    #[arg(long, value_name = "VERSION", conflicts_with = "with_ssh")]
+    pub(crate) glibc: Option<String>,
+}
+
+impl Building {
+    /// As developers build, with cargo's profile for them.
+    pub(crate) fn for_development() -> Self {
+        Self { with_ssh: false, profile: "dev".to_owned(), no_build: false, cc: "cc".into(), glibc: None }
+    }
+}
+
+/// How to make a package.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Package {
+    /// What it is for.
+    #[arg(long, value_enum)]
+    pub(crate) format: Format,
+    /// Where it is put. Default: the folder `package` where cargo puts its results.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Distinguishes packages of one version. Raise it when you build one again.
+    #[arg(long, default_value = "1", value_name = "NUMBER")]
+    pub(crate) revision: u32,
+    /// Who answers for the package.
+    #[arg(long, default_value = "the administrator <root@localhost>", value_name = "NAME <ADDRESS>")]
+    pub(crate) maintainer: String,
+    /// The time of all files, in seconds since 1970. Default: that of the last commit.
+    #[arg(long, env = "SOURCE_DATE_EPOCH", value_name = "SECONDS")]
+    pub(crate) date: Option<u64>,
+    #[command(flatten)]
+    pub(crate) building: Building,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask package --format tar                  an archive for users without rights
+  cargo xtask package --format deb                  for Debian and Ubuntu
+  cargo xtask package --format rpm --glibc 2.28     for RHEL and Rocky 8 and later, SLES 15";
+
+/// The kinds of packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// An archive that runs where it is unpacked.
+    Tar,
+    /// For dpkg and apt. It needs dpkg-dev.
+    Deb,
+    /// For rpm, dnf and zypper. It needs rpmbuild.
+    Rpm,
 }
 
 /// The error of a task.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::Result;
+use crate::args::Building;
 
 /// The crates that are installed on the login side.
 const PACKAGES: [&str; 6] = [
@@ -31,9 +32,23 @@ pub(crate) fn root() -> PathBuf {
 /// # Errors
 /// It cannot be started, or fails.
 pub(crate) fn run<A: AsRef<OsStr>>(program: &OsStr, args: &[A]) -> Result<Output> {
+    run_in(&root(), program, args, &[])
+}
+
+/// The same in another folder, with more variables.
+///
+/// # Errors
+/// It cannot be started, or fails.
+pub(crate) fn run_in<A: AsRef<OsStr>>(
+    folder: &Path,
+    program: &OsStr,
+    args: &[A],
+    variables: &[(&str, &str)],
+) -> Result<Output> {
     #[expect(clippy::disallowed_methods, reason = "a chore runs compilers; no library is near")]
     let mut command = Command::new(program);
-    command.args(args).current_dir(root()).stdin(Stdio::null()).stderr(Stdio::inherit());
+    command.args(args).envs(variables.iter().copied()).current_dir(folder);
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output().map_err(|e| format!("{} cannot be started: {e}", program.display()))?;
     match output.status.success() {
         true => Ok(output),
@@ -46,26 +61,47 @@ pub(crate) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Builds everything, and the programs that `request`, a crate with a feature, adds; nothing if `skip` is set. Returns
-/// the folder of the results.
+/// What cargo and rustc name this machine's kind.
+fn target() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
+/// Builds everything, and the programs that `request`, a crate with a feature, adds; nothing if that is asked for.
+/// Returns the folder of the results.
 ///
 /// # Errors
 /// The error of cargo.
-pub(crate) fn build(profile: &str, skip: bool, request: Option<(&str, &str)>) -> Result<PathBuf> {
+pub(crate) fn build(asked: &Building, request: Option<(&str, &str)>) -> Result<PathBuf> {
+    let profile = asked.profile.as_str();
+    let zig = asked.glibc.as_ref().map(|version| format!("{}.{version}", target()));
     let compile = |packages: &[&str], more: &[&str]| -> Result<()> {
-        let mut args = vec!["build", "--locked", "--lib", "--bins", "--profile", profile];
+        let mut args = vec![if zig.is_some() { "zigbuild" } else { "build" }];
+        args.extend(["--locked", "--lib", "--bins", "--profile", profile]);
         packages.iter().for_each(|package| args.extend(["--package", package]));
+        zig.iter().for_each(|target| args.extend(["--target", target]));
         args.extend(more);
         run(&cargo(), &args).map(drop)
     };
-    if !skip {
+    if !asked.no_build {
         compile(&PACKAGES, &[])?;
         compile(&ON_NODES, &[])?;
         if let Some((package, feature)) = request {
             compile(&[package], &["--features", feature])?;
         }
     }
-    Ok(target_directory()?.join(if profile == "dev" { "debug" } else { profile }))
+    let target = target_directory()?.join(if zig.is_some() { target() } else { String::new() });
+    Ok(target.join(if profile == "dev" { "debug" } else { profile }))
+}
+
+/// The program that links C libraries, and its first arguments.
+pub(crate) fn linker(asked: &Building) -> Vec<OsString> {
+    match &asked.glibc {
+        None => vec![asked.cc.clone()],
+        Some(version) => {
+            let target = format!("{}-linux-gnu.{version}", std::env::consts::ARCH);
+            ["cargo-zigbuild", "zig", "cc", "--", "-target", &target].map(OsString::from).to_vec()
+        }
+    }
 }
 
 /// The folder where cargo puts its results.

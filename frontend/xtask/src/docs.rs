@@ -11,6 +11,7 @@ mod text;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::args::Building;
 use crate::build::{build, root};
 use crate::{Docs, Result};
 
@@ -24,7 +25,7 @@ pub(crate) fn write(asked: &Docs) -> Result<String> {
     }
     let gantry = match &asked.gantry {
         Some(path) => path.clone(),
-        None => build("dev", false, None)?.join("gantry"),
+        None => build(&Building::for_development(), None)?.join("gantry"),
     };
     let mut old = Vec::new();
     for (name, text) in pages::all(&gantry)? {

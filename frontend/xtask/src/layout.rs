@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
-use crate::build::{build, root, run};
+use crate::build::{build, linker, root, run};
 use crate::library::LIBRARIES;
 use crate::{Install, Result, pkg_config};
 
@@ -52,13 +52,14 @@ const FILE: u32 = 0o644;
 /// A path of the request is not valid, the error of the compiler, or a place cannot be written.
 pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
     let Places { to, libdir } = Places::new(&asked.prefix, &asked.libdir, asked.destdir.as_deref())?;
-    let built = build(&asked.profile, asked.no_build, asked.with_ssh.then_some(ITS_FEATURE))?;
+    let building = &asked.building;
+    let built = build(building, building.with_ssh.then_some(ITS_FEATURE))?;
     for (folder, names) in PROGRAMS {
         for name in names {
             put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
         }
     }
-    put_on_request(asked.with_ssh, &built, &to)?;
+    put_on_request(building.with_ssh, &built, &to)?;
     let (folder, name, target) = AGENT_IN_PATH;
     put_link(&to.join(folder), name, target)?;
     let (folder, names) = LAUNCHERS;
@@ -66,14 +67,16 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         put_link(&to.join(folder), name, "../gantry-guard")?;
     }
     let libraries = to.join(&libdir);
+    let linker = linker(building);
     for library in LIBRARIES {
         let name = library.file_name();
-        let strip = asked.profile != "dev";
-        put(&libraries, &name, PROGRAM, |path| library.link(&asked.cc, &built, path, strip))?;
+        let strip = building.profile != "dev";
+        put(&libraries, &name, PROGRAM, |path| library.link(&linker, &built, path, strip))?;
         for link in library.links() {
             put_link(&libraries, &link, &name)?;
         }
-        let text = pkg_config::build_file(&library, &asked.prefix, &libdir);
+        let prefix = (!asked.relocatable).then_some(asked.prefix.as_path());
+        let text = pkg_config::build_file(&library, prefix, &libdir);
         put_text(&libraries.join("pkgconfig"), &pkg_config::file_name(library.name), text.as_bytes())?;
     }
     for (folder, names) in HEADERS {
@@ -183,7 +186,11 @@ fn put(folder: &Path, name: &str, mode: u32, make: impl FnOnce(&Path) -> Result<
     Ok(())
 }
 
-fn put_text(folder: &Path, name: &str, text: &[u8]) -> Result<()> {
+/// Writes a file for all users to read.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn put_text(folder: &Path, name: &str, text: &[u8]) -> Result<()> {
     put(folder, name, FILE, |path| Ok(fs::write(path, text)?))
 }
 

@@ -4,7 +4,7 @@
 //! together with a list that has them. So cargo's shared library is only for trials, and the installed one is linked
 //! here.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
@@ -82,9 +82,14 @@ impl Library {
         [self.soname(), format!("lib{}.so", self.name)]
     }
 
+    /// Its name for programs, in two parts.
+    pub(crate) fn name_and_major(&self) -> (String, &'static str) {
+        (format!("lib{}", self.name), self.number.split('.').next().unwrap_or_default())
+    }
+
     fn soname(&self) -> String {
-        let major = self.number.split('.').next().unwrap_or_default();
-        format!("lib{}.so.{major}", self.name)
+        let (name, major) = self.name_and_major();
+        format!("{name}.so.{major}")
     }
 
     /// The list of its symbols.
@@ -96,10 +101,11 @@ impl Library {
     ///
     /// # Errors
     /// The linker's.
-    pub(crate) fn link(&self, cc: &OsStr, built: &Path, to: &Path, strip: bool) -> Result<()> {
+    pub(crate) fn link(&self, linker: &[OsString], built: &Path, to: &Path, strip: bool) -> Result<()> {
+        let (cc, first) = linker.split_first().ok_or("no linker")?;
         let map = self.map();
         let text = std::fs::read_to_string(&map)?;
-        let mut args: Vec<OsString> = vec!["-shared".into(), "-o".into(), to.into()];
+        let mut args = [first, &["-shared".into(), "-o".into(), to.into()]].concat();
         // The linker takes only requested symbols from a static library, and the ones that those need.
         args.extend(parse_symbols(&text).into_iter().map(|symbol| format!("-Wl,-u,{symbol}").into()));
         args.push(built.join(format!("lib{}.a", self.name)).into());

@@ -3,6 +3,7 @@
 //! - `cargo xtask docs`: writes the pages of the reference that follow from the code.
 //! - `cargo xtask api`: writes the public API of the libraries, so that reviewers see a change of it.
 //! - `cargo xtask install --prefix DIR`: builds gantry and installs it below a prefix.
+//! - `cargo xtask package --format FORMAT`: makes a package of that.
 //!
 //! ```text
 //! bin/gantry, bin/gantry-mpir    the command line, and the program that it becomes for debuggers
@@ -16,7 +17,7 @@
 //! ```
 //!
 //! Installed programs find their parts relative to their own path, so a prefix may be moved. Only the pkg-config files
-//! contain it.
+//! contain it, and not those of an archive.
 
 mod api;
 mod args;
@@ -24,6 +25,7 @@ mod build;
 mod docs;
 mod layout;
 mod library;
+mod package;
 mod pkg_config;
 
 use std::io::Write;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Task::Install(install) => {
             layout::install(&install).map(|root| format!("installed below {}", root.display()))
         }
+        Task::Package(asked) => package::package(&asked),
         Task::Docs(docs) => docs::write(&docs),
         Task::Api(api) => api::write(&api),
     };

@@ -4,9 +4,13 @@ use std::path::Path;
 
 use crate::library::Library;
 
-/// The file for a library.
-pub(crate) fn build_file(library: &Library, prefix: &Path, libdir: &Path) -> String {
+/// The file for a library. Without a prefix, it finds the library from its own place.
+pub(crate) fn build_file(library: &Library, prefix: Option<&Path>, libdir: &Path) -> String {
     let [name, description] = library.words;
+    let prefix = match prefix {
+        Some(prefix) => prefix.display().to_string(),
+        None => format!("${{pcfiledir}}{}", "/..".repeat(libdir.join("pkgconfig").components().count())),
+    };
     format!(
         "prefix={prefix}\n\
          includedir=${{prefix}}/include\n\
@@ -17,7 +21,6 @@ pub(crate) fn build_file(library: &Library, prefix: &Path, libdir: &Path) -> Str
          Version: {version}\n\
          Cflags: -I${{includedir}}\n\
          Libs: -L${{libdir}} -l{library}\n",
-        prefix = prefix.display(),
         libdir = libdir.display(),
         version = library.version,
         library = library.name,
@@ -38,13 +41,15 @@ mod tests {
     #[test]
     fn a_file_says_where_things_are() {
         let [_, library, _] = LIBRARIES;
-        let file = build_file(&library, Path::new("/opt/g"), Path::new("lib64"));
+        let file = build_file(&library, Some(Path::new("/opt/g")), Path::new("lib64"));
         assert!(file.starts_with("prefix=/opt/g\n"), "{file}");
         for line in
             ["libdir=${prefix}/lib64", "Libs: -L${libdir} -lcommontools_be", "Cflags: -I${includedir}"]
         {
             assert!(file.lines().any(|it| it == line), "{file}");
         }
+        let file = build_file(&library, None, Path::new("lib/x"));
+        assert!(file.starts_with("prefix=${pcfiledir}/../../..\n"), "{file}");
         assert_eq!(file_name("commontools_fe"), "common_tools_fe.pc");
     }
 
