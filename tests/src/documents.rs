@@ -30,13 +30,14 @@ use crate::testbed::config::{HOME, UID};
 use crate::{Terminal, World, binaries, programs};
 
 /// Why commands do not run.
-pub const REASONS: [(&str, &str); 7] = [
+pub const REASONS: [(&str, &str); 8] = [
     ("build", "they build or test gantry for minutes: .ci/run and examples/run do the same"),
     ("container", "they need a process in a container: the suite hold_at holds one"),
     ("flux", "they need Flux, which is no package of Debian: the suites flux_* do the same"),
     ("hangs", "they watch a job that hangs for minutes: the suite watch does the same"),
     ("licensed", "they need TotalView or DDT, which are sold: the suite gantry_mpir does the same with gdb"),
     ("mpi", "they need several managers at once: the suite coalloc_mpi does the same"),
+    ("package", "they make and install packages: the suite packages does the same"),
     ("openpbs", "they need OpenPBS, which is no package of Debian: the suites pbs_* do the same"),
 ];
 

@@ -122,7 +122,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask package --format tar                  an archive for users without rights
   cargo xtask package --format deb                  for Debian and Ubuntu
-  cargo xtask package --format rpm --glibc 2.28     for RHEL and Rocky 8 and later, SLES 15";
+  cargo xtask package --format rpm --glibc 2.28     for RHEL and Rocky 8, SLES 15 SP3, and later";
 
 /// The kinds of packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
