@@ -90,6 +90,10 @@ fn add_documents(stage: &Stage, version: &str) -> Result<()> {
 
 /// The packages with the libraries that programs ask for.
 fn depends(stage: &Stage) -> Result<String> {
+    if stage.is_for_others {
+        // dpkg-shlibdeps takes the libraries of this machine for theirs.
+        return Ok(format!("libc6 (>= {})", stage.glibc()?));
+    }
     // dpkg-shlibdeps reads this, and looks for the folder DEBIAN above the programs.
     put_text(
         &stage.work.join("debian"),

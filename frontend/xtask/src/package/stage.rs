@@ -47,6 +47,8 @@ pub(super) struct Stage {
     pub(super) date: String,
     /// Its programs and libraries, in order.
     pub(super) programs: Vec<PathBuf>,
+    /// They may be for older machines than this one. Then they need nothing but glibc.
+    pub(super) is_for_others: bool,
 }
 
 impl Stage {
@@ -71,9 +73,16 @@ impl Stage {
             relocatable: prefix != Path::new("/usr"),
             building: asked.building.clone(),
         })?;
-        let (work, maintainer) = (work.to_path_buf(), asked.maintainer.clone());
-        let mut stage =
-            Self { work, root, prefix, revision: asked.revision, maintainer, date, programs: Vec::new() };
+        let mut stage = Self {
+            work: work.to_path_buf(),
+            root,
+            prefix,
+            revision: asked.revision,
+            maintainer: asked.maintainer.clone(),
+            date,
+            programs: Vec::new(),
+            is_for_others: asked.building.glibc.is_some(),
+        };
         stage.programs = stage.files()?;
         stage.programs.retain(|path| {
             fs::symlink_metadata(path)
