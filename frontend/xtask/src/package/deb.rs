@@ -28,7 +28,7 @@ fn ask(variable: &str) -> Result<String> {
 /// The error of a program of dpkg, or a file cannot be written.
 pub(super) fn make(stage: &Stage, out: &Path) -> Result<PathBuf> {
     let machine = ask("DEB_HOST_ARCH")?;
-    let version = format!("{}-{}", sorted_version(), stage.revision);
+    let version = format!("{}-{}", sorted_version(), stage.asked.revision);
     let share = stage.prefix.join("share");
     fs::rename(share.join("zsh/site-functions"), share.join("zsh/vendor-completions"))?;
     stage.compress_manual()?;
@@ -49,7 +49,7 @@ pub(super) fn make(stage: &Stage, out: &Path) -> Result<PathBuf> {
         "Package: gantry\nVersion: {version}\nSection: devel\nPriority: optional\nArchitecture: {machine}\n\
          Maintainer: {maintainer}\nInstalled-Size: {size}\nDepends: {depends}\nSuggests: gdb\n\
          Description: {SUMMARY}\n{description}",
-        maintainer = stage.maintainer,
+        maintainer = stage.asked.maintainer,
         size = bytes.div_ceil(1024),
     );
     put_text(&about, "control", control.as_bytes())?;
@@ -81,7 +81,7 @@ fn add_documents(stage: &Stage, version: &str) -> Result<()> {
     let date = run("date".as_ref(), &["--utc", "--rfc-email", "--date", &format!("@{}", stage.date)])?;
     let changelog = format!(
         "gantry ({version}) unstable; urgency=medium\n\n  * Built from gantry {VERSION}.\n\n -- {}  {}",
-        stage.maintainer,
+        stage.asked.maintainer,
         String::from_utf8(date.stdout)?
     );
     put_text(&folder, "changelog.Debian", changelog.as_bytes())?;
@@ -90,8 +90,8 @@ fn add_documents(stage: &Stage, version: &str) -> Result<()> {
 
 /// The packages with the libraries that programs ask for.
 fn depends(stage: &Stage) -> Result<String> {
-    if stage.is_for_others {
-        // dpkg-shlibdeps takes the libraries of this machine for theirs.
+    if stage.asked.building.glibc.is_some() {
+        // They need nothing but glibc. dpkg-shlibdeps takes this machine's for theirs.
         return Ok(format!("libc6 (>= {})", stage.glibc()?));
     }
     // dpkg-shlibdeps reads this, and looks for the folder DEBIAN above the programs.

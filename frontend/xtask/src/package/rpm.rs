@@ -46,7 +46,7 @@ pub(super) fn make(stage: &Stage, machine: &str, out: &Path) -> Result<PathBuf> 
     let args = settings.flat_map(|setting| ["--define", setting]).chain(["--quiet", "-bb", "gantry.spec"]);
     let date = [("SOURCE_DATE_EPOCH", stage.date.as_str())];
     run_in(&stage.work, "rpmbuild".as_ref(), &args.collect::<Vec<_>>(), &date)?;
-    Ok(out.join(format!("gantry-{}-{}.{machine}.rpm", sorted_version(), stage.revision)))
+    Ok(out.join(format!("gantry-{}-{}.{machine}.rpm", sorted_version(), stage.asked.revision)))
 }
 
 fn build_spec(stage: &Stage) -> Result<String> {
@@ -70,8 +70,8 @@ fn build_spec(stage: &Stage) -> Result<String> {
          %postun -p /sbin/ldconfig\n\n\
          %files\n%defattr(-,root,root)\n{files}\n",
         version = sorted_version(),
-        revision = stage.revision,
-        maintainer = stage.maintainer,
+        revision = stage.asked.revision,
+        maintainer = stage.asked.maintainer,
         about = DESCRIPTION.join("\n"),
         files = files.into_iter().collect::<Vec<_>>().join("\n"),
     ))

@@ -33,30 +33,26 @@ const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Files as they are to be on other machines.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct Stage<'a> {
+    pub(super) asked: &'a Package,
     /// The folder around the tree.
     pub(super) work: PathBuf,
     /// Stands for the root of the other machine.
     pub(super) root: PathBuf,
     /// The prefix of gantry below that root.
     pub(super) prefix: PathBuf,
-    /// Tells packages of one version apart.
-    pub(super) revision: u32,
-    pub(super) maintainer: String,
     /// The time of all files, in seconds.
     pub(super) date: String,
     /// Its programs and libraries, in order.
     pub(super) programs: Vec<PathBuf>,
-    /// They may be for older machines than this one. Then they need nothing but glibc.
-    pub(super) is_for_others: bool,
 }
 
-impl Stage {
+impl<'a> Stage<'a> {
     /// Builds gantry and installs it in a new tree. A prefix other than `/usr` may be moved.
     ///
     /// # Errors
     /// The error of the compiler, or the tree cannot be written.
-    pub(super) fn new(asked: &Package, work: &Path, prefix: &Path, libdir: &Path) -> Result<Self> {
+    pub(super) fn new(asked: &'a Package, work: &Path, prefix: &Path, libdir: &Path) -> Result<Self> {
         let date = match asked.date {
             Some(date) => date.to_string(),
             None => last_commit()?,
@@ -73,16 +69,7 @@ impl Stage {
             relocatable: prefix != Path::new("/usr"),
             building: asked.building.clone(),
         })?;
-        let mut stage = Self {
-            work: work.to_path_buf(),
-            root,
-            prefix,
-            revision: asked.revision,
-            maintainer: asked.maintainer.clone(),
-            date,
-            programs: Vec::new(),
-            is_for_others: asked.building.glibc.is_some(),
-        };
+        let mut stage = Self { asked, work: work.to_path_buf(), root, prefix, date, programs: Vec::new() };
         stage.programs = stage.files()?;
         stage.programs.retain(|path| {
             fs::symlink_metadata(path)
@@ -127,10 +114,8 @@ impl Stage {
     /// # Errors
     /// The error of readelf.
     pub(super) fn glibc(&self) -> Result<String> {
-        let args = ["--version-info", "--wide"]
-            .iter()
-            .map(OsStr::new)
-            .chain(self.programs.iter().map(AsRef::as_ref));
+        let options = ["--version-info", "--wide"].iter().map(OsStr::new);
+        let args = options.chain(self.programs.iter().map(AsRef::as_ref));
         let said = run_in(&self.root, "readelf".as_ref(), &args.collect::<Vec<_>>(), &[("LC_ALL", "C")])?;
         Ok(newest_glibc(&String::from_utf8_lossy(&said.stdout))
             .unwrap_or_else(|| "of any version".to_owned()))
