@@ -368,6 +368,14 @@ impl Owner {
     }
 }
 
+/// The failure of a look, in words for people who do not know of an app: the ranks have ended meanwhile.
+pub(super) fn failure_of_look(fault: Fault) -> Fault {
+    match fault.0.kind() {
+        Kind::Gone => Fault(Failure::new(Kind::Gone, "the ranks have ended while they were read")),
+        _ => fault,
+    }
+}
+
 /// Another tool's app, if the target names one.
 async fn find_app(target: &str) -> Result<Option<Way>, Fault> {
     let registry = Registry::open(None)?;

@@ -7,7 +7,7 @@ use gantry_frontend::{Frontend, LaunchRequest, OutputTo};
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::Looking;
+use super::look::{Looking, failure_of_look};
 use super::notes::Notes;
 use super::queue::note_changes;
 use super::{close, doubt_of, say};
@@ -48,7 +48,9 @@ async fn look(
     interrupts: &mut Interrupts,
 ) -> Outcome {
     let shown = tokio::select! {
-        found = looking.findings(orders, args.full) => found.and_then(|found| show(&found, args, json)),
+        found = looking.findings(orders, args.full) => {
+            found.map_err(failure_of_look).and_then(|found| show(&found, args, json))
+        }
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
     looking.close(shown, interrupts).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
-use super::look::Looking;
+use super::look::{Looking, failure_of_look};
 use super::notes::Notes;
 use super::{say, watch};
 use crate::args::Why;
@@ -38,7 +38,7 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     let mut notes = Notes::default();
     let said = tokio::select! {
         settled = settle(&mut looking, &orders, &mut notes, json) => {
-            settled.and_then(|settled| tell(&settled, &mut notes, json))
+            settled.map_err(failure_of_look).and_then(|settled| tell(&settled, &mut notes, json))
         }
         interrupt = interrupts.next() => Ok(interrupt.code(false)),
     };
