@@ -1,5 +1,7 @@
 //! The hosts on which agents start, and the spare hosts that replace unreachable ones.
 
+use std::collections::HashSet;
+
 use gantry_types::error::Failure;
 use gantry_types::launch::HostsPolicy;
 use gantry_wlm::host::Machine;
@@ -76,11 +78,13 @@ impl AgentHosts {
                 }
                 Err(error) => return Err(error.into()),
             }
-            hosts.retain(|host| !without.iter().any(|missing| missing.host == *host));
+            let lacking: HashSet<&str> = without.iter().map(|missing| missing.host.as_str()).collect();
+            hosts.retain(|host| !lacking.contains(host.as_str()));
             let Some(fallback) = fallback.as_ref().filter(|_| without.len() > before) else { break };
             // Too few hosts remain for the plan. The check of the policy below reports it if that matters.
             let Ok(others) = fallback(&without) else { break };
-            round.hosts = others.iter().filter(|host| !hosts.contains(host)).cloned().collect();
+            let reached: HashSet<&String> = hosts.iter().collect();
+            round.hosts = others.iter().filter(|host| !reached.contains(host)).cloned().collect();
             hosts = others;
             if round.hosts.is_empty() {
                 break;

@@ -485,11 +485,11 @@ impl State {
             for rank in self.placement.ranks_on(node).iter() {
                 self.step(rank, RankEvent::Lost);
             }
-            let here: Vec<DaemonId> =
-                self.daemons.keys().filter(|(_, at)| *at == node).map(|(daemon, _)| *daemon).collect();
-            for daemon in here {
-                self.daemon_exited(node, daemon, ExitStatus::Unknown, events);
-            }
+        }
+        let there: Vec<(DaemonId, NodeId)> =
+            self.daemons.keys().filter(|(_, node)| fresh.contains(*node)).copied().collect();
+        for (daemon, node) in there {
+            self.daemon_exited(node, daemon, ExitStatus::Unknown, events);
         }
     }
 

@@ -4,7 +4,7 @@
 //! launcher's statement on the same by another way. It is read after the app has started, so that no launch waits for
 //! it. A difference is only reported: it is certain that the ranks are where the agents have them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,11 +159,17 @@ fn find_other_names<'a>(found: &'a Placement, table: &'a Placement) -> BTreeMap<
         ours.entry(told.host).or_default().insert(found.host);
         theirs.entry(found.host).or_default().insert(told.host);
     }
+    let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let names: HashSet<String> = found.hosts().map(str::to_ascii_lowercase).collect();
+    let labels: HashSet<String> = found.hosts().map(label).collect();
+    let is_ours = |told: &str| match told.contains('.') {
+        true => names.contains(&told.to_ascii_lowercase()) || names.contains(&label(told)),
+        false => labels.contains(&told.to_ascii_lowercase()),
+    };
     let only_one = |(told, hosts): (&'a str, BTreeSet<&'a str>)| {
         let host = *hosts.first().filter(|_| hosts.len() == 1)?;
         let one_name = theirs.get(host).is_some_and(|names| names.len() == 1);
-        let is_ours = found.hosts().any(|host| is_same_host(host, told));
-        (one_name && !is_ours).then_some((told, host))
+        (one_name && !is_ours(told)).then_some((told, host))
     };
     ours.into_iter().filter_map(only_one).collect()
 }
@@ -242,6 +248,8 @@ mod tests {
         check("a:1 a:2", "c:1 d:2", true, &[0, 1], "by the table process 1 on c");
         check("a:1 b:2", "b:1 a:2", true, &[0, 1], "by the table process 1 on b");
         check("a.x:1 a.y:2", "a.y:1 a.x:2", true, &[0, 1], "by the table process 1 on a.y");
+        check("a.x:1 b:2", "B:1 A:2", true, &[0, 1], "by the table process 1 on B");
+        check("a:1 b:2", "B.x:1 a.x:2", true, &[0, 1], "by the table process 1 on B.x");
     }
 
     #[test]

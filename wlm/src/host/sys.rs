@@ -80,9 +80,9 @@ fn leave_parent(tell: libc::c_int) -> io::Result<()> {
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            default_signals();
             // SAFETY: setsid has no preconditions; it fails only for a group leader, which a fresh child is not.
             unsafe { libc::setsid() };
+            default_signals();
             Ok(())
         }
         _ => {

@@ -163,17 +163,27 @@ impl Agent {
         let pids: Vec<i32> = started.iter().map(|it| it.process.pid).collect();
         self.to_own.extend(&pids);
         let reports = self.ranks.started(ranks, started)?;
-        let mut sockets = Vec::new();
-        for ((rank, pid), mut ends) in ranks.iter().zip(pids).zip(ends) {
-            sockets.extend(ends.served.take().map(|socket| (*rank, socket)));
-            self.connect(Source::Rank(*rank), pid, ends)?;
-        }
-        self.serve_started(sockets, server)?;
+        let served = self.connect_all(ranks.iter().zip(pids), ends, server);
         if self.doomed || self.endings.iter().any(|ending| ending.scope == Scope::All) {
             // The end was ordered during the start.
             self.kill_ranks(None, None);
         }
-        Ok(reports)
+        served.map(|()| reports)
+    }
+
+    /// Connects what the agent has of ranks that have started.
+    fn connect_all<'r>(
+        &mut self,
+        ranks: impl Iterator<Item = (&'r Rank, i32)>,
+        ends: Vec<OurEnds>,
+        server: Option<pmix::Started>,
+    ) -> Result<(), Failure> {
+        let mut sockets = Vec::new();
+        for ((rank, pid), mut ends) in ranks.zip(ends) {
+            sockets.extend(ends.served.take().map(|socket| (*rank, socket)));
+            self.connect(Source::Rank(*rank), pid, ends)?;
+        }
+        self.serve_started(sockets, server)
     }
 
     /// Connects a process's pipes.

@@ -155,9 +155,10 @@ extern "C" fn run_lower(lent: *mut c_void) -> c_int {
 
 /// Returns only on error.
 fn become_program(it: &Lent<'_>) -> c_int {
-    default_signals();
+    // First: a Ctrl-C is for the group of the caller, and is blocked until now.
     // SAFETY: setsid has no preconditions; it fails only for a group leader, which a fresh child is not.
     unsafe { libc::setsid() };
+    default_signals();
     for (target, source) in (0..).zip(it.what.stdio) {
         // SAFETY: takes integers only.
         if unsafe { libc::dup2(source, target) } == -1 {

@@ -215,9 +215,9 @@ extern "C" fn run_lent(lent: *mut c_void) -> c_int {
 
 fn become_program(start: &Prepared<'_>, wait: Option<Wait>) -> Result<Infallible, (Stage, i32)> {
     let Prepared { child, argv, env, parent } = start;
-    default_signals().map_err(at(Stage::Signals))?;
     // SAFETY: takes integers only.
     check_child(unsafe { libc::setpgid(0, 0) }).map_err(at(Stage::Group))?;
+    default_signals().map_err(at(Stage::Signals))?;
     if child.die_with_parent {
         follow_parent(*parent).map_err(at(Stage::Parent))?;
     }

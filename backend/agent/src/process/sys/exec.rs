@@ -34,9 +34,9 @@ pub(crate) fn environment() -> Vec<&'static CStr> {
 /// Call it while there is one thread. Returns only the failure.
 pub(crate) fn exec(program: &CStr, argv: &[CString], environment: &[impl AsRef<CStr>]) -> io::Error {
     let (argv, new) = (pointers(argv), pointers(environment));
-    // The standard library has ignored it since this process began.
+    // This process ignores it.
     // SAFETY: sets the default action, no handler.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let action = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     // SAFETY: no other thread writes to it.
     let old = unsafe { environ };
     // SAFETY: no other thread reads it meanwhile.
@@ -46,5 +46,7 @@ pub(crate) fn exec(program: &CStr, argv: &[CString], environment: &[impl AsRef<C
     let error = io::Error::last_os_error();
     // SAFETY: as above.
     unsafe { environ = old };
+    // SAFETY: sets the action that was there.
+    unsafe { libc::signal(libc::SIGPIPE, action) };
     error
 }
