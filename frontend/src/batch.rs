@@ -71,7 +71,7 @@ impl Frontend {
     }
 
     async fn submit_as(&self, submission: Submission, timeout: Duration) -> Result<Batch> {
-        let wlm = self.choose()?.wlm;
+        let wlm = self.choose_aside().await?.wlm;
         find_batch(wlm)?;
         let program = helpers::find(helpers::GUARD)?;
         let held = submission.held.is_some();

@@ -8,7 +8,7 @@ use gantry_types::launch::{HoldChoice, HoldMethod};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Reach, reach, registry};
 
-use crate::app::{App, News, QueueNews, find_launcher};
+use crate::app::{App, News, QueueNews, ask, find_launcher};
 use crate::clock::{Clock, QueueTime};
 pub use crate::config::{Config, DEFAULT_BULK_RADIX, DEFAULT_RADIX, Frontend};
 use crate::error::Result;
@@ -72,6 +72,12 @@ impl Frontend {
     /// The workload manager itself.
     pub(crate) fn choose(&self) -> Result<gantry_wlm::Choice> {
         Ok(gantry_wlm::choose(self.config.wlm.as_deref(), &Machine)?)
+    }
+
+    /// As [`Frontend::choose`], on a blocking thread: it reads files.
+    pub(crate) async fn choose_aside(&self) -> Result<gantry_wlm::Choice> {
+        let frontend = self.clone();
+        ask(move |_| frontend.choose()).await
     }
 
     /// As [`Frontend::choose`], for this launch.
@@ -175,7 +181,10 @@ impl Frontend {
 
     async fn attach_to(&self, target: &str, wait: News<'_>, timeout: Duration) -> Result<App> {
         // With named hosts a target may contain colons, so a tool that has chosen the WLM need not name it again.
-        let chosen = self.config.wlm.as_ref().map(|_| self.choose()).transpose()?;
+        let chosen = match self.config.wlm {
+            Some(_) => Some(self.choose_aside().await?),
+            None => None,
+        };
         let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| reach(*wlm) != Reach::ThisMachine);
         let (wlm, job, doubt) = match (target.split_once(':'), chosen) {
             (Some((name, rest)), chosen) => match (registry::find(name), chosen) {
@@ -184,7 +193,7 @@ impl Frontend {
                 (Err(error), None) => return Err(error.into()),
             },
             (None, _) => {
-                let choice = self.choose()?;
+                let choice = self.choose_aside().await?;
                 (choice.wlm, target, choice.doubt)
             }
         };

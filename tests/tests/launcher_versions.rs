@@ -2,9 +2,10 @@
 //! other such launchers.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gantry_tests::{SOON, World, in_a_world, proc, require, tool};
+use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -57,6 +58,34 @@ fn a_script_that_runs_a_launcher_is_identified_as_that_launcher() {
     in_a_world(LIMIT, |world| {
         let script = world.executable("mpiexec", b"#!/bin/sh\nexec mpiexec.hydra \"$@\"\n");
         assert_eq!(held_by(world, &script, &[]), ["here", "here"]);
+    });
+}
+
+#[test]
+fn a_launcher_that_does_not_answer_holds_up_neither_the_launchs_timeout_nor_an_interrupt() {
+    in_a_world(LIMIT, |world| {
+        let asked = world.work_dir().join("asked");
+        let script = format!("#!/bin/sh\necho > {}\nsleep 1000 & sleep 1000\n", asked.display());
+        // It is a launcher of MPI by its name, and no one knows of which.
+        let launcher = world.executable("mpiexec", script.as_bytes()).display().to_string();
+        let launch = |timeout: &str| {
+            let options = ["launch", "--json", "--timeout", timeout, "--launcher", &launcher, "--"];
+            world.gantry(options.into_iter().chain(["-n", "2", "/bin/true"]))
+        };
+        let begun = Instant::now();
+        let error = gantry_tests::slurm::error_of(&launch("1").wait(SOON)).to_string();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        let expected = format!("while planning the launch; no answer from '{launcher} --version'");
+        assert!(error.contains(&expected), "{error}");
+        std::fs::remove_file(&asked).expect("the script was asked");
+        let mut run = launch("60");
+        proc::eventually(SOON, "the question", || asked.exists());
+        let begun = Instant::now();
+        run.signal(Signal::SIGINT);
+        let ended = run.wait(SOON);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?} {ended:?}", begun.elapsed());
+        assert_ne!(ended.code(), 0, "{ended:?}");
+        // The leak check sees the script and its child if they are left.
     });
 }
 

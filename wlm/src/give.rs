@@ -38,6 +38,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{timeout, timeout_at};
 use zeroize::Zeroizing;
 
+use crate::aside::aside;
 use crate::host::Host;
 use crate::job::AppRef;
 use crate::launch::{AgentCommand, ProcessOwner, StepStart};
@@ -323,6 +324,9 @@ impl AgentGift {
     }
 }
 
+/// Plans the steps that start an app's agents. May run programs of the WLM.
+pub(crate) type PlanSteps = fn(&AppRef, &AgentCommand, &AgentGift, &dyn Host) -> Result<Vec<StepStart>>;
+
 /// Starts the steps of an app's agents, and sends the agent to nodes that lack it. `plan` gets the agent's command.
 ///
 /// # Errors
@@ -332,7 +336,7 @@ pub(crate) async fn start_steps(
     agent: &AgentCommand,
     host: &dyn Host,
     owner: &dyn ProcessOwner,
-    plan: impl FnOnce(&AgentGift) -> Result<Vec<StepStart>>,
+    plan: PlanSteps,
 ) -> Result<()> {
     let giver = Giver::of_agents(agent, app, host).await?;
     let command = match &giver {
@@ -344,7 +348,8 @@ pub(crate) async fn start_steps(
         Some(giver) => giver.build_careful_command(&SERVE),
     };
     let word = giver.as_ref().map(|giver| giver.give_word(app.hosts.len())).transpose()?;
-    for start in plan(&AgentGift { command, word })? {
+    let (of, by, gift) = (app.clone(), agent.clone(), AgentGift { command, word });
+    for start in aside(host, move |host| plan(&of, &by, &gift, host)).await? {
         owner.start_step(start).await?;
     }
     if let Some(giver) = giver {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -137,6 +138,7 @@ impl Direct {
 type Tickets = dyn Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync;
 
 /// The agent's executable, and the standard input of each agent.
+#[derive(Clone)]
 pub struct AgentCommand {
     /// Path of the executable on the login side.
     pub program: PathBuf,
@@ -156,7 +158,7 @@ pub struct AgentCommand {
     pub policy: HostsPolicy,
     /// The receiver of hosts that have no agent and will not get one, as the policy allows, with the reason.
     pub left_out: Reports<(String, Failure)>,
-    tickets: Box<Tickets>,
+    tickets: Arc<Tickets>,
 }
 
 impl AgentCommand {
@@ -175,7 +177,7 @@ impl AgentCommand {
             links: Reports::default(),
             policy: HostsPolicy::All,
             left_out: Reports::default(),
-            tickets: Box::new(tickets),
+            tickets: Arc::new(tickets),
         }
     }
 

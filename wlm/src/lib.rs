@@ -15,6 +15,7 @@
 //! | `policy` | hosts that cannot be reached, and whether the launch continues without them |
 //! | `job` | running jobs: [`JobRef`], and what a WLM says about them |
 //! | `wanted` | jobs described by their requirements |
+//! | `aside` | questions that block, within an asynchronous function |
 //! | `explain` | the messages of a command that failed |
 //! | `slots` | hosts with their places, and the ranks on each |
 //! | [`launcher`] | launchers: the program in their arguments, and the rank of a process |
@@ -31,6 +32,7 @@ pub mod pmix;
 pub mod registry;
 pub mod slurm;
 pub mod ssh;
+mod aside;
 mod beneath;
 mod direct;
 mod error;

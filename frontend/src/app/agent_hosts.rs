@@ -1,19 +1,20 @@
 //! The hosts on which agents start, and the spare hosts that replace unreachable ones.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use gantry_types::error::Failure;
 use gantry_types::launch::HostsPolicy;
-use gantry_wlm::host::Machine;
-use gantry_wlm::{AgentCommand, AppRef, JobRef, ProcessOwner};
+use gantry_wlm::{AgentCommand, AppRef, Host, JobRef, ProcessOwner};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::asking::Asker;
 use super::context::LaunchContext;
 use crate::error::Result;
 use crate::event::MissingHost;
 
 /// Chooses other hosts in place of unreachable ones. The answer keeps the hosts that were reached.
-pub(super) type Fallback = Box<dyn Fn(&[MissingHost]) -> Result<Vec<String>> + Send + Sync>;
+pub(super) type Fallback = Arc<dyn Fn(&[MissingHost], &dyn Host) -> Result<Vec<String>> + Send + Sync>;
 
 /// The hosts on which agents are to start.
 pub(super) struct AgentHosts {
@@ -58,12 +59,13 @@ impl AgentHosts {
         owner: &dyn ProcessOwner,
     ) -> Result<Reached> {
         let Self { mut hosts, job, wlm_data, fallback } = self;
+        let asker = Asker::new(agent.deadline.map(Into::into));
         let fallback = fallback.filter(|_| policy != HostsPolicy::All);
         let wanted = hosts.len();
         let mut round = AppRef { app: context.app, hosts: hosts.clone(), job, wlm_data };
         let (mut missing, mut without) = (Vec::new(), Vec::new());
         loop {
-            let started = context.wlm.start_agents(&round, agent, &Machine, owner).await;
+            let started = context.wlm.start_agents(&round, agent, asker.host(), owner).await;
             let before = without.len();
             while let Ok((host, why)) = left_out.try_recv() {
                 without.push(MissingHost::new(host.clone(), &why));
@@ -80,9 +82,10 @@ impl AgentHosts {
             }
             let lacking: HashSet<&str> = without.iter().map(|missing| missing.host.as_str()).collect();
             hosts.retain(|host| !lacking.contains(host.as_str()));
-            let Some(fallback) = fallback.as_ref().filter(|_| without.len() > before) else { break };
+            let Some(fallback) = fallback.clone().filter(|_| without.len() > before) else { break };
             // Too few hosts remain for the plan. The check of the policy below reports it if that matters.
-            let Ok(others) = fallback(&without) else { break };
+            let unreached = without.clone();
+            let Ok(others) = asker.ask(move |host| fallback(&unreached, host)).await else { break };
             let reached: HashSet<&String> = hosts.iter().collect();
             round.hosts = others.iter().filter(|host| !reached.contains(host)).cloned().collect();
             hosts = others;

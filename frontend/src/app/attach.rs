@@ -5,19 +5,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
-use gantry_types::error::Kind;
+use gantry_types::error::{Failure, Kind};
 use gantry_types::id::NodeId;
 use gantry_types::placement::{Placement, PlacementBuilder, PlacementError};
-use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, JobRef, Wlm, read_reach_args};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
 use super::agent_hosts::AgentHosts;
+use super::asking::ask;
 use super::context::LaunchContext;
 use super::launch::build_adoption;
-use super::waiting::{NotThere, Wait, ask};
+use super::waiting::{NotThere, Wait};
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
@@ -150,7 +150,16 @@ impl Question<'_> {
         let (wlm, job) = (self.wlm, self.job.clone());
         let (wlm_data, agent) = (self.wlm_data.to_vec(), self.agent.to_owned());
         let runtime = tokio::runtime::Handle::current();
-        ask(move || runtime.block_on(wlm.adopt(&job, &wlm_data, &agent, &Machine))).await
+        ask(move |host| {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = host.given_up() => Err(gantry_wlm::Error::Failed(given_up())),
+                    found = wlm.adopt(&job, &wlm_data, &agent, host) => found,
+                }
+            })
+        })
+        .await
     }
 
     /// Whether the ranks that were found are no longer there, according to the WLM. In doubt they are: the question may
@@ -175,6 +184,11 @@ impl Question<'_> {
             pause *= 2;
         }
     }
+}
+
+/// What nobody reads.
+fn given_up() -> Failure {
+    Failure::new(Kind::Gone, "the question was given up")
 }
 
 /// Moves the nodes that were left out to the end, so that the nodes with agents are numbered without gaps.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use gantry_wlm::host::Machine;
 use tokio::time::Instant;
 
+use super::asking::ask;
 use super::core::Core;
 use super::state::Happening;
+use crate::error::{Error, WlmError};
 
 /// How long to wait for the WLM to say why it ended an app. It says so only when every process is gone, which takes a
 /// while after a signal.
@@ -22,10 +23,12 @@ pub(super) async fn tell_cause(core: &Core) {
     let until = Instant::now() + CAUSE_PATIENCE;
     loop {
         let asked = ended.clone();
-        let asking = tokio::task::spawn_blocking(move || jobs.find_cause(&asked, &Machine));
+        let asking = ask(move |host| jobs.find_cause(&asked, host));
         match tokio::time::timeout_at(until, asking).await {
-            Ok(Ok(Ok(Some(cause)))) => return core.happened(Happening::EndedBy(cause)),
-            Ok(Ok(Err(error))) if error.is_temporary() && Instant::now() + ASK_EVERY < until => {
+            Ok(Ok(Some(cause))) => return core.happened(Happening::EndedBy(cause)),
+            Ok(Err(Error::Wlm(WlmError(error))))
+                if error.is_temporary() && Instant::now() + ASK_EVERY < until =>
+            {
                 tokio::time::sleep(ASK_EVERY).await;
             }
             // The app ended by itself, or the cause is unknown.

@@ -1,38 +1,33 @@
 //! Launches an app: plan, guard, agents, overlay, ranks.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_shared::secret::Secret;
-use gantry_shared::storage::GANTRY_SEND_AGENT;
 use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
 use gantry_shared::wire::mpi::PmixServer;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, Pid, Rank};
-use gantry_types::launch::{HoldMethod, HostsPolicy, MixedPart, SendAgent};
+use gantry_types::launch::{HostsPolicy, MixedPart, SendAgent};
 use gantry_types::placement::{Placement, PlacementBuilder};
 use gantry_types::rank_set::RankSet;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{
-    AgentCommand, Brought, Direct, Driven, Host, Launch, Plan, Reports, Wlm, explain_launcher_end,
-    find_mixed, reach,
-};
+use gantry_wlm::{AgentCommand, Direct, Host, Launch, Plan, Reports, Wlm, explain_launcher_end, reach};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
 use super::again::again;
 use super::agent_hosts::{AgentHosts, Fallback, Reached};
+use super::asking::ask_until;
 use super::brought::NotBrought;
 use super::connected::Connected;
 use super::context::{LaunchContext, new_id};
+use super::decide::{Decision, PLANNING, plan_without};
 use super::own_launcher::{Check, Served};
-use super::prepare::{
-    await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
-};
+use super::prepare::{await_input, build_ticket, find_cwd, open_input, patience_until};
 use super::waiting::JobNews;
 use crate::clock::Clock;
 use crate::config::Frontend;
@@ -41,7 +36,7 @@ use crate::event::MissingHost;
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::Listener;
-use crate::request::{LaunchRequest, OutputTo, build_program_env, show_args};
+use crate::request::{LaunchRequest, OutputTo, build_program_env};
 
 /// What a launch without a launcher needs before its agents are there.
 pub(super) struct Prepared {
@@ -61,33 +56,10 @@ impl Frontend {
         clock: &Clock,
     ) -> Result<App> {
         request.stdin = await_input(std::mem::take(&mut request.stdin), clock.deadline()).await?;
-        let choice = self.choose_for(&request)?;
-        // Look for these first, in the order of their use: an installation lacks both or neither.
-        helpers::find(helpers::GUARD)?;
         let app = new_id()?;
-        let send_agent = self.choose_sending()?;
-        let launch = Launch {
-            args: request.args.clone(),
-            hold: request.hold,
-            hold_method: choose_method(&request, send_agent),
-            hold_behind: request.hold_at.is_some() || self.config.rank_wrapper.is_some(),
-            linger: request.linger,
-            without: Vec::new(),
-            launcher: request.launcher.clone().or_else(find_launcher),
-            agent: helpers::find(helpers::AGENT)?,
-            send_agent,
-            scratch: choose_scratch(app),
-        };
-        let plan = match &request.mixed {
-            Some(mixed) => find_mixed(choice.wlm, mixed.size())?(mixed, &launch, &Machine)?,
-            None => choice.wlm.plan(&launch, &Machine)?,
-        };
-        self.check_policy(choice.wlm, matches!(plan, Plan::Direct(_)) && request.mixed.is_none())?;
-        let plan = match request.launcher_wrapper.is_empty() {
-            true => plan,
-            false => wrap(plan, &request.launcher_wrapper)?,
-        };
-        let context = LaunchContext::launch(self, choice.wlm, app, &request)?;
+        let (decision, request) = self.decide(app, request, clock.deadline()).await?;
+        let Decision { wlm, launch, plan } = decision;
+        let context = LaunchContext::launch(self, wlm, app, &request)?;
         match plan {
             Plan::Direct(plan) => {
                 self.launch_direct(context, request, (launch, plan), clock.deadline()).await
@@ -109,7 +81,7 @@ impl Frontend {
                     Err(NotBrought { error, lacks_agent: true }) => match again {
                         Some(request) => {
                             let asked = (launch, request);
-                            self.launch_sending(choice.wlm, asked, error, news, clock).await
+                            self.launch_sending(wlm, asked, error, news, clock).await
                         }
                         None => Err(error),
                     },
@@ -118,7 +90,7 @@ impl Frontend {
             }
             _ => Err(Error::invalid(format!(
                 "{} needs a launch method that is not built in",
-                choice.wlm.name()
+                wlm.name()
             ))),
         }
     }
@@ -132,10 +104,9 @@ impl Frontend {
         news: JobNews<'_>,
         clock: &Clock,
     ) -> Result<App> {
-        let Ok(Plan::Driven(plan)) = wlm.plan(&Launch { send_agent: SendAgent::Always, ..launch }, &Machine)
-        else {
-            return Err(error);
-        };
+        let launch = Launch { send_agent: SendAgent::Always, ..launch };
+        let planned = ask_until(PLANNING, clock.deadline(), move |host| wlm.plan(&launch, host));
+        let Ok(Plan::Driven(plan)) = planned.await else { return Err(error) };
         tracing::info!(%error, "nodes do not have gantry's agent: the launch is made again, and the agent is sent");
         let context = LaunchContext::launch(self, wlm, new_id()?, &request)?;
         self.launch_driven(context, request, plan, news, clock).await
@@ -157,7 +128,9 @@ impl Frontend {
             AgentHosts { hosts: plan.hosts.clone(), job: None, wlm_data: plan.wlm_data.clone(), fallback };
         let joined = self.start_agents(&context, agent_hosts, deadline).await?;
         if !joined.left_out.is_empty() {
-            plan = plan_without(context.wlm, &launch, names_of(&joined.left_out))?;
+            let (wlm, without) = (context.wlm, names_of(&joined.left_out));
+            plan =
+                ask_until(PLANNING, deadline, move |host| plan_without(wlm, &launch, without, host)).await?;
         }
         // The agents have their numbers already.
         if plan.hosts != joined.hosts {
@@ -265,66 +238,18 @@ impl Frontend {
         command.addresses = reached_at;
         Ok(command)
     }
-
-    /// Whether to send the agent to nodes.
-    pub(super) fn choose_sending(&self) -> Result<SendAgent> {
-        match (self.config.send_agent, Machine.env(GANTRY_SEND_AGENT)) {
-            (Some(asked), _) => Ok(asked),
-            (None, Some(said)) => {
-                let parsed = said.to_string_lossy().parse();
-                parsed.map_err(|failure: Failure| Error::Invalid {
-                    message: format!("{GANTRY_SEND_AGENT}: {failure}"),
-                    hint: failure.hint().map(str::to_owned),
-                })
-            }
-            (None, None) => Ok(SendAgent::Auto),
-        }
-    }
-}
-
-/// The plan without unreachable hosts.
-fn plan_without(wlm: &dyn Wlm, launch: &Launch, without: Vec<String>) -> Result<Direct> {
-    match wlm.plan(&Launch { without, ..launch.clone() }, &Machine)? {
-        Plan::Direct(plan) => Ok(plan),
-        _ => Err(Error::Internal("the launch method has changed in the meantime".to_owned())),
-    }
 }
 
 /// If more hosts are named than have ranks: chooses the hosts to use when some are unreachable.
 fn fallback_for_missing(wlm: &'static dyn Wlm, launch: &Launch, plan: &Direct) -> Option<Fallback> {
     let launch = (!plan.spare.is_empty()).then(|| launch.clone())?;
-    Some(Box::new(move |missing| plan_without(wlm, &launch, names_of(missing)).map(|plan| plan.hosts)))
+    Some(Arc::new(move |missing, host| {
+        plan_without(wlm, &launch, names_of(missing), host).map(|plan| plan.hosts)
+    }))
 }
 
 fn names_of(missing: &[MissingHost]) -> Vec<String> {
     missing.iter().map(|missing| missing.host.clone()).collect()
-}
-
-/// Chooses how ranks are held. With a launcher wrapper, the process that gantry starts is not the launcher, so holding
-/// through its memory does not work. MPI programs get their server from the agent that the launcher starts in their
-/// place. An agent that must be sent is never there: then the plan shows whether that is possible.
-fn choose_method(request: &LaunchRequest, send_agent: SendAgent) -> HoldMethod {
-    let in_place = request.joins_world && send_agent != SendAgent::Always;
-    match request.hold_method {
-        HoldMethod::Detect if in_place || !request.launcher_wrapper.is_empty() => HoldMethod::Exec,
-        method => method,
-    }
-}
-
-/// The same plan, with the launcher's command line as arguments of the wrapper.
-fn wrap(plan: Plan, wrapper: &[OsString]) -> Result<Plan> {
-    let words = || wrapper.iter().cloned();
-    match plan {
-        Plan::Brought(plan) => {
-            let argv = words().chain(plan.argv).collect();
-            Ok(Plan::Brought(Brought { argv, ..plan }))
-        }
-        Plan::Driven(plan) => Ok(Plan::Driven(Driven { argv: words().chain(plan.argv).collect(), ..plan })),
-        _ => Err(Error::Invalid {
-            message: format!("there is no launcher for '{}' to start", show_args(wrapper).join(" ")),
-            hint: Some("name a launcher, or no wrapper".to_owned()),
-        }),
-    }
 }
 
 /// Prepares a launch without a launcher before anything starts: a bad request must not cost a launch.

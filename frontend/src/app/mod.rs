@@ -1,5 +1,6 @@
 //! Apps: launched or attached to, owned by one [`App`], seen through any number of [`AppHandle`]s.
 
+mod asking;
 pub(crate) mod core;
 mod cause;
 mod events;
@@ -13,6 +14,7 @@ mod listen;
 mod context;
 mod agent_hosts;
 mod again;
+mod decide;
 mod launch;
 mod attach;
 mod queued;
@@ -26,6 +28,7 @@ pub(crate) mod state;
 pub(crate) mod stdio;
 
 pub(crate) use self::core::DAEMON_GRACE;
+pub(crate) use asking::ask;
 pub(crate) use attach::{News, adopt, gone};
 pub use events::Events;
 pub use handle::AppHandle;

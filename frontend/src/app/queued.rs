@@ -12,11 +12,12 @@ use gantry_wlm::{Direct, JobRef, JobStarter, Queue, Queued, build_starter_script
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
+use super::asking::ask;
 use super::connected::Connected;
 use super::context::LaunchContext;
 use super::launch::{begin_direct, prepare_direct};
 use super::prepare::{build_ticket, patience_until};
-use super::waiting::{ASK_EVERY, JobNews, NotThere, QueueNews, Wait, ask};
+use super::waiting::{ASK_EVERY, JobNews, NotThere, QueueNews, Wait};
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result, WlmError};
@@ -111,7 +112,7 @@ async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) ->
 
 async fn find_nodes(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Result<Direct> {
     let (plan, job) = (plan.clone(), job.clone());
-    ask(move || queue.find_nodes(&plan, &job, &Machine)).await
+    ask(move |host| queue.find_nodes(&plan, &job, host)).await
 }
 
 fn late(phase: &'static str, started: Instant) -> Error {

@@ -9,15 +9,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, Pid};
 use gantry_types::placement::{Placement, RankPlace};
-use gantry_wlm::host::Machine;
 use gantry_wlm::pmix::ask_ranks;
-use tokio::sync::oneshot;
 
+use super::asking::ask;
 use super::core::{Core, Stage};
 use super::state::Happening;
+use crate::error::Result;
 use crate::event::{Event, RankDiffers, TableDiffers};
 use crate::helpers;
 use crate::info::AppState;
@@ -111,14 +110,10 @@ fn judge(core: &Core, table: &Placement, look: Look) {
     }
 }
 
-/// Asks a PMIx server for its ranks, on a separate thread: it takes a while, and a tool that ends meanwhile does not
-/// wait for it.
-async fn ask_pmix(launcher: Pid, library: PathBuf) -> gantry_wlm::Result<Placement> {
-    let (answer, answered) = oneshot::channel();
-    let lost = |why: &str| gantry_wlm::Error::Failed(Failure::new(Kind::Lost, why));
-    let agent = helpers::find(helpers::AGENT).map_err(|error| lost(&error.to_string()))?;
-    std::thread::spawn(move || drop(answer.send(ask_ranks(launcher, &library, &agent, &Machine))));
-    answered.await.unwrap_or_else(|_| Err(lost("it was not asked")))
+/// Asks a PMIx server for its ranks.
+async fn ask_pmix(launcher: Pid, library: PathBuf) -> Result<Placement> {
+    let agent = helpers::find(helpers::AGENT)?;
+    ask(move |host| ask_ranks(launcher, &library, &agent, host)).await
 }
 
 /// Where the launcher's table differs from the agents' ranks. None: it does not.

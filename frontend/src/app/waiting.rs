@@ -9,9 +9,9 @@ use gantry_types::id::Pid;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, LauncherWait, LauncherWaits, Wlm};
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
+use super::asking::ask;
 use super::stdio::launcher::Words;
 use crate::clock::{Clock, Late};
 use crate::error::{Error, Result, WlmError};
@@ -273,7 +273,7 @@ async fn follow_said(
             Err(_) => {
                 let job = said.job.clone();
                 // None: the launcher is about to report it.
-                if let Some(message) = wait.hear(ask(move || waits.ask_reason(&job, &Machine)).await) {
+                if let Some(message) = wait.hear(ask(move |host| waits.ask_reason(&job, host)).await) {
                     told.message = message;
                     tell(news, &told);
                 }
@@ -288,14 +288,7 @@ async fn look(
     job: Option<JobRef>,
     above: Pid,
 ) -> Result<Option<LauncherWait>> {
-    ask(move || waits.look(job.as_ref(), above, &Machine)).await
-}
-
-/// Asks the WLM on a thread of its own: its programs block.
-pub(super) async fn ask<T: Send + 'static>(
-    question: impl FnOnce() -> gantry_wlm::Result<T> + Send + 'static,
-) -> Result<T> {
-    Ok(spawn_blocking(question).await??)
+    ask(move |host| waits.look(job.as_ref(), above, host)).await
 }
 
 /// The error after the timeout of a wait. `said` is the WLM's last word.

@@ -83,7 +83,7 @@ impl Wlm for Flux {
         host: &dyn Host,
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        start_steps(app, agent, host, owner, |gift| {
+        start_steps(app, agent, host, owner, |app, agent, gift, host| {
             attach::plan_agents(app, agent, gift, host).map(|step| vec![step])
         })
         .await

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use super::{Asked, Host, IsAnswer};
+use super::{Asked, Host, Question};
 
 /// A machine made of tables.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct FakeHost {
     env: Vec<(OsString, OsString)>,
     files: BTreeMap<PathBuf, Vec<u8>>,
     links: BTreeMap<PathBuf, PathBuf>,
     answers: BTreeMap<String, Asked>,
-    reads: AtomicUsize,
+    reads: Arc<AtomicUsize>,
 }
 
 impl FakeHost {
@@ -80,47 +80,14 @@ impl Host for FakeHost {
         Ok(names)
     }
 
-    fn ask_with(
-        &self,
-        _dir: &Path,
-        command: &[OsString],
-        _input: &[u8],
-        _deadline: Duration,
-    ) -> io::Result<Asked> {
-        let line = command.join(OsStr::new(" ")).into_string().expect("text");
+    fn share(&self) -> Arc<dyn Host> {
+        Arc::new(self.clone())
+    }
+
+    /// Answers to a command line, whatever its directory, input and variables are.
+    fn run(&self, question: Question<'_>) -> io::Result<Asked> {
+        let line = question.command.join(OsStr::new(" ")).into_string().expect("text");
         self.answers.get(&line).cloned().ok_or_else(|| io::Error::other(format!("no answer for '{line}'")))
-    }
-
-    /// Answers as without the variables.
-    fn ask_in_with(
-        &self,
-        dir: &Path,
-        command: &[OsString],
-        _env: &[(OsString, OsString)],
-        timeout: Duration,
-    ) -> io::Result<Asked> {
-        self.ask_in(dir, command, timeout)
-    }
-
-    /// Answers as with any environment.
-    fn ask_as(
-        &self,
-        command: &[OsString],
-        _env: Vec<(OsString, OsString)>,
-        timeout: Duration,
-    ) -> io::Result<Asked> {
-        self.ask(command, timeout)
-    }
-
-    fn ask_for_line(
-        &self,
-        dir: &Path,
-        command: &[OsString],
-        env: &[(OsString, OsString)],
-        _is_answer: IsAnswer,
-        timeout: Duration,
-    ) -> io::Result<Asked> {
-        self.ask_in_with(dir, command, env, timeout)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

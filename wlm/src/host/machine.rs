@@ -4,20 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
-use super::{Asked, FileVersion, Host, IsAnswer, sys};
+use super::orphan::{Running, ask};
+use super::{Asked, FileVersion, Host, Question, sys};
 
 /// The machine that this process runs on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Machine;
-
-impl Machine {
-    /// The environment with additional variables. The last one of a name counts.
-    fn with(&self, env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
-        [self.environment(), env.to_vec()].concat()
-    }
-}
 
 impl Host for Machine {
     fn environment(&self) -> Vec<(OsString, OsString)> {
@@ -63,44 +57,12 @@ impl Host for Machine {
         Some(FileVersion { file: (found.dev(), found.ino()), changed, bytes: found.len() })
     }
 
-    fn ask_with(
-        &self,
-        dir: &Path,
-        command: &[OsString],
-        input: &[u8],
-        timeout: Duration,
-    ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, input, self.environment(), None, timeout)
+    fn share(&self) -> Arc<dyn Host> {
+        Arc::new(*self)
     }
 
-    fn ask_in_with(
-        &self,
-        dir: &Path,
-        command: &[OsString],
-        env: &[(OsString, OsString)],
-        timeout: Duration,
-    ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, &[], self.with(env), None, timeout)
-    }
-
-    fn ask_as(
-        &self,
-        command: &[OsString],
-        env: Vec<(OsString, OsString)>,
-        timeout: Duration,
-    ) -> io::Result<Asked> {
-        super::orphan::ask_with(Path::new("/"), command, &[], env, None, timeout)
-    }
-
-    fn ask_for_line(
-        &self,
-        dir: &Path,
-        command: &[OsString],
-        env: &[(OsString, OsString)],
-        is_answer: IsAnswer,
-        timeout: Duration,
-    ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, &[], self.with(env), Some(is_answer), timeout)
+    fn run(&self, question: Question<'_>) -> io::Result<Asked> {
+        ask(question, &Running::default())
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

@@ -5,6 +5,7 @@
 pub(crate) mod fake;
 mod fork;
 mod keeper;
+mod limited;
 mod machine;
 mod open_files;
 mod orphan;
@@ -15,10 +16,12 @@ mod sys;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use fork::fork_orphan;
 pub use keeper::{GANTRY_KEPT, keep};
+pub use limited::Limited;
 pub use machine::Machine;
 pub use open_files::{explain_open_files, raise_open_files, restore_open_files, spawn_with_given_limit};
 pub use orphan::{Asked, Orphan, spawn_orphan, spawn_orphan_with};
@@ -63,6 +66,23 @@ pub struct FileVersion {
 
 /// Whether a line of a program's output is what it was asked for.
 pub type IsAnswer = fn(&str) -> bool;
+
+/// A small program that is run for its output.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// The directory to run in.
+    pub dir: &'a Path,
+    /// The executable and its arguments.
+    pub command: &'a [OsString],
+    /// Its standard input.
+    pub input: &'a [u8],
+    /// Its whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// If it says all that matters in one line: which one.
+    pub is_answer: Option<IsAnswer>,
+    /// When to kill it.
+    pub timeout: Duration,
+}
 
 /// The operations on a machine. [`Machine`] is the real one.
 pub trait Host: Send + Sync + std::fmt::Debug {
@@ -109,10 +129,19 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// The output of the program `command`, run in `/`. Waits for its end, or until the timeout.
+    /// This machine, for a question on another thread.
+    fn share(&self) -> Arc<dyn Host>;
+
+    /// The output of a program. Waits for its end, or until the timeout.
     ///
     /// # Errors
     /// It cannot be executed, or exceeds the timeout (`TimedOut`).
+    fn run(&self, question: Question<'_>) -> io::Result<Asked>;
+
+    /// The output of the program `command`, run in `/`.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
     fn ask(&self, command: &[OsString], timeout: Duration) -> io::Result<Asked> {
         self.ask_in(Path::new("/"), command, timeout)
     }
@@ -120,39 +149,44 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// As [`Host::ask`], of a program that runs in the directory `dir`.
     ///
     /// # Errors
-    /// As [`Host::ask`].
+    /// As [`Host::run`].
     fn ask_in(&self, dir: &Path, command: &[OsString], timeout: Duration) -> io::Result<Asked> {
-        self.ask_with(dir, command, &[], timeout)
+        self.ask_in_with(dir, command, &[], timeout)
     }
 
-    /// As [`Host::ask_in`], with additional environment variables.
+    /// As [`Host::ask_in`], with additional environment variables. The last one of a name counts.
     ///
     /// # Errors
-    /// As [`Host::ask`].
+    /// As [`Host::run`].
     fn ask_in_with(
         &self,
         dir: &Path,
         command: &[OsString],
         env: &[(OsString, OsString)],
         timeout: Duration,
-    ) -> io::Result<Asked>;
+    ) -> io::Result<Asked> {
+        let env = [self.environment(), env.to_vec()].concat();
+        self.run(Question { dir, command, input: &[], env, is_answer: None, timeout })
+    }
 
     /// As [`Host::ask`], of a program with this environment and no other variable.
     ///
     /// # Errors
-    /// As [`Host::ask`].
+    /// As [`Host::run`].
     fn ask_as(
         &self,
         command: &[OsString],
         env: Vec<(OsString, OsString)>,
         timeout: Duration,
-    ) -> io::Result<Asked>;
+    ) -> io::Result<Asked> {
+        self.run(Question { dir: Path::new("/"), command, input: &[], env, is_answer: None, timeout })
+    }
 
     /// As [`Host::ask_in_with`], of a program that says all that matters in the first line for which `is_answer` holds.
     /// If it stays for long after that, it is killed.
     ///
     /// # Errors
-    /// As [`Host::ask`].
+    /// As [`Host::run`].
     fn ask_for_line(
         &self,
         dir: &Path,
@@ -160,19 +194,24 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         env: &[(OsString, OsString)],
         is_answer: IsAnswer,
         timeout: Duration,
-    ) -> io::Result<Asked>;
+    ) -> io::Result<Asked> {
+        let env = [self.environment(), env.to_vec()].concat();
+        self.run(Question { dir, command, input: &[], env, is_answer: Some(is_answer), timeout })
+    }
 
     /// As [`Host::ask_in`], with a small standard input for the program: a script.
     ///
     /// # Errors
-    /// As [`Host::ask`].
+    /// As [`Host::run`].
     fn ask_with(
         &self,
         dir: &Path,
         command: &[OsString],
         input: &[u8],
         timeout: Duration,
-    ) -> io::Result<Asked>;
+    ) -> io::Result<Asked> {
+        self.run(Question { dir, command, input, env: self.environment(), is_answer: None, timeout })
+    }
 
     /// The file of a program's name, from the absolute directories in the PATH of this process.
     fn find_in_path(&self, name: &str) -> Option<PathBuf> {

@@ -12,14 +12,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_shared::deadline::bounded;
 
-use super::IsAnswer;
 use super::open_files::{given_open_files, restore_open_files};
 use super::sys;
 use super::sys::grandchild::{self, Grandchild, above_stdio};
+use super::{IsAnswer, Question};
 
 /// The maximum size of an answer.
 const MAX_ANSWER_BYTES: u64 = 512 << 20;
@@ -133,21 +134,74 @@ const MOST_INPUT_BYTES: usize = 60 << 10;
 /// How long a program may stay after its answer. It may be a script that does more.
 const STAYS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Runs a small program in the directory `dir`, not as a child of this process, with `input` on its standard input
-/// and this environment, and returns its output. Its exit status is unknown, so its output must show the result.
-/// After the deadline it is killed with its process group. After a line for which `is_answer` holds, it is killed
-/// earlier, which is no error.
+/// The programs that run for one caller, who may give up.
+#[derive(Debug, Default)]
+pub(super) struct Running(Mutex<Programs>);
+
+#[derive(Debug, Default)]
+struct Programs {
+    given_up: bool,
+    orphans: Vec<Arc<Orphan>>,
+}
+
+impl Running {
+    /// Kills them all, and lets no other begin.
+    pub(super) fn end(&self) {
+        let mut programs = self.lock();
+        programs.given_up = true;
+        for orphan in programs.orphans.drain(..) {
+            // It may have ended.
+            orphan.kill().err();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Programs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Errors
+    /// The caller has given up. What a killed program has said until then is no answer.
+    fn check(&self) -> io::Result<()> {
+        match self.lock().given_up {
+            false => Ok(()),
+            true => Err(io::Error::other("its caller has given up")),
+        }
+    }
+
+    /// Has the program killed when the caller gives up, as long as the result lives.
+    fn watch(&self, orphan: Orphan) -> Watched<'_> {
+        let orphan = Arc::new(orphan);
+        let mut programs = self.lock();
+        match programs.given_up {
+            true => drop(orphan.kill()),
+            false => programs.orphans.push(Arc::clone(&orphan)),
+        }
+        Watched { orphan, running: self }
+    }
+}
+
+/// A program that runs for its caller.
+struct Watched<'a> {
+    orphan: Arc<Orphan>,
+    running: &'a Running,
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.running.lock().orphans.retain(|other| !Arc::ptr_eq(other, &self.orphan));
+    }
+}
+
+/// Runs a small program, not as a child of this process, and returns its output. Its exit status is unknown, so its
+/// output must show the result. After the timeout it is killed with its process group, and when `running` is ended.
+/// After a line for which `is_answer` holds, it is killed earlier, which is no error.
 ///
 /// # Errors
-/// It cannot be executed, or exceeds the timeout (`TimedOut`); the input exceeds a pipe's capacity (`InvalidInput`).
-pub(super) fn ask_with(
-    dir: &Path,
-    command: &[OsString],
-    input: &[u8],
-    env: Vec<(OsString, OsString)>,
-    is_answer: Option<IsAnswer>,
-    timeout: Duration,
-) -> io::Result<Asked> {
+/// It cannot be executed, or exceeds the timeout (`TimedOut`); the input exceeds a pipe's capacity (`InvalidInput`); its
+/// caller has given up.
+pub(super) fn ask(question: Question<'_>, running: &Running) -> io::Result<Asked> {
+    let Question { dir, command, input, env, is_answer, timeout } = question;
+    running.check()?;
     if input.len() > MOST_INPUT_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too much for its standard input"));
     }
@@ -169,7 +223,8 @@ pub(super) fn ask_with(
     command.env_clear().envs(env);
     // If there is no thread for its output, the program does not start: it might submit a job that nobody knows.
     let (stdout, stderr) = (read_aside(out, is_answer)?, read_aside(err, None)?);
-    let orphan = spawn_told(&mut command)?;
+    let watched = running.watch(spawn_told(&mut command)?);
+    let orphan = &watched.orphan;
     // `command` holds our ends of the pipes and would keep them open.
     drop(command);
     let late = |_| {
@@ -193,6 +248,7 @@ pub(super) fn ask_with(
         Err(_stays) if has_answered => Vec::new(),
         Err(error) => return Err(late(error)),
     };
+    running.check()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Asked { stdout: text(&said.bytes), stderr: text(&errors) })
 }
@@ -241,6 +297,17 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    fn ask_with(
+        dir: &Path,
+        command: &[OsString],
+        input: &[u8],
+        env: Vec<(OsString, OsString)>,
+        is_answer: Option<IsAnswer>,
+        timeout: Duration,
+    ) -> io::Result<Asked> {
+        ask(Question { dir, command, input, env, is_answer, timeout }, &Running::default())
+    }
 
     fn own_env() -> Vec<(OsString, OsString)> {
         std::env::vars_os().collect()

@@ -20,6 +20,7 @@ use super::look::{look, parse_told};
 use super::processes::{SCRIPT, find};
 use super::qstat::{ask_job, short_name};
 use super::tm::environment::{JOB, is_of_one_task};
+use crate::aside::aside;
 use crate::caps::queue::STARTER;
 use crate::host::Host;
 use crate::ssh::remote;
@@ -69,12 +70,13 @@ pub(super) async fn start_agents(
     host: &dyn Host,
     owner: &dyn ProcessOwner,
 ) -> Result<bool> {
-    let Some(job) = app.job.as_ref().filter(|job| find_own(job, host).is_none()) else { return Ok(false) };
+    let not_own = app.job.as_ref().filter(|job| find_own(job, host).is_none());
+    let Some(job) = not_own.cloned() else { return Ok(false) };
     if agent.send == SendAgent::Always {
         let hint = "have gantry where the job's hosts see it, or attach from within the job";
         return Err(Error::invalid_with("the agent is not sent to a job's hosts from elsewhere", hint));
     }
-    let script = find_script(job, host)?;
+    let script = aside(host, move |host| find_script(&job, host)).await?;
     let words = build_words(&script, &agent.program, "start")?;
     let argv = remote::build_command(&script.host, &words, &agent.program, host)?;
     let ticket = Zeroizing::new(agent.ticket("")?);

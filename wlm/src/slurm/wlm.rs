@@ -89,7 +89,7 @@ impl Wlm for Slurm {
         host: &dyn Host,
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        start_steps(app, agent, host, owner, |gift| plan_agents(app, agent, gift, host)).await
+        start_steps(app, agent, host, owner, plan_agents).await
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_types::error::{Failure, Kind};
 use tokio::sync::OnceCell;
 
-use crate::host::{Host, Machine};
+use crate::host::Host;
 use crate::{Error, Result};
 
 /// How long an agent may take to print its identity. It hashes its own file for that.
@@ -30,11 +30,11 @@ impl AgentFile {
     ///
     /// # Errors
     /// It cannot be read, or does not print its identity.
-    pub(super) fn look(program: PathBuf) -> Result<Self> {
+    pub(super) fn look(program: PathBuf, host: &dyn Host) -> Result<Self> {
         let bytes = std::fs::metadata(&program)
             .map_err(|source| Error::Read { path: program.clone(), source })?
             .len();
-        let asked = Machine.ask(&[program.clone().into(), "id".into()], IDENTITY_DEADLINE);
+        let asked = host.ask(&[program.clone().into(), "id".into()], IDENTITY_DEADLINE);
         let unfit = |why: String| {
             Error::Failed(Failure::new(Kind::Unsupported, format!("{}: {why}", program.display())))
         };

@@ -190,7 +190,7 @@ fn prepare(errand: [String; 2], reaching: Reaching, agent: &Path, host: &dyn Hos
         mark: build_mark(app),
         client: Arc::new(client),
         reaching,
-        agent: AgentFile::look(agent.to_owned())?,
+        agent: AgentFile::look(agent.to_owned(), host)?,
         errand: errand.into(),
         until: None,
         policy: HostsPolicy::All,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gantry_link::greeting::build_mark;
-use gantry_types::error::{Failure, Kind};
 use gantry_types::launch::Mixed;
 use gantry_types::rank_set::RankSet;
 
@@ -17,6 +16,7 @@ use super::command::{Placed, Reaching, names_hosts, parse_args};
 use super::fan_out::{FanOut, start_all};
 use super::hosts::host_for_ssh;
 use super::wanted;
+use crate::aside::aside;
 use crate::caps::host_lists::HostLists;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -100,7 +100,7 @@ impl Wlm for Ssh {
         let client = find_client(host, &agent.program)?;
         tracing::info!("hosts are reached by {client}");
         let program = agent.program.clone();
-        let looked_at = tokio::task::spawn_blocking(move || AgentFile::look(program)).await;
+        let looked_at = aside(host, move |host| AgentFile::look(program, host)).await?;
         let reaching = match &named {
             Some(named) => named.reaching(&app.wlm_data)?,
             None => Reaching::from_words(&app.wlm_data),
@@ -110,7 +110,7 @@ impl Wlm for Ssh {
             client: Arc::new(client),
             errand: ["serve", "attached", reaching.transport.to_word()].map(str::to_owned).to_vec(),
             reaching,
-            agent: looked_at.map_err(|e| Error::Failed(Failure::new(Kind::Protocol, e.to_string())))??,
+            agent: looked_at,
             until: agent.deadline.map(Into::into),
             policy: agent.policy,
             watch: agent.watch.clone(),
