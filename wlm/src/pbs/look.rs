@@ -16,6 +16,7 @@ use gantry_types::id::Pid;
 use gantry_types::placement::{Placement, PlacementBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::pbsdsh::{PBSDSH, find_missing};
 use super::place::read_environment;
 use super::processes::{Process, SCRIPT, find};
 use super::qstat::short_name;
@@ -90,6 +91,10 @@ pub(super) async fn look(program: &Path, host: &dyn Host) -> Result<Placement> {
         return Err(not_yet(format!("{} ({}) has started no ranks", launcher.name, launcher.pid)));
     }
     let tasks: Vec<(&str, Pid)> = of_kind(&found, |it| matches!(it.is, Is::Task)).collect();
+    let places = environment.hosts.as_ref().map(Vec::len);
+    if let Some(missing) = find_missing(&here, places, tasks.len(), host) {
+        return Err(not_yet(missing));
+    }
     if !tasks.is_empty() {
         return place(tasks);
     }
@@ -362,7 +367,7 @@ fn has_children(all: &[Process], of: &Process) -> bool {
 /// Whether it is a program that PBS runs next to the script, or a program that starts tasks. It is no part of the job's
 /// own work.
 fn is_of_pbs(name: &str) -> bool {
-    name.starts_with("pbs_") || name == "pbsdsh"
+    name.starts_with("pbs_") || name == PBSDSH
 }
 
 fn is_shell(name: &str) -> bool {

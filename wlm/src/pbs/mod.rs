@@ -9,7 +9,7 @@
 //! | `ask`, `qstat`, `submit` | PBS's commands; the server's record of a job; the job of a launch from outside |
 //! | `cause`, `extras` | why PBS ended a job; calls that exist only with PBS |
 //! | `agents`, `word` | agents as tasks of a job; why an agent ended before it had a link |
-//! | `attach`, `look`, `processes` | running jobs: the way into them, and the places of their ranks |
+//! | `attach`, `look`, `processes`, `pbsdsh` | running jobs: the way into them, and the places of their ranks |
 //! | `wlm` | `Pbs`, the implementation |
 //! | [`tm`] | task management |
 //!
@@ -27,6 +27,7 @@ mod extras;
 mod word;
 mod agents;
 mod processes;
+mod pbsdsh;
 mod look;
 mod attach;
 mod wlm;
