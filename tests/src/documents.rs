@@ -25,6 +25,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use crate::binaries::workspace;
+use crate::executable::copy_program;
 use crate::slurm::Cluster;
 use crate::testbed::config::{HOME, UID};
 use crate::{Terminal, World, binaries, programs};
@@ -264,7 +265,7 @@ impl Desk {
         desk.give("");
         let rest = programs::get("rest");
         for name in ["app", "mpi_app", "a", "b", "solver", "viewer"] {
-            fs::copy(&rest, desk.folder.join(name)).expect("a program");
+            copy_program(&rest, desk.folder.join(name));
             desk.give(name);
         }
         for (name, text) in [

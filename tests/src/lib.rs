@@ -27,6 +27,7 @@ pub mod capi;
 pub mod co_allocated;
 pub mod documents;
 pub mod driven;
+mod executable;
 pub mod fault;
 pub mod fault_run;
 pub mod fds;
@@ -69,6 +70,7 @@ pub mod wheels;
 mod world;
 
 pub use binaries::{Binaries, binaries, target_dir};
+pub use executable::{copy_program, write_executable};
 pub use leak::Leaks;
 pub use other_root::OtherRoot;
 pub use proc::{SOON, becomes_true, eventually};

@@ -15,7 +15,7 @@ use gantry_shared::build_id::read_build_id;
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 
-use crate::world::write_executable;
+use crate::executable::{copy_program, write_executable};
 use crate::{Terminal, World, binaries, tool};
 
 /// Runs a test with a world and a separate root for its nodes, or skips it if that is impossible:
@@ -108,7 +108,7 @@ impl OtherRoot {
         other.add(Path::new("/usr/bin/env"));
         other.add_family();
         other.add_libraries(&binaries().agent);
-        fs::copy(&binaries().agent, other.root.join("gantry-agent")).expect("the agent");
+        copy_program(&binaries().agent, other.root.join("gantry-agent"));
         other.install(world);
         Ok(other)
     }
@@ -275,7 +275,7 @@ impl OtherRoot {
     fn copy(&self, path: &Path) {
         let to = self.inside(path);
         fs::create_dir_all(to.parent().unwrap_or(&self.root)).expect("a folder");
-        fs::copy(path, &to).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        copy_program(path, &to);
     }
 
     /// Paths of the files that the loader loads for a program.

@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::binaries::target_dir;
+use crate::executable::write_executable;
 use crate::preparing::lock;
-use crate::world::write_executable;
 use crate::{becomes_true, outside};
 
 /// How long a compiler may take.

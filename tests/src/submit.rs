@@ -1,13 +1,12 @@
 //! Batch jobs of the command line, with any workload manager: what happens to the job when the command stops waiting
 //! for it.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::executable::write_executable;
 use crate::slurm::{Cluster, error_of};
 use crate::testbed::program;
 use crate::{Run, SOON, becomes_true, eventually, proc};
@@ -18,8 +17,7 @@ use crate::{Run, SOON, becomes_true, eventually, proc};
 /// When it cannot be written.
 #[track_caller]
 pub fn write_script(path: &Path, lines: &str) {
-    fs::write(path, format!("#!/bin/sh\n{lines}\n")).expect("a file");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    write_executable(path, format!("#!/bin/sh\n{lines}\n"));
 }
 
 /// Begins a submission through the workload manager of that name.

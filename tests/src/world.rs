@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
-use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::executable::write_executable;
 use crate::leak::{self, Leaks, TAG, Watch};
 use crate::proc::{self, Pidfd};
 use crate::testbed::config::UID;
@@ -341,9 +341,6 @@ impl World {
 
     /// Writes an executable file into the work directory: a script, or bytes that only resemble a program.
     ///
-    /// A child process writes the bytes: another test's fork could inherit a descriptor that is open for writing here,
-    /// and the kernel refuses to execute a file that is open for writing (`ETXTBSY`).
-    ///
     /// # Panics
     /// When it cannot be written.
     #[track_caller]
@@ -455,22 +452,6 @@ fn ticks_now() -> u64 {
     let hundredths = text.split_ascii_whitespace().next().unwrap_or("0").replace('.', "");
     // USER_HZ is 100 on every Linux that Rust's std runs on, as the two digits of /proc/uptime are hundredths.
     hundredths.parse().unwrap_or(0)
-}
-
-/// See [`World::executable`].
-#[track_caller]
-pub(crate) fn write_executable(path: &Path, bytes: &[u8]) {
-    let child = Command::new("/bin/sh")
-        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .spawn();
-    let mut child = child.expect("a shell");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    stdin.write_all(bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    drop(stdin);
-    let status = child.wait().expect("the shell's status");
-    assert!(status.success(), "{}: {status}", path.display());
 }
 
 /// Runs the body of a test in a private world. Fails when it takes longer than `limit`, or has remains.

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gantry_tests::capi::{compile, prefix, program, start, symbols};
-use gantry_tests::{SOON, World, binaries, require, skip, tool, within};
+use gantry_tests::{SOON, World, binaries, copy_program, require, skip, tool, within};
 use nix::sys::signal::Signal;
 
 /// The timeout of a whole test, including the compiler.
@@ -366,7 +366,7 @@ fn cti_install_dir_says_where_the_rest_of_gantry_is() {
             .expect("a copy");
         let program = program("app", "fe", &["-Wl,--enable-new-dtags"]);
         let copy = world.work_dir().join("app");
-        std::fs::copy(program, &copy).expect("a copy");
+        copy_program(program, &copy);
         for there in [None, Some(prefix())] {
             let mut command = world.command(&copy);
             command.arg("releases_once").env("LD_LIBRARY_PATH", &alone).env_remove("GANTRY_INSTALL_DIR");

@@ -8,11 +8,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use gantry_tests::{Run, World, binaries, record_skip, within};
+use gantry_tests::{Run, World, binaries, record_skip, within, write_executable};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
@@ -57,8 +57,7 @@ impl Gated {
             gate.display(),
             real.agent.display()
         );
-        fs::write(&agent, script).unwrap();
-        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&agent, script);
         Self { folder, gate }
     }
 

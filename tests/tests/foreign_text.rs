@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_tests::{Finished, World, in_a_world, require, tool};
+use gantry_tests::{Finished, World, copy_program, in_a_world, require, tool};
 use gantry_types::foreign::is_obeyed;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn gantry(world: &World, args: &[&str]) -> Finished {
 /// A copy of a program that keeps running, under the evil name.
 fn evil(world: &World) -> PathBuf {
     let path = world.work_dir().join(EVIL);
-    std::fs::copy("/bin/sleep", &path).unwrap();
+    copy_program("/bin/sleep", &path);
     path
 }
 
@@ -164,7 +164,7 @@ fn a_shell_inserts_a_completion_as_one_inert_word() {
     in_a_world(LIMIT, move |world| {
         let name = "a b'$(touch forged)`touch forged`;\"c";
         let path = world.work_dir().join(name);
-        std::fs::copy("/bin/sleep", &path).unwrap();
+        copy_program("/bin/sleep", &path);
         let mut launch =
             world.gantry(["launch", "--hold", "--json", "--", &path.display().to_string(), "1000"]);
         let held = launch.next_event("held", SOON);

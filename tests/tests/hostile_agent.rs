@@ -13,7 +13,7 @@ use std::time::Duration;
 use gantry_link::LinkError;
 use gantry_tests::fault::{Tool, is_keeper, numbers, running};
 use gantry_tests::hostile_frontend::overrun_input;
-use gantry_tests::{SOON, World, becomes_true, binaries, proc, programs, within};
+use gantry_tests::{SOON, World, becomes_true, binaries, copy_program, proc, programs, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ impl Scene {
             ("gantry-guard", "gantry-guard"),
             ("hostile_agent", "gantry-agent"),
         ] {
-            fs::copy(real.join(from), dir.join(to)).expect("a program");
+            copy_program(real.join(from), dir.join(to));
         }
         let name = nix::unistd::gethostname().expect("a name").into_string().expect("a name in UTF-8");
         let host = format!("{name}.{hostile_node}");

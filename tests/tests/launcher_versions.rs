@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gantry_tests::{SOON, World, in_a_world, proc, require, tool};
+use gantry_tests::{SOON, World, copy_program, in_a_world, proc, require, tool};
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -39,7 +39,7 @@ fn a_copy_of_a_launcher_under_a_neutral_name_is_recognized_by_its_version() {
     let orterun = require!(tool("orterun"));
     in_a_world(LIMIT, move |world| {
         let copy = world.work_dir().join("start");
-        std::fs::copy(&orterun, &copy).expect("a copy");
+        copy_program(&orterun, &copy);
         assert_eq!(held_by(world, &copy, &OPEN_MPI), ["here", "here"]);
         let mut wlm = world.gantry_command(["wlm"]);
         wlm.env("GANTRY_LAUNCHER", &copy);

@@ -12,20 +12,18 @@ use gantry_tests::proc::eventually;
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
-use gantry_tests::{Run, SOON, binaries, programs, require};
+use gantry_tests::{Run, SOON, binaries, programs, require, write_executable};
 
 /// Two tasks on each of two nodes.
 const FOUR: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
 
 /// A file that every host can access, because the folder of the tests' programs is in the repository.
 fn shared_file(name: &str, text: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let folder =
         gantry_tests::target_dir().join("test-programs").join(format!("slurm-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join(name);
-    fs::write(&path, text).expect("a file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    write_executable(&path, text);
     path
 }
 

@@ -3,13 +3,12 @@
 #![expect(clippy::disallowed_methods, reason = "a test starts foreign programs and reads the environment")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gantry_tests::testbed::{Config, Shared, shared, usable};
-use gantry_tests::{binaries, require, target_dir, within};
+use gantry_tests::{binaries, require, target_dir, within, write_executable};
 
 /// The timeout of a whole test, including a new testbed.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -49,8 +48,7 @@ fn site() -> Shared {
     fs::create_dir_all(file("/run/site/bin")).expect("a folder");
     fs::write(file("/etc/pbs.conf"), "PBS_SERVER=login\nPBS_EXEC=/run/site\n").expect("a file");
     fs::write(file("/run/site/nodes"), "n001\n").expect("a file");
-    fs::write(file("/run/site/bin/qsub"), QSUB).expect("a file");
-    fs::set_permissions(file("/run/site/bin/qsub"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    write_executable(&file("/run/site/bin/qsub"), QSUB);
     bed
 }
 

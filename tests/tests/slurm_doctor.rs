@@ -1,12 +1,11 @@
 //! The report before a launch: the hold method on a real Slurm, and the missing parts of an incomplete one.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, SOON};
+use gantry_tests::{Finished, SOON, write_executable};
 use serde_json::Value;
 
 /// The hold method in `gantry wlm --json`, with these variables.
@@ -32,8 +31,7 @@ fn script(name: &str, lines: &str) -> String {
         gantry_tests::target_dir().join("test-programs").join(format!("doctor-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join(name);
-    fs::write(&path, lines).expect("a file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    write_executable(&path, lines);
     path.display().to_string()
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gantry_tests::testbed::{Config, Shared, Testbed, program, shared, usable};
-use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within};
+use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within, write_executable};
 use nix::sys::signal::Signal;
 
 /// The timeout of a whole test, including a new testbed.
@@ -166,7 +166,6 @@ fn a_refusal_of_srun_is_reported_with_its_message() {
 
 /// A folder with an srun that runs `before_agents` before it starts agents. In all other cases it is srun itself.
 fn meddling(before_agents: &str, srun: &std::path::Path) -> std::path::PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let folder =
         gantry_tests::target_dir().join("test-programs").join(format!("mpir-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -175,8 +174,7 @@ fn meddling(before_agents: &str, srun: &std::path::Path) -> std::path::PathBuf {
         "#!/bin/sh\ncase \"$*\" in *gantry-agents*) {before_agents};; esac\nexec {} \"$@\"\n",
         srun.display()
     );
-    std::fs::write(&path, script).expect("a file");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    write_executable(&path, script);
     folder
 }
 

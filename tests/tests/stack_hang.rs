@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use gantry_tests::programs;
 use gantry_tests::pythons::python;
-use gantry_tests::{Finished, OtherRoot, Run, World, binaries, in_a_world, require, skip, tool};
+use gantry_tests::{
+    Finished, OtherRoot, Run, World, binaries, copy_program, in_a_world, require, skip, tool,
+};
 use nix::sys::signal::Signal;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -52,7 +54,7 @@ impl<'w> Place<'w> {
         begin: &str,
         function: (&str, usize),
     ) -> String {
-        fs::copy(program, self.folder.join(name)).unwrap();
+        copy_program(program, self.folder.join(name));
         let command = command.replace("HERE", self.folder.to_str().unwrap());
         let done =
             self.gantry(&["launch", "--background", "--", "-n", "2", "/bin/sh", "-c", &command]).wait(SOON);

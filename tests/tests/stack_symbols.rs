@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gantry_tests::{Finished, OtherRoot, World, in_a_world, in_another_root, programs, require, skip, tool};
+use gantry_tests::{
+    Finished, OtherRoot, World, copy_program, in_a_world, in_another_root, programs, require, skip, tool,
+};
 
 const SOON: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(180);
@@ -110,7 +112,7 @@ fn symbols_of_a_file_that_only_the_node_has_are_found_there() {
     in_another_root!(|world, other| {
         let whole = two_paths();
         fs::create_dir_all(other.inside(Path::new("/own"))).unwrap();
-        fs::copy(&whole, other.inside(Path::new("/own/whole_paths"))).unwrap();
+        copy_program(&whole, other.inside(Path::new("/own/whole_paths")));
         // Another one has its symbols in the folder of the node's own root.
         strip(&whole, &other.inside(Path::new("/own/bare_paths")), &other.inside(Path::new("/")));
         let symbols = other.inside(&Path::new("/").join(INSTALLED));
@@ -135,10 +137,10 @@ fn symbols_of_a_file_that_only_the_node_has_are_found_there() {
 #[track_caller]
 fn replaced(world: &World, old: &Path, new: &Path, command: &str) -> String {
     let [program, next] = ["replaced", "next"].map(|name| world.work_dir().join(name));
-    fs::copy(old, &program).unwrap();
+    copy_program(old, &program);
     let app = launched(world, None, &format!("{command} {}", program.display()));
     look(|| world.gantry(["stack", &app]).wait(SOON));
-    fs::copy(new, &next).unwrap();
+    copy_program(new, &next);
     fs::rename(&next, &program).unwrap();
     app
 }

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_tests::fault::agents;
-use gantry_tests::{Finished, OtherRoot, Run, World, in_another_root, proc, programs, require, tool, within};
+use gantry_tests::{
+    Finished, OtherRoot, Run, World, copy_program, in_another_root, proc, programs, require, tool, within,
+    write_executable,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -121,12 +124,6 @@ fn system_python() -> Result<(PathBuf, PathBuf), String> {
     }
 }
 
-fn write_executable(path: &Path, text: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-}
-
 #[test]
 fn a_program_that_needs_a_newer_c_library_than_the_nodes_runs_with_its_own() {
     let _tool = require!(programs::get_as("needs_new_libc", programs::Link::Pie));
@@ -157,7 +154,7 @@ fn a_node_executes_no_file_of_another_user_in_place_of_a_sent_one() {
         write_executable(&tool, "#!/bin/sh\n[ -L \"$0\" ] && echo linked || echo sent\n");
         let there = other.inside(&folder);
         fs::create_dir_all(&there).unwrap();
-        fs::copy(&tool, there.join("tool.sh")).unwrap();
+        copy_program(&tool, there.join("tool.sh"));
         let check = |owner: u32, mode: u32, expected: &str| {
             std::os::unix::fs::chown(&there, Some(owner), None).unwrap();
             fs::set_permissions(there.parent().unwrap(), PermissionsExt::from_mode(mode)).unwrap();

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use gantry_tests::testbed::config::Proctrack;
 use gantry_tests::testbed::{Config, Shared, Testbed, program, shared, usable};
-use gantry_tests::{SOON, World, becomes_true, binaries, eventually, proc, programs, require, tool, within};
+use gantry_tests::{
+    SOON, World, becomes_true, binaries, copy_program, eventually, proc, programs, require, tool, within,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -169,7 +171,7 @@ fn the_testbeds_own_programs_are_seen_by_every_host_wherever_they_lie() {
         let folder = closed.path().join("clone");
         fs::create_dir(&folder).expect("a folder");
         let program = folder.join("testbed");
-        fs::copy(binaries().dir.join("testbed"), &program).expect("a copy");
+        copy_program(binaries().dir.join("testbed"), &program);
         let bed = Testbed::up(&Config::with_nodes(1), &program).expect("a bed");
         for host in bed.hosts() {
             let done = host.command(&program).expect("a host").arg("--help").output().expect("nsenter");
