@@ -29,10 +29,21 @@ pub(crate) static PAUSES: std::sync::atomic::AtomicUsize = std::sync::atomic::At
 
 /// The next connection. Tries again after every failure.
 pub(crate) async fn accept<T, F: Future<Output = io::Result<T>>>(next: impl Fn() -> F) -> T {
+    accept_telling(next, |_| {}).await
+}
+
+/// As [`accept`]. `tell` gets every failure.
+pub(crate) async fn accept_telling<T, F: Future<Output = io::Result<T>>>(
+    next: impl Fn() -> F,
+    mut tell: impl FnMut(io::Error),
+) -> T {
     loop {
         match next().await {
             Ok(accepted) => return accepted,
-            Err(_) => pause_accepts().await,
+            Err(error) => {
+                tell(error);
+                pause_accepts().await;
+            }
         }
     }
 }

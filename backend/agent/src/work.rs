@@ -110,6 +110,8 @@ pub(crate) enum Event {
     MpiFailed(pmi::Failed),
     /// The user should know this about the MPI world.
     MpiNote(MpiNote),
+    /// A rank's connection was not accepted. Comes once.
+    NotAccepted(std::io::Error),
     /// A rank of a launcher asks for an MPI server, at this socket.
     MpiRank(Rank, OwnedFd),
     /// A signal asks the agent to end.
@@ -349,6 +351,7 @@ impl Agent {
             Event::Rendezvous(request) => self.rendezvous.ask(request),
             Event::MpiFailed(failed) => self.mpi_failed(failed),
             Event::MpiNote(note) => self.up.notice(Notice::MpiNote(note)),
+            Event::NotAccepted(error) => self.tell_not_accepted(&error),
             Event::MpiRank(rank, socket) => self.serve_mpi_rank(rank, socket),
             Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
         }

@@ -84,6 +84,8 @@ pub(crate) enum Request {
         /// The agent's end of its connection.
         socket: OwnedFd,
     },
+    /// A connection of a rank was not accepted, for the first time.
+    NotAccepted(std::io::Error),
 }
 
 /// An item on its way up.
@@ -188,7 +190,7 @@ impl Desk {
                 self.links.push((link, down));
                 self.say(FlowId::Link(link), Word::Open(rank));
             }
-            Request::Mpi { .. } => {}
+            Request::Mpi { .. } | Request::NotAccepted(_) => {}
             Request::Word { link, word } => {
                 if word == Word::End {
                     self.links.retain(|(known, _)| *known != link);

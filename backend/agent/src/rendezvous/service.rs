@@ -160,9 +160,15 @@ impl Socket {
             limits,
         });
         let mut connections = JoinSet::new();
+        let mut told = false;
         loop {
+            let tell = |error| {
+                if !std::mem::replace(&mut told, true) {
+                    (house.ask)(Request::NotAccepted(error));
+                }
+            };
             tokio::select! {
-                (stream, place) = failure::accept(|| accept(&listener, &newcomers)) => {
+                (stream, place) = failure::accept_telling(|| accept(&listener, &newcomers), tell) => {
                     connections.spawn(attend(stream, place, Arc::clone(&house)));
                 }
                 Some(_) = connections.join_next() => {}

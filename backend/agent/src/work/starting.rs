@@ -39,6 +39,7 @@ impl Agent {
             // These are frequent, and change nothing here.
             Request::Word { link, word } if word != Word::End => up.flow(FlowId::Link(link), word),
             Request::Mpi { rank, socket } => drop(events.send(Event::MpiRank(rank, socket))),
+            Request::NotAccepted(error) => drop(events.send(Event::NotAccepted(error))),
             request => drop(events.send(Event::Rendezvous(request))),
         };
         task::spawn(socket.serve(self.view.subscribe(), ask));

@@ -9,6 +9,7 @@ use gantry_shared::wire::message::Notice;
 use gantry_shared::wire::mpi::{JoinWorld, MpiNote, MpiSubject};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Rank;
+use gantry_wlm::host::explain_open_files;
 
 use super::{Agent, Event};
 use crate::failure;
@@ -54,6 +55,18 @@ impl Agent {
             // Dropping the socket tells the rank that there is no server.
             (_, None) => {}
         }
+    }
+
+    /// A rank's connection was not accepted: nearly always this process has no descriptor left.
+    pub(super) fn tell_not_accepted(&self, error: &std::io::Error) {
+        // Whose connection it was is not known.
+        let Some(rank) = self.ranks.all().first().copied() else { return };
+        let hint = explain_open_files(error).map(|hint| format!(". {hint}")).unwrap_or_default();
+        let text = format!(
+            "{} has no room for a rank's connection ({error}). Ranks that connect wait until there is some{hint}",
+            self.ticket.host
+        );
+        self.up.notice(Notice::MpiNote(MpiNote { rank, subject: MpiSubject::Unserved, text }));
     }
 
     /// The world is known: numbers its ranks, and lets them begin.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use gantry_backend::Error;
@@ -17,6 +18,9 @@ use gantry_types::status::RankState;
 use super::*;
 use crate::service::AppFacts;
 use crate::testing::{rerun_alone, without_descriptors};
+
+/// How often the service has told that a connection was not accepted.
+static NOT_ACCEPTED: AtomicUsize = AtomicUsize::new(0);
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
@@ -74,6 +78,10 @@ impl Fixture {
             }
             Request::Word { word: Word::End, .. } => drop(linked.lock().unwrap().take()),
             Request::Word { word, .. } => panic!("{word:?}"),
+            Request::NotAccepted(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+                NOT_ACCEPTED.fetch_add(1, Ordering::SeqCst);
+            }
             // The server of the connection sends first.
             Request::Mpi { rank, socket } => {
                 assert_eq!(rank, Rank(4));
@@ -318,4 +326,5 @@ fn a_rank_is_served_after_descriptors_were_short_while_another_waits() {
     let mut stream = without_descriptors(|| fixture.knock());
     let answer = answer_to(&mut stream, &frame::encode(&ask_for(AskWhat::Get(Want::All))).unwrap());
     assert!(!answer.is_empty());
+    assert_eq!(NOT_ACCEPTED.load(Ordering::SeqCst), 1, "it is told once");
 }
