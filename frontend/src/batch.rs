@@ -19,6 +19,9 @@ use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::submission::{cancel, cancel_unowned, submit};
 
+/// How long an error waits for the job's end. The guard goes on to cancel a job that is not gone by then.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(10);
+
 /// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the
 /// death of the process. After the attachment the job is like any other. A question to the workload manager that gets no
 /// answer is repeated. If the guard that would cancel the job ends before there are ranks, the job is cancelled, too.
@@ -117,7 +120,8 @@ impl Batch {
     /// the queue does not count towards `timeout`: see [`Batch::queue_timeout`].
     ///
     /// # Errors
-    /// A timeout expired, and there were no ranks yet by the workload manager's last word: the job is cancelled. The job
+    /// A timeout expired, and there were no ranks yet by the workload manager's last word: the job is cancelled. The
+    /// error comes when the job is gone, or ten seconds later; the guard then goes on to cancel it. The job
     /// has ended without any ranks. [`Error::JobLeft`] after every other error, for instance if a node does not start an
     /// agent: the job is detached from, because it may be in good order. A job of [`Frontend::submit_held`] is cancelled
     /// after every error: its ranks would stay held until the job's time limit.
@@ -163,14 +167,24 @@ impl Batch {
                 return Ok(found);
             }
             Err(NotThere::Unowned) => return Err(cancel_unowned(self.wlm, &self.job).await),
-            // Dropping it cancels the job.
-            Err(NotThere::NotYet(error)) => return Err(error),
-            Err(NotThere::Failed(error)) if self.held => return Err(error),
+            Err(NotThere::NotYet(error)) => return Err(self.cancel_for(error).await),
+            Err(NotThere::Failed(error)) if self.held => return Err(self.cancel_for(error).await),
             Err(NotThere::Failed(error)) => error,
         };
         let job = self.job.0.clone();
         self.let_go().await;
         Err(if error.kind() == Kind::Gone { error } else { Error::JobLeft { error: Box::new(error), job } })
+    }
+
+    /// Cancels the job, so that the caller has the error when the job is gone.
+    async fn cancel_for(self, error: Error) -> Error {
+        match time::timeout(CANCELLED_WITHIN, cancel(self.wlm, &self.job)).await {
+            Ok(Ok(())) => self.let_go().await,
+            // Dropping it has the guard cancel the job, for as long as that takes.
+            Ok(Err(left)) => tracing::warn!(%left, job = self.job.0, "the job is not cancelled yet"),
+            Err(_) => tracing::warn!(job = self.job.0, "the job is not cancelled yet: no answer"),
+        }
+        error
     }
 
     /// Detaches from the job. A guard that has ended meanwhile does not cancel it either.

@@ -542,6 +542,22 @@ fn a_signal_ends_gdb_while_it_waits_for_a_node_to_open_its_session() {
 }
 
 #[test]
+fn a_submission_that_fails_ends_when_its_job_is_gone() {
+    run(&json!({ "queue_ms": FOREVER_MS }), |cluster| {
+        let words = ["--json", "submit", "--wlm", "fake", "--queue-timeout", "2", "--", "/bin/true"];
+        let mut run = cluster.gantry(&words);
+        run.next_event("waiting", SOON);
+        // The cluster takes its time.
+        let (job, cancel) = (cluster.folder().join("jobs/1"), cluster.read("cancel").expect("a script"));
+        let until_gone = format!("until [ -e {}/end ]; do sleep 0.05; done", job.display());
+        fs::write(job.join("slow"), format!("sleep 1\n{cancel}\n{until_gone}\n")).expect("a file");
+        fs::rename(job.join("slow"), job.join("cancel")).expect("a file");
+        assert_eq!(run.wait(SOON).code(), 67);
+        assert_eq!(cluster.read("end").as_deref(), Some("cancelled"));
+    });
+}
+
+#[test]
 fn every_command_that_launches_says_what_it_waits_for_and_for_how_long_it_may() {
     let commands: [&[&str]; 2] = [&["gdb", "--batch"], &["stack", "--launch"]];
     for command in commands {
