@@ -342,6 +342,46 @@ fn output_that_cannot_be_written_is_told_and_is_no_success() {
 }
 
 #[test]
+fn a_wait_tells_that_output_of_an_app_in_the_background_was_lost() {
+    in_a_world(LIMIT, |world| {
+        let go = world.work_dir().join("go");
+        nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let waited = |code: u32, options: &[&str]| {
+            let script = format!("read -r _ < {}; echo hello; exit {code}", go.display());
+            let launch = ["launch", "--background", "--output", "/dev/full", "--", "-n", "1"];
+            let run = ["/bin/sh", "-c", &script];
+            let begun = world.gantry(launch.into_iter().chain(run)).wait(SOON);
+            let id = begun.stdout.first().expect("an id").clone();
+            let mut wait = world.gantry([&["wait", &id][..], options].concat());
+            // Two sockets are the runtime's own.
+            let sockets = || {
+                let open =
+                    std::fs::read_dir(format!("/proc/{}/fd", wait.pid())).into_iter().flatten().flatten();
+                let targets = open.filter_map(|it| std::fs::read_link(it.path()).ok());
+                targets.filter(|it| it.to_string_lossy().starts_with("socket:")).count()
+            };
+            eventually(SOON, "a connection", || sockets() > 2);
+            std::fs::write(&go, "go\n").unwrap();
+            wait.wait(SOON)
+        };
+        let lost = "the app's standard output could not be written: No space left on device (os error 28)";
+        let done = waited(0, &[]);
+        assert_eq!(
+            (done.code(), done.stderr[0].as_str()),
+            (73, format!("gantry: {lost}").as_str()),
+            "{done:?}"
+        );
+        assert_eq!(waited(3, &[]).code(), 3);
+        let done = waited(0, &["--json"]);
+        let names: Vec<String> = done.events().iter().map(|it| it["event"].to_string()).collect();
+        assert_eq!(
+            (done.code(), names.as_slice()),
+            (73, ["\"output_lost\"", "\"exited\""].map(String::from).as_slice())
+        );
+    });
+}
+
+#[test]
 fn an_app_that_is_not_named_or_unknown_leads_to_those_that_run() {
     in_a_world(LIMIT, |world| {
         let check = |args: &[&str], code: i32, expected: &[String]| {

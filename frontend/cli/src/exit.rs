@@ -44,7 +44,8 @@ Exit codes:
   'launch', 'attach', 'submit', 'coalloc', 'mpir', 'wait' and 'stack --launch' end with
   the app's code: the highest of its ranks.
   A rank that signal N has ended counts as 128 + N. 'daemon' does the same.
-  If the command cannot write output, 0 becomes 73.
+  If the command cannot write output, 0 becomes 73. 'wait' does the same for the output
+  of an app in the background.
   gantry's own codes:
     0  done
     1  'doctor' found something that fails, or a command of 'gdb --batch' failed

@@ -261,7 +261,15 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Gone`] when its tool detached from it; [`Error::Lost`] when its frontend ends before it.
-    pub async fn wait(mut self) -> Result<Exit> {
+    pub async fn wait(self) -> Result<Exit> {
+        self.wait_with_news(|_| {}).await
+    }
+
+    /// As [`Client::wait`]. `news` gets each [`Event::OutputLost`] of the app.
+    ///
+    /// # Errors
+    /// As [`Client::wait`].
+    pub async fn wait_with_news(mut self, mut news: impl FnMut(Event)) -> Result<Exit> {
         self.ask::<()>(Ask::Wait, "waiting", super::protocol::DEFAULT_PATIENCE).await?;
         let app = self.app;
         let mut events = RemoteEvents { app, client: self };
@@ -269,6 +277,7 @@ impl Client {
             match event? {
                 Event::Exited(exit) => return Ok(exit),
                 Event::Detached { .. } => return Err(Error::Gone { what: format!("the tool of app {app}") }),
+                event @ Event::OutputLost { .. } => news(event),
                 _ => {}
             }
         }

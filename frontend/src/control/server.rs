@@ -51,6 +51,9 @@ const FIRST_WORD: Duration = Duration::from_secs(1);
 /// How long unfinished answers have after the app is gone.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
+/// How long a client that waits for the app's end waits for the last output to be written.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+
 /// How many progress reports wait for a slow client.
 const MAX_NEWS: usize = 8;
 
@@ -279,6 +282,7 @@ impl Connection {
                     match self.carry_out(request).await? {
                         None => {}
                         Some(Last::Follow(following)) => return self.follow(following).await,
+                        Some(Last::Wait(feed)) => return self.wait(feed).await,
                         Some(Last::Converse(conversation)) => return self.converse(conversation).await,
                     }
                 }
@@ -302,19 +306,19 @@ impl Connection {
             Ask::Wait => {
                 let feed = target.events();
                 self.answer(Ok(())).await?;
-                return Ok(Some(Last::Follow(Following { feed, only_the_end: true, slow: Some(SLOW) })));
+                return Ok(Some(Last::Wait(feed)));
             }
             Ask::Events => {
                 let feed = target.events();
                 self.answer(Ok(())).await?;
-                return Ok(Some(Last::Follow(Following { feed, only_the_end: false, slow: Some(SLOW) })));
+                return Ok(Some(Last::Follow(Following { feed, slow: Some(SLOW) })));
             }
             Ask::Daemon(order) => {
                 let slow = if order.forward { None } else { Some(SLOW) };
                 match self.start_daemon(order, patience).await? {
                     Ok((number, feed)) => {
                         self.answer(Ok(number)).await?;
-                        return Ok(Some(Last::Follow(Following { feed, only_the_end: false, slow })));
+                        return Ok(Some(Last::Follow(Following { feed, slow })));
                     }
                     Err(error) => self.answer::<()>(Err(error)).await?,
                 }
@@ -409,28 +413,45 @@ impl Connection {
 
     /// Sends events until there are no more, or the client leaves.
     async fn follow(mut self, mut following: Following) -> io::Result<()> {
-        loop {
-            let event = tokio::select! {
-                event = following.feed.next() => event,
-                line = self.lines.next() => match line? {
-                    None => return Ok(()),
-                    Some(_) => {
-                        let why = "nothing more can be asked on a connection that follows events";
-                        return self.refuse(Failure::new(Kind::Protocol, why)).await;
-                    }
-                },
-            };
+        while let Some(event) = self.next_event(&mut following.feed).await? {
+            self.send(&event, following.slow).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the event that ends the app, after those of lost output.
+    async fn wait(mut self, mut feed: Box<dyn Feed>) -> io::Result<()> {
+        while let Some(event) = self.next_event(&mut feed).await? {
             match event {
-                None => return Ok(()),
-                Some(event) => {
-                    let last = matches!(event, Event::Exited(_) | Event::Detached { .. });
-                    if last || !following.only_the_end {
-                        self.send(&event, following.slow).await?;
+                Event::OutputLost { .. } => self.send(&event, Some(SLOW)).await?,
+                Event::Exited(_) => {
+                    let target = Arc::clone(&self.target.target);
+                    // The last output may be on its way, and a process that outlives its rank may write more.
+                    timeout(LAST_WRITES, target.output_written()).await.ok();
+                    while let Ok(Some(later)) = timeout(Duration::ZERO, feed.next()).await {
+                        if matches!(later, Event::OutputLost { .. }) {
+                            self.send(&later, Some(SLOW)).await?;
+                        }
                     }
-                    if last && following.only_the_end {
-                        return Ok(());
-                    }
+                    return self.send(&event, Some(SLOW)).await;
                 }
+                Event::Detached { .. } => return self.send(&event, Some(SLOW)).await,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event. None: there are no more, or the client has left or was sent away.
+    async fn next_event(&mut self, feed: &mut Box<dyn Feed>) -> io::Result<Option<Event>> {
+        tokio::select! {
+            event = feed.next() => Ok(event),
+            line = self.lines.next() => {
+                if line?.is_some() {
+                    let why = "nothing more can be asked on a connection that follows events";
+                    self.refuse(Failure::new(Kind::Protocol, why)).await?;
+                }
+                Ok(None)
             }
         }
     }
@@ -462,13 +483,12 @@ async fn send(to: &mut OwnedWriteHalf, value: &impl Serialize, slow: Option<Dura
 /// The purpose of a connection after its last request.
 enum Last {
     Follow(Following),
+    Wait(Box<dyn Feed>),
     Converse(Box<dyn Conversation>),
 }
 
 struct Following {
     feed: Box<dyn Feed>,
-    /// Whether to send only the event that ends the app.
-    only_the_end: bool,
     slow: Option<Duration>,
 }
 

@@ -40,6 +40,8 @@ pub(crate) trait Target: Send + Sync + 'static {
     fn sessions(&self) -> Numbers;
     /// Forgets an ended app.
     fn forget(&self) -> Result<()>;
+    /// Waits until output that this process writes is written.
+    async fn output_written(&self) {}
     async fn release(&self, timeout: Duration) -> Result<()>;
     async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, timeout: Duration) -> Result<()>;
     async fn kill(&self, timeout: Duration) -> Result<Exit>;
@@ -112,6 +114,10 @@ impl Target for AppHandle {
             message: format!("app {} has not ended", self.id()),
             hint: Some("wait for it, or kill it, first".to_owned()),
         })
+    }
+
+    async fn output_written(&self) {
+        AppHandle::output_written(self).await;
     }
 
     async fn release(&self, timeout: Duration) -> Result<()> {

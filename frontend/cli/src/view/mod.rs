@@ -112,14 +112,24 @@ pub(crate) fn tell_failure(failure: &Failure, json: bool) {
     told.recv_timeout(LAST_WORD).unwrap_or_default();
 }
 
-/// The failure of an app's output that cannot be written.
+/// The failure of an app's output that this process cannot write.
 pub(crate) fn describe_loss(stream: Stream, reason: &str) -> Failure {
-    let name = match stream {
+    let failure = Failure::new(Kind::System, format!("cannot write to {}: {reason}", name_of(stream)));
+    failure.with_hint("redirect it to another place; the app goes on, and what cannot be written is lost")
+}
+
+/// The failure of an app's output that the process in the background could not write.
+pub(crate) fn describe_loss_of_app(stream: Stream, reason: &str) -> Failure {
+    let name = name_of(stream);
+    let failure = Failure::new(Kind::System, format!("the app's {name} could not be written: {reason}"));
+    failure.with_hint("launch it with another --output; what could not be written is lost")
+}
+
+fn name_of(stream: Stream) -> &'static str {
+    match stream {
         Stream::Stdout => "standard output",
         Stream::Stderr => "standard error",
-    };
-    let failure = Failure::new(Kind::System, format!("cannot write to {name}: {reason}"));
-    failure.with_hint("redirect it to another place; the app goes on, and what cannot be written is lost")
+    }
 }
 
 /// Prints help unchanged. An error quotes the command line, which a script may build from foreign text, so it is
