@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use gantry_tests::{
-    Finished, Run, World, copy_program, eventually, in_a_world, in_another_root, proc, programs, require,
-    tool,
+    Finished, Run, World, eventually, in_a_world, in_another_root, proc, programs, require, tool,
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -457,7 +456,7 @@ fn symbols_are_those_of_this_machine_where_a_node_has_none() {
         let stop = ["-ex", "continue", "-ex", "print limit", "-ex", "info line main"];
         let found = ["solve (n=10) at ", "[0-1] $1 = 10", "rounds.c\" starts at address"];
         // This machine has the program with its symbols.
-        copy_program(built, app);
+        gantry_tests::copy_program(built, app);
         assert_said(&look(&stop), &found);
         // It has them in a file beside the program, which names that file.
         objcopy(world, &["--only-keep-debug", built, debug]);

@@ -66,7 +66,7 @@ fn a_launcher_that_does_not_answer_holds_up_neither_the_launchs_timeout_nor_an_i
     in_a_world(LIMIT, |world| {
         let asked = world.work_dir().join("asked");
         let script = format!("#!/bin/sh\necho > {}\nsleep 1000 & sleep 1000\n", asked.display());
-        // It is a launcher of MPI by its name, and no one knows of which.
+        // Its name does not tell which launcher of MPI it is.
         let launcher = world.executable("mpiexec", script.as_bytes()).display().to_string();
         let launch = |timeout: &str| {
             let options = ["launch", "--json", "--timeout", timeout, "--launcher", &launcher, "--"];

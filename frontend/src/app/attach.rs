@@ -186,7 +186,7 @@ impl Question<'_> {
     }
 }
 
-/// What nobody reads.
+/// The error of a question whose caller is gone. It has no reader.
 fn given_up() -> Failure {
     Failure::new(Kind::Gone, "the question was given up")
 }

@@ -164,7 +164,8 @@ impl Running {
     fn check(&self) -> io::Result<()> {
         match self.lock().given_up {
             false => Ok(()),
-            true => Err(io::Error::other("its caller has given up")),
+            // It has no reader.
+            true => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
 
