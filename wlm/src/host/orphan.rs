@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_shared::deadline::bounded;
@@ -131,21 +131,30 @@ pub struct Asked {
 /// The number of bytes that any pipe takes without a reader.
 const MOST_INPUT_BYTES: usize = 60 << 10;
 
+/// How long a caller that gives up waits for a program that is about to start.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
+
 /// How long a program may stay after its answer. It may be a script that does more.
 const STAYS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The programs that run for one caller, who may give up.
 #[derive(Debug, Default)]
-pub(super) struct Running(Mutex<Programs>);
+pub(super) struct Running {
+    programs: Mutex<Programs>,
+    /// A program has started, or has not.
+    started: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct Programs {
     given_up: bool,
+    /// How many are about to start.
+    starting: usize,
     orphans: Vec<Arc<Orphan>>,
 }
 
 impl Running {
-    /// Kills them all, and lets no other begin.
+    /// Kills them all, and lets no other begin. This process may end next, so it waits a moment for those that start.
     pub(super) fn end(&self) {
         let mut programs = self.lock();
         programs.given_up = true;
@@ -153,31 +162,43 @@ impl Running {
             // It may have ended.
             orphan.kill().err();
         }
+        drop(self.started.wait_timeout_while(programs, STARTS_WITHIN, |programs| programs.starting > 0));
     }
 
     fn lock(&self) -> MutexGuard<'_, Programs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts a program. It is killed when the caller gives up, as long as the result lives.
+    fn start(&self, command: &mut Command) -> io::Result<Watched<'_>> {
+        {
+            let mut programs = self.lock();
+            programs.check()?;
+            programs.starting += 1;
+        }
+        let started = spawn_told(command).map(Arc::new);
+        let mut programs = self.lock();
+        programs.starting -= 1;
+        if let Ok(orphan) = &started {
+            match programs.given_up {
+                true => drop(orphan.kill()),
+                false => programs.orphans.push(Arc::clone(orphan)),
+            }
+        }
+        self.started.notify_all();
+        Ok(Watched { orphan: started?, running: self })
+    }
+}
+
+impl Programs {
     /// # Errors
     /// The caller has given up. What a killed program has said until then is no answer.
     fn check(&self) -> io::Result<()> {
-        match self.lock().given_up {
+        match self.given_up {
             false => Ok(()),
             // It has no reader.
             true => Err(io::ErrorKind::ConnectionAborted.into()),
         }
-    }
-
-    /// Has the program killed when the caller gives up, as long as the result lives.
-    fn watch(&self, orphan: Orphan) -> Watched<'_> {
-        let orphan = Arc::new(orphan);
-        let mut programs = self.lock();
-        match programs.given_up {
-            true => drop(orphan.kill()),
-            false => programs.orphans.push(Arc::clone(&orphan)),
-        }
-        Watched { orphan, running: self }
     }
 }
 
@@ -202,7 +223,6 @@ impl Drop for Watched<'_> {
 /// caller has given up.
 pub(super) fn ask(question: Question<'_>, running: &Running) -> io::Result<Asked> {
     let Question { dir, command, input, env, is_answer, timeout } = question;
-    running.check()?;
     if input.len() > MOST_INPUT_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too much for its standard input"));
     }
@@ -224,7 +244,7 @@ pub(super) fn ask(question: Question<'_>, running: &Running) -> io::Result<Asked
     command.env_clear().envs(env);
     // If there is no thread for its output, the program does not start: it might submit a job that nobody knows.
     let (stdout, stderr) = (read_aside(out, is_answer)?, read_aside(err, None)?);
-    let watched = running.watch(spawn_told(&mut command)?);
+    let watched = running.start(&mut command)?;
     let orphan = &watched.orphan;
     // `command` holds our ends of the pipes and would keep them open.
     drop(command);
@@ -249,7 +269,7 @@ pub(super) fn ask(question: Question<'_>, running: &Running) -> io::Result<Asked
         Err(_stays) if has_answered => Vec::new(),
         Err(error) => return Err(late(error)),
     };
-    running.check()?;
+    running.lock().check()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Asked { stdout: text(&said.bytes), stderr: text(&errors) })
 }
