@@ -32,7 +32,7 @@ pub enum BulkError {
     /// The system gave no random stream number.
     #[error("start a bulk stream")]
     Random(#[source] SecretError),
-    /// The chunk, or the stream, is larger than its limit.
+    /// The chunk is larger than its limit.
     #[error("handle bulk data of {bytes} bytes where {limit} are allowed")]
     Oversized {
         /// Its size in bytes.
@@ -62,12 +62,6 @@ pub enum BulkError {
     /// The last chunk was already sealed or opened.
     #[error("go on with a bulk stream after its last chunk")]
     AfterEnd,
-    /// The stream ended without its last chunk.
-    #[error("finish a bulk stream: chunks from {expected} on did not arrive")]
-    Truncated {
-        /// The sequence number that is next.
-        expected: u64,
-    },
     /// The bytes are not an encoded chunk.
     #[error("read a bulk chunk: {what}")]
     Malformed {
@@ -77,27 +71,19 @@ pub enum BulkError {
 }
 
 /// The key of one bulk stream of one app. Wiped when dropped.
-#[derive(Clone)]
-pub struct BulkKey {
+struct BulkKey {
     key: Zeroizing<[u8; 32]>,
     stream: u64,
 }
 
 impl BulkKey {
     /// The key of the stream with this number. It opens; only a [`BulkSealer`], which picks its own number, seals.
-    #[must_use]
-    pub fn derive(secret: &Secret, stream: u64) -> Self {
+    fn derive(secret: &Secret, stream: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
         hasher.update(secret.expose()).update(&stream.to_be_bytes());
         let mut key = Zeroizing::new([0; 32]);
         hasher.finalize_xof().fill(key.as_mut_slice());
         Self { key, stream }
-    }
-
-    /// The stream's number.
-    #[must_use]
-    pub fn stream(&self) -> u64 {
-        self.stream
     }
 
     /// Fails for a key of another length alone.
@@ -257,29 +243,26 @@ impl BulkSealer {
     }
 }
 
-/// Opens one stream at each agent: every chunk once, in order, up to the last, and not more bytes than announced.
+/// Opens one stream at each agent: every chunk once, in order, up to the last. Consumers know how long it may be.
 #[derive(Debug)]
 pub struct BulkOpener {
     key: BulkKey,
     next: u64,
-    opened_bytes: u64,
-    limit_bytes: u64,
     ended: bool,
 }
 
 impl BulkOpener {
-    /// An opener for a stream of at most `limit_bytes` plain bytes.
+    /// An opener for the stream with this number.
     #[must_use]
-    pub fn new(key: BulkKey, limit_bytes: u64) -> Self {
-        Self { key, next: 0, opened_bytes: 0, limit_bytes, ended: false }
+    pub fn new(secret: &Secret, stream: u64) -> Self {
+        Self { key: BulkKey::derive(secret, stream), next: 0, ended: false }
     }
 
     /// The plain bytes of the next chunk. A refused chunk does not change the opener. The last clone of a chunk is
     /// opened without a copy.
     ///
     /// # Errors
-    /// [`BulkError::OtherStream`], [`BulkError::AfterEnd`], [`BulkError::OutOfOrder`], [`BulkError::Oversized`],
-    /// [`BulkError::BrokenSeal`].
+    /// [`BulkError::OtherStream`], [`BulkError::AfterEnd`], [`BulkError::OutOfOrder`], [`BulkError::BrokenSeal`].
     pub fn open(&mut self, chunk: SealedChunk) -> Result<Vec<u8>, BulkError> {
         if chunk.stream != self.key.stream {
             return Err(BulkError::OtherStream { expected: self.key.stream, got: chunk.stream });
@@ -295,12 +278,6 @@ impl BulkOpener {
         let opened = self.key.cipher()?.open_in_place(build_nonce(chunk.sequence), aad, &mut plain);
         let length = opened.map_err(|_| BulkError::BrokenSeal)?.len();
         plain.truncate(length);
-        // Check this after the seal, so that only a holder of the key can cause this error.
-        let total = self.opened_bytes.saturating_add(plain.len() as u64);
-        if total > self.limit_bytes {
-            return Err(BulkError::Oversized { bytes: total, limit: self.limit_bytes });
-        }
-        self.opened_bytes = total;
         self.ended = chunk.last;
         self.next = self.next.saturating_add(1);
         Ok(plain)
@@ -310,14 +287,6 @@ impl BulkOpener {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.ended
-    }
-
-    /// The total of plain bytes.
-    ///
-    /// # Errors
-    /// [`BulkError::Truncated`] where the last chunk was not opened.
-    pub fn finish(self) -> Result<u64, BulkError> {
-        if self.ended { Ok(self.opened_bytes) } else { Err(BulkError::Truncated { expected: self.next }) }
     }
 }
 

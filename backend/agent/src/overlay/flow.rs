@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_link::bulk::{BulkKey, BulkOpener, SealedChunk};
+use gantry_link::bulk::{BulkOpener, SealedChunk};
 use gantry_link::credit;
 use gantry_link::greeting::Halves;
 use gantry_link::queue::{LAST_WORDS_TIME, LinkQueue, NotTaken};
@@ -106,7 +106,7 @@ impl Flow {
             announced: None,
             room: Arc::new(Semaphore::new(OWN_PIECES)),
         };
-        let opener = BulkOpener::new(BulkKey::derive(&context.secret, stream), u64::MAX);
+        let opener = BulkOpener::new(&context.secret, stream);
         let outlets = context.relay.lock().find_children(&seat.relayed);
         let outlets = outlets.into_iter().map(|(node, queue)| Outlet { node, queue, tasks: Vec::new() });
         let mut flow = Self {

@@ -1,6 +1,6 @@
 //! Streams of bulk data, from the agents' side.
 
-use gantry_link::bulk::{BulkKey, BulkOpener};
+use gantry_link::bulk::BulkOpener;
 use gantry_link::credit::WINDOW_CHUNKS;
 
 use super::*;
@@ -23,7 +23,7 @@ async fn bulk_data_is_announced_sealed_and_complete() {
         });
         let stream = peer.linked(0).await;
         let request = peer.announced(stream).await;
-        let mut opener = BulkOpener::new(BulkKey::derive(&secret, stream), u64::MAX);
+        let mut opener = BulkOpener::new(&secret, stream);
         let mut received = Vec::new();
         while !opener.is_complete() {
             match peer.reader.next().await.unwrap() {

@@ -10,7 +10,7 @@ fn sealed(pieces: &[&[u8]]) -> (BulkOpener, Vec<SealedChunk>) {
     let mut sealer = BulkSealer::start(&secret()).unwrap();
     let last = pieces.len() - 1;
     let chunks = pieces.iter().enumerate().map(|(i, piece)| sealer.seal(piece, i == last).unwrap()).collect();
-    (BulkOpener::new(BulkKey::derive(&secret(), sealer.stream()), u64::MAX), chunks)
+    (BulkOpener::new(&secret(), sealer.stream()), chunks)
 }
 
 fn encode(chunk: &SealedChunk) -> Vec<u8> {
@@ -35,7 +35,6 @@ fn a_stream_goes_round_at_every_boundary_size() {
             assert_eq!(opener.open(arrived.clone()).unwrap().len(), if index == 2 { 0 } else { size });
             assert_eq!(opener.is_complete(), index == 2);
         }
-        assert_eq!(opener.finish().unwrap(), 2 * size as u64);
     }
 }
 
@@ -46,14 +45,6 @@ fn one_byte_too_many_is_refused() {
     assert!(matches!(sealer.seal(&piece, false), Err(BulkError::Oversized { .. })));
     assert!(matches!(parse(&vec![0; MAX_ENCODED_BYTES + 1]), Err(BulkError::Oversized { .. })));
     assert_eq!(sealer.seal(b"", false).unwrap().sequence(), 0, "what was refused took no number");
-}
-
-#[test]
-fn a_stream_that_is_larger_than_announced_is_refused() {
-    let (opener, chunks) = sealed(&[b"abc", b"d"]);
-    let mut opener = BulkOpener::new(opener.key, 3);
-    opener.open(chunks[0].clone()).unwrap();
-    assert!(matches!(opener.open(chunks[1].clone()), Err(BulkError::Oversized { bytes: 4, limit: 3 })));
 }
 
 #[test]
@@ -98,15 +89,8 @@ fn a_chunk_under_another_number_or_stream_is_refused() {
 fn another_app_cannot_open() {
     let (opener, chunks) = sealed(&[b"0"]);
     let other = Secret::from([0x5b; 32]);
-    let mut other = BulkOpener::new(BulkKey::derive(&other, opener.key.stream()), u64::MAX);
+    let mut other = BulkOpener::new(&other, opener.key.stream);
     assert!(matches!(other.open(chunks[0].clone()), Err(BulkError::BrokenSeal)));
-}
-
-#[test]
-fn an_unfinished_stream_is_known_as_such() {
-    let (mut opener, chunks) = sealed(&[b"0", b"1"]);
-    opener.open(chunks[0].clone()).unwrap();
-    assert!(matches!(opener.finish(), Err(BulkError::Truncated { expected: 1 })));
 }
 
 #[test]

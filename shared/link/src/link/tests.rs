@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, copy_bidirectional
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, timeout};
 
-use super::super::bulk::{BulkKey, BulkOpener, BulkSealer};
+use super::super::bulk::{BulkOpener, BulkSealer};
 use super::super::handshake::{accept, connect};
 use super::*;
 use crate::limits::{HANDSHAKE_DEADLINE, MAX_BULK_CHUNK_BYTES};
@@ -98,7 +98,7 @@ async fn read_all(reader: &mut LinkReader) -> (Vec<Incoming>, Result<(), LinkErr
 
 fn chunks(pieces: &[&[u8]]) -> (BulkOpener, Vec<SealedChunk>) {
     let mut sealer = BulkSealer::start(&secret()).unwrap();
-    let opener = BulkOpener::new(BulkKey::derive(&secret(), sealer.stream()), u64::MAX);
+    let opener = BulkOpener::new(&secret(), sealer.stream());
     let last = pieces.len() - 1;
     (opener, pieces.iter().enumerate().map(|(i, piece)| sealer.seal(piece, i == last).unwrap()).collect())
 }
