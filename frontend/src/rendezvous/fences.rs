@@ -72,13 +72,7 @@ impl FenceSeat {
         let mut inner = lock(&self.fences.inner);
         let room = MAX_TOTAL_BYTES.saturating_sub(inner.bytes());
         let Ok(place) = inner.enter(number, self.fences.parts) else { return };
-        let put = place.put(self.part, data.len() as u64, room);
-        let came = match put {
-            Ok(true) => Ok(()),
-            Ok(false) => place.piece(self.part, data).unwrap_or(Ok(())),
-            Err(refused) => Err(refused),
-        };
-        if let Err(refused) = came {
+        if let Err(refused) = place.put_whole(self.part, data, room) {
             // The others learn why that fence will never be complete.
             place.lose(self.part, &refused.to_string());
         }

@@ -1,4 +1,4 @@
-//! One rendezvous: received items, items in flight, and the waiting nodes.
+//! One rendezvous: its items, and the waiting nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,18 +38,10 @@ struct Waiting {
     nodes: NodeSet,
 }
 
-/// An item in flight.
-#[derive(Debug)]
-struct Coming {
-    bytes: u64,
-    item: Vec<u8>,
-}
-
 /// A rendezvous.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) gathering: Gathering,
-    coming: BTreeMap<u32, Coming>,
     waiting: BTreeMap<Want, Vec<Waiting>>,
     /// A process has registered here, or waits.
     pub(super) in_use: bool,
@@ -57,7 +49,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(gathering: Gathering) -> Self {
-        Self { gathering, coming: BTreeMap::new(), waiting: BTreeMap::new(), in_use: false }
+        Self { gathering, waiting: BTreeMap::new(), in_use: false }
     }
 
     /// Announces a member's item of `bytes` bytes, if `room` allows it. True: the item is empty, so it is registered
@@ -65,37 +57,29 @@ impl Place {
     pub(super) fn put(&mut self, member: u32, bytes: u64, room: u64) -> Result<bool, Refused> {
         self.in_use = true;
         self.gathering.announce(member, bytes, room)?;
-        if bytes > 0 {
-            self.coming.insert(member, Coming { bytes, item: Vec::new() });
-            return Ok(false);
+        match bytes {
+            0 => self.piece(member, Vec::new()).unwrap_or(Ok(())).map(|()| true),
+            _ => Ok(false),
         }
-        self.arrive(member, Vec::new()).map(|()| true)
+    }
+
+    /// Registers a member's whole item, if `room` allows it.
+    pub(super) fn put_whole(&mut self, member: u32, item: Vec<u8>, room: u64) -> Result<(), Refused> {
+        match self.put(member, item.len() as u64, room)? {
+            true => Ok(()),
+            false => self.piece(member, item).unwrap_or(Ok(())),
+        }
     }
 
     /// Takes the next bytes of a member's item. None: the item is not complete, or was not announced.
     pub(super) fn piece(&mut self, member: u32, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
-        let coming = self.coming.get_mut(&member)?;
-        if coming.item.is_empty() {
-            // The first piece is often the whole item.
-            coming.item = bytes;
-        } else {
-            coming.item.extend_from_slice(&bytes);
-        }
-        if (coming.item.len() as u64) < coming.bytes {
-            return None;
-        }
-        let coming = self.coming.remove(&member)?;
-        Some(self.arrive(member, coming.item))
-    }
-
-    fn arrive(&mut self, member: u32, item: Vec<u8>) -> Result<(), Refused> {
-        let complete = self.gathering.arrive(member, Arc::new(item));
+        let complete = self.gathering.take(member, bytes)?;
         if complete == Ok(true) || self.gathering.broken().is_some() {
             self.settle_all();
         } else {
             self.settle(Want::Item(member));
         }
-        complete.map(drop)
+        Some(complete.map(drop))
     }
 
     /// A member has ended. Its data in flight still arrives. True: the rendezvous can never be complete.
@@ -109,7 +93,6 @@ impl Place {
 
     /// A member has ended, and its data in flight is lost.
     pub(super) fn lose(&mut self, member: u32, why: &str) -> bool {
-        self.coming.remove(&member);
         let broken = self.gathering.lose(member, why);
         if broken {
             self.settle_all();

@@ -12,7 +12,7 @@ use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, Rank};
 use gantry_types::placement::Placement;
 use gantry_types::rank_set::NodeSet;
-use gantry_types::rendezvous::{Broken, MAX_TOTAL_BYTES, Name, Resource, Status};
+use gantry_types::rendezvous::{Broken, MAX_TOTAL_BYTES, Resource, Status};
 use gantry_types::status::ExitStatus;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -43,11 +43,9 @@ pub(crate) struct Service {
 
 #[derive(Debug, Default)]
 struct Rooms {
-    /// None for an app without ranks, or with more than the limit.
-    job: Option<Place>,
-    named: BTreeMap<Name, Place>,
-    /// Fences of the ranks' MPI world that are not complete.
-    fences: BTreeMap<u32, Place>,
+    /// The one of the whole app, unless it has no ranks or more than the limit; those with names; and fences of the
+    /// ranks' MPI world that are not complete.
+    places: BTreeMap<Resource, Place>,
     /// A fence was complete: all ranks are MPI programs, and have found each other.
     has_fenced: bool,
     /// Ranks that have ended, and how.
@@ -60,7 +58,7 @@ impl Service {
     /// Makes the service of an app whose ranks are about to exist. Must be called in a tokio runtime.
     pub(crate) fn new(app: AppId, placement: Placement, overlay: Overlay, seat: Option<Seat>) -> Self {
         let size = placement.rank_count();
-        let job = Gathering::new(1, size, size).ok().map(Place::new);
+        let job = Gathering::new(1, size, size).ok().map(|job| (Resource::Job, Place::new(job)));
         let (deliveries, moves) = deliver::start(overlay.clone());
         Self {
             app,
@@ -68,7 +66,7 @@ impl Service {
             deliveries,
             moves,
             overlay,
-            rooms: Mutex::new(Rooms { job, ..Rooms::default() }),
+            rooms: Mutex::new(Rooms { places: job.into_iter().collect(), ..Rooms::default() }),
             changed: watch::Sender::new(0),
             seat: Mutex::new(seat.map(Seat::occupy)),
             world: Mutex::default(),
@@ -157,7 +155,7 @@ impl Service {
         let rooms = lock(&self.rooms);
         self.placement.node_count() > 1
             && !rooms.has_fenced
-            && rooms.fences.is_empty()
+            && rooms.fences().next().is_none()
             && self.world().is_none()
     }
 
@@ -184,7 +182,7 @@ impl Service {
         }
         let mut rooms = lock(&self.rooms);
         // Tell the callers in this process.
-        if let Some(job) = &mut rooms.job {
+        if let Some(job) = rooms.places.get_mut(&Resource::Job) {
             let ended = 0..self.placement.rank_count();
             for rank in ended {
                 job.lose(rank, "is over and had not registered");
@@ -201,7 +199,7 @@ impl Service {
     /// The data of the ranks, once all have registered.
     pub(super) fn job_data(&self) -> Result<Option<Vec<u8>>, Error> {
         let rooms = lock(&self.rooms);
-        let Some(job) = &rooms.job else { return Ok(None) };
+        let Some(job) = rooms.places.get(&Resource::Job) else { return Ok(None) };
         match job.gathering.broken() {
             Some(broken) => Err(to_error(broken.clone())),
             None => Ok(job.data()),
@@ -214,11 +212,12 @@ impl Service {
             let (multijob, number) = seat.multijob();
             (multijob.resource(), number)
         });
-        let rooms = lock(&self.rooms);
-        let job = rooms.job.iter().map(|job| job.status(Resource::Job, above.clone()));
-        let named = rooms.named.iter();
-        let named = named.map(|(name, place)| place.status(Resource::Named(name.clone()), None));
-        job.chain(named).collect()
+        let status = |(resource, place): (&Resource, &Place)| match resource {
+            Resource::Fence(_) => None,
+            Resource::Job => Some(place.status(Resource::Job, above.clone())),
+            named => Some(place.status(named.clone(), None)),
+        };
+        lock(&self.rooms).places.iter().filter_map(status).collect()
     }
 
     fn list_with_above(&self) -> Vec<Status> {
@@ -236,11 +235,9 @@ impl Service {
         let of = Gate { resource: Resource::Fence(number), expected: None };
         let key = Key { of: of.clone(), want: Want::All };
         // It waits first: its put may complete the fence, which is forgotten then.
-        let entered =
-            self.wait_for(node, &key).and_then(|()| match self.put_of(&of, node.0, put.len() as u64)? {
-                true => Ok(()),
-                false => self.piece_of(&of, node.0, put).unwrap_or(Ok(())).map_err(to_refusal),
-            });
+        let entered = self.wait_for(node, &key).and_then(|()| {
+            self.change_room(&of, |place, room| place.put_whole(node.0, put, room))?.map_err(to_refusal)
+        });
         if let Err(why) = entered {
             self.refuse(node, key, why);
         }
@@ -259,16 +256,8 @@ impl Service {
             let (multijob, number) = self.find_controlled(&of.resource, rank)?;
             return multijob.put(number, bytes).map_err(to_refusal);
         }
-        self.put_of(of, member_of(of, rank, node), bytes)
-    }
-
-    /// Announces a member's item to a rendezvous of this app.
-    fn put_of(&self, of: &Gate, member: u32, bytes: u64) -> Result<bool, Refusal> {
-        let mut rooms = lock(&self.rooms);
-        let room = MAX_TOTAL_BYTES.saturating_sub(rooms.bytes());
-        let whole = rooms.enter(of, &self.placement)?.put(member, bytes, room).map_err(to_refusal);
-        self.pass_complete(&mut rooms, of);
-        whole
+        let member = member_of(of, rank, node);
+        self.change_room(of, |place, room| place.put(member, bytes, room))?.map_err(to_refusal)
     }
 
     fn piece(&self, node: NodeId, of: &Gate, rank: Rank, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
@@ -277,22 +266,27 @@ impl Service {
             let (multijob, number) = self.find_controlled(&of.resource, rank).ok()?;
             return multijob.piece(number, bytes);
         }
-        self.piece_of(of, member_of(of, rank, node), bytes)
+        let member = member_of(of, rank, node);
+        self.change_room(of, |place, _| place.piece(member, bytes)).ok()?
     }
 
-    /// Takes the next bytes of a member's item for a rendezvous of this app.
-    fn piece_of(&self, of: &Gate, member: u32, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
+    /// Changes a rendezvous of this app. `change` learns how many bytes there is room for.
+    fn change_room<T>(&self, of: &Gate, change: impl FnOnce(&mut Place, u64) -> T) -> Result<T, Refusal> {
         let mut rooms = lock(&self.rooms);
-        let outcome = rooms.enter(of, &self.placement).ok()?.piece(member, bytes);
+        let room = MAX_TOTAL_BYTES.saturating_sub(rooms.bytes());
+        let changed = change(rooms.enter(of, &self.placement)?, room);
         self.pass_complete(&mut rooms, of);
-        outcome
+        Ok(changed)
     }
 
     /// Removes a complete fence, since no node asks for it again. In a world of several apps its data goes to the
     /// world.
     fn pass_complete(&self, rooms: &mut Rooms, of: &Gate) {
         let Resource::Fence(number) = of.resource else { return };
-        let Some(fence) = rooms.take_complete(number) else { return };
+        if !rooms.places.get(&of.resource).is_some_and(|fence| fence.gathering.is_complete()) {
+            return;
+        }
+        let Some(fence) = rooms.places.remove(&of.resource) else { return };
         rooms.has_fenced = true;
         if let (Some(world), Some(data)) = (self.world(), fence.data()) {
             world.arrive(number, data);
@@ -352,23 +346,18 @@ impl Service {
     fn change_rooms(&self, rank: Rank, why: &str, change: fn(&mut Place, u32, &str) -> bool) {
         let mut rooms = lock(&self.rooms);
         rooms.ended.entry(rank.0).or_insert_with(|| why.to_owned());
-        for place in rooms.named.values_mut() {
-            change(place, rank.0, why);
-        }
-        if let Some(home) = self.placement.get(rank) {
-            let why = format!("rank {rank} {why}");
-            // A node takes part in a fence with all of its ranks, or not at all.
-            for fence in rooms.fences.values_mut() {
-                change(fence, home.node.0, &why);
-            }
-        }
-        if let Some(job) = &mut rooms.job {
-            change(job, rank.0, why);
+        let (home, whose) = (self.placement.get(rank), format!("rank {rank} {why}"));
+        for (resource, place) in &mut rooms.places {
+            match (resource, home) {
+                // A node takes part in a fence with all of its ranks, or not at all.
+                (Resource::Fence(_), Some(home)) => change(place, home.node.0, &whose),
+                (Resource::Fence(_), None) => false,
+                _ => change(place, rank.0, why),
+            };
         }
         if let Some(world) = self.world() {
-            let comes =
-                |(number, fence): (&u32, &Place)| fence.gathering.broken().is_none().then_some(*number);
-            world.end(&rooms.fences.iter().filter_map(comes).collect(), &format!("rank {rank} {why}"));
+            let comes = rooms.fences().filter(|(_, fence)| fence.gathering.broken().is_none());
+            world.end(&comes.map(|(number, _)| number).collect(), &whose);
         }
         drop(rooms);
         self.tell_above();
@@ -382,8 +371,8 @@ impl Service {
     /// does not count.
     fn tell_above(&self) {
         let rooms = lock(&self.rooms);
-        let broken =
-            rooms.job.as_ref().filter(|job| job.in_use).and_then(|job| job.gathering.broken()).cloned();
+        let job = rooms.places.get(&Resource::Job).filter(|job| job.in_use);
+        let broken = job.and_then(|job| job.gathering.broken()).cloned();
         drop(rooms);
         if let Some(Broken { what, member, why }) = broken {
             self.end_above(&format!("will not register: its {what} {member} {why}"));
@@ -411,30 +400,27 @@ impl Service {
 
 impl Rooms {
     fn bytes(&self) -> u64 {
-        let all = self.job.iter().chain(self.named.values()).chain(self.fences.values());
-        all.map(|place| place.gathering.bytes()).sum()
+        self.places.values().map(|place| place.gathering.bytes()).sum()
     }
 
-    /// Finds the rendezvous. Makes it if it has a name and does not exist.
+    fn fences(&self) -> impl Iterator<Item = (u32, &Place)> {
+        self.places.iter().filter_map(|(resource, place)| match resource {
+            Resource::Fence(number) => Some((*number, place)),
+            Resource::Job | Resource::Named(_) | Resource::Multijob(_) => None,
+        })
+    }
+
+    /// Finds the rendezvous. Makes it if it has a name or is a fence, and does not exist.
     fn enter(&mut self, gate: &Gate, placement: &Placement) -> Result<&mut Place, Refusal> {
-        let place = match &gate.resource {
-            Resource::Job => self.job.as_mut().ok_or_else(|| unknown(&gate.resource))?,
-            Resource::Named(name) => {
-                if !self.named.contains_key(name) {
-                    let place = self.create(gate, placement.rank_count())?;
-                    self.named.insert(name.clone(), place);
-                }
-                self.named.get_mut(name).ok_or_else(|| unknown(&gate.resource))?
-            }
-            Resource::Fence(number) => {
-                if !self.fences.contains_key(number) {
-                    let place = self.create_fence(placement)?;
-                    self.fences.insert(*number, place);
-                }
-                self.fences.get_mut(number).ok_or_else(|| unknown(&gate.resource))?
-            }
-            Resource::Multijob(_) => return Err(unknown(&gate.resource)),
-        };
+        if !self.places.contains_key(&gate.resource) {
+            let place = match gate.resource {
+                Resource::Named(_) => self.create(gate, placement.rank_count())?,
+                Resource::Fence(_) => self.create_fence(placement)?,
+                Resource::Job | Resource::Multijob(_) => return Err(unknown(&gate.resource)),
+            };
+            self.places.insert(gate.resource.clone(), place);
+        }
+        let place = self.places.get_mut(&gate.resource).ok_or_else(|| unknown(&gate.resource))?;
         let expected = place.gathering.expected();
         match gate.expected {
             Some(other) if other != expected => {
@@ -448,7 +434,8 @@ impl Rooms {
 
     fn create(&self, gate: &Gate, size: u32) -> Result<Place, Refusal> {
         let expected = gate.expected.ok_or_else(|| unknown(&gate.resource))?;
-        if self.named.len() >= MAX_NAMED {
+        let named = self.places.keys().filter(|resource| matches!(resource, Resource::Named(_))).count();
+        if named >= MAX_NAMED {
             let why = format!("make rendezvous {}: there are {MAX_NAMED} already", gate.resource);
             return Err(refuse(Failure::new(Kind::Invalid, why)));
         }
@@ -466,7 +453,7 @@ impl Rooms {
         let nodes = (0..placement.node_count()).map(NodeId);
         let (with, without): (Vec<_>, Vec<_>) = nodes.partition(|node| !placement.ranks_on(*node).is_empty());
         let expected = u32::try_from(with.len()).unwrap_or(u32::MAX);
-        let mut place = make_fence(self.fences.len(), 1, placement.node_count(), expected)?;
+        let mut place = make_fence(self.fences().count(), 1, placement.node_count(), expected)?;
         for node in without {
             place.end(node.0, "has no ranks");
         }
@@ -476,12 +463,6 @@ impl Rooms {
             }
         }
         Ok(place)
-    }
-
-    /// Removes a complete fence.
-    fn take_complete(&mut self, number: u32) -> Option<Place> {
-        let is_complete = self.fences.get(&number).is_some_and(|fence| fence.gathering.is_complete());
-        is_complete.then(|| self.fences.remove(&number)).flatten()
     }
 }
 

@@ -82,8 +82,8 @@ pub struct Impossible {
 /// The state of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
-    /// This many bytes are in transit.
-    Coming(u64),
+    /// This many bytes are in transit. Some of them have arrived.
+    Coming { bytes: u64, item: Vec<u8> },
     /// Its bytes have arrived.
     Here(Arc<Vec<u8>>),
     /// It ended without registering.
@@ -185,7 +185,7 @@ impl Gathering {
             return Err(Refused::NoMember { member, members: self.members });
         }
         match self.known.get(&member) {
-            Some(Member::Coming(_) | Member::Here(_)) => {
+            Some(Member::Coming { .. } | Member::Here(_)) => {
                 let what = if self.level > 1 { "subjob" } else { "rank" };
                 return Err(Refused::Twice { what, member });
             }
@@ -200,8 +200,25 @@ impl Gathering {
         }
         self.coming += 1;
         self.bytes += bytes;
-        self.known.insert(member, Member::Coming(bytes));
+        self.known.insert(member, Member::Coming { bytes, item: Vec::new() });
         Ok(())
+    }
+
+    /// The next announced bytes of `member` have arrived. None: more of them are to come, or it has announced none.
+    /// With the last ones it is as [`Gathering::arrive`].
+    pub fn take(&mut self, member: u32, next: Vec<u8>) -> Option<Result<bool, Refused>> {
+        let Some(Member::Coming { bytes, item }) = self.known.get_mut(&member) else { return None };
+        if item.is_empty() {
+            // The first piece is often the whole item.
+            *item = next;
+        } else {
+            item.extend_from_slice(&next);
+        }
+        if (item.len() as u64) < *bytes {
+            return None;
+        }
+        let item = Arc::new(std::mem::take(item));
+        Some(self.arrive(member, item))
     }
 
     /// The announced bytes of `member` have arrived. True: they complete the rendezvous.
@@ -210,10 +227,10 @@ impl Gathering {
     /// [`Refused::Malformed`]: they are not valid data of the level below, which breaks the rendezvous. A member that
     /// has not announced them is [`Refused::NoMember`].
     pub fn arrive(&mut self, member: u32, item: Arc<Vec<u8>>) -> Result<bool, Refused> {
-        let Some(Member::Coming(announced)) = self.known.get(&member) else {
+        let Some(Member::Coming { bytes, .. }) = self.known.get(&member) else {
             return Err(Refused::NoMember { member, members: self.members });
         };
-        self.bytes = self.bytes - announced + item.len() as u64;
+        self.bytes = self.bytes - bytes + item.len() as u64;
         if self.level > 1
             && let Err(source) = codec::check(self.level - 1, &item, Limits::default())
         {
@@ -238,7 +255,7 @@ impl Gathering {
 
     /// `member` has ended, and its bytes in transit are lost. True: this breaks the rendezvous.
     pub fn lose(&mut self, member: u32, why: &str) -> bool {
-        if let Some(Member::Coming(bytes)) = self.known.get(&member) {
+        if let Some(Member::Coming { bytes, .. }) = self.known.get(&member) {
             self.bytes -= bytes;
             self.coming -= 1;
             self.known.remove(&member);
