@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::output::{LauncherPiece, OutputStream};
+use super::output::{OutputStream, Piece, Room};
 use crate::event::{Data, Output};
 use crate::lock::lock;
 use crate::request::OutputTo;
@@ -40,26 +40,32 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// What a launcher has written on standard error.
 #[derive(Debug, Clone)]
 pub(crate) struct Words {
-    tail: Arc<Mutex<Vec<u8>>>,
-    /// Why the WLM had its ranks ended, from the most telling line.
-    cause: Arc<Mutex<Option<EndCause>>>,
+    said: Arc<Mutex<Said>>,
     /// The launcher's current wait. None: it does not wait.
     waits: watch::Receiver<Option<LauncherWait>>,
-    /// The job that the launcher has submitted, from its first line about one.
-    submitted: Arc<Mutex<Option<JobRef>>>,
     /// Number of pipes still open.
     open: watch::Receiver<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    /// The last bytes.
+    tail: Vec<u8>,
+    /// Why the WLM had its ranks ended, from the most telling line.
+    cause: Option<EndCause>,
+    /// The job that the launcher has submitted, from its first line about one.
+    submitted: Option<JobRef>,
 }
 
 impl Words {
     /// The last part of what it has written so far, trimmed.
     pub(crate) fn so_far(&self) -> String {
-        String::from_utf8_lossy(&lock(&self.tail)).trim().to_owned()
+        String::from_utf8_lossy(&lock(&self.said).tail).trim().to_owned()
     }
 
     /// Why the WLM had its ranks ended, if a line said so.
     pub(crate) fn cause(&self) -> Option<EndCause> {
-        lock(&self.cause).clone()
+        lock(&self.said).cause.clone()
     }
 
     /// The launcher's current wait, from its lines. None: it does not wait.
@@ -69,7 +75,7 @@ impl Words {
 
     /// The job that the launcher has submitted, if it has said so.
     pub(crate) fn submitted(&self) -> Option<JobRef> {
-        lock(&self.submitted).clone()
+        lock(&self.said).submitted.clone()
     }
 
     /// Waits until the output of an ended launcher has been read: [`LAST_WORDS`] at most.
@@ -110,9 +116,7 @@ pub(crate) fn connect(
     let (pieces, from) = mpsc::unbounded_channel();
     let (open, watched) = watch::channel(0);
     let open = Arc::new(open);
-    let tail = Arc::new(Mutex::new(Vec::new()));
-    let cause = Arc::new(Mutex::new(None));
-    let submitted = Arc::new(Mutex::new(None));
+    let said = Arc::<Mutex<Said>>::default();
     let (wait, waits) = watch::channel(None);
     let mut wait = Some(wait);
     let mut pipes = Vec::new();
@@ -131,12 +135,10 @@ pub(crate) fn connect(
             },
             pieces: Some(pieces.clone()),
             room: Arc::new(Semaphore::new(ROOM_BYTES)),
-            tail: matches!(stream, Stream::Stderr).then(|| Arc::clone(&tail)),
             lines: wait.take_if(|_| matches!(stream, Stream::Stderr)).map(|wait| Lines {
                 wlm,
                 begun: Vec::new(),
-                cause: Arc::clone(&cause),
-                submitted: Arc::clone(&submitted),
+                said: Arc::clone(&said),
                 wait,
             }),
         };
@@ -148,14 +150,14 @@ pub(crate) fn connect(
         });
         Ok(theirs.into())
     };
-    let from = OutputStream::of_launcher(from);
+    let from = OutputStream { from };
     let (stdout, to, output) = match output {
         OutputTo::Null => (null()?, None, None),
         OutputTo::Fds { stdout, stderr } => (stdout.try_clone()?, Some((stdout, stderr)), Some(from)),
         OutputTo::Stream => (pipe(Stream::Stdout)?, None, Some(from)),
     };
     let theirs = [stdin, stdout, pipe(Stream::Stderr)?];
-    let words = Words { tail, cause, waits, submitted, open: watched };
+    let words = Words { said, waits, open: watched };
     Ok(LauncherStdio { theirs, pipes, output, to, words })
 }
 
@@ -163,10 +165,9 @@ struct Reader {
     pipe: Receiver,
     stub: Output,
     /// None when the receiver is gone.
-    pieces: Option<mpsc::UnboundedSender<LauncherPiece>>,
+    pieces: Option<mpsc::UnboundedSender<Piece>>,
     /// Of [`ROOM_BYTES`], what is left.
     room: Arc<Semaphore>,
-    tail: Option<Arc<Mutex<Vec<u8>>>>,
     lines: Option<Lines>,
 }
 
@@ -175,13 +176,13 @@ struct Lines {
     wlm: &'static dyn Wlm,
     /// The beginning of an unfinished line, at most [`WORDS_BYTES`].
     begun: Vec<u8>,
-    cause: Arc<Mutex<Option<EndCause>>>,
-    submitted: Arc<Mutex<Option<JobRef>>>,
+    said: Arc<Mutex<Said>>,
     wait: watch::Sender<Option<LauncherWait>>,
 }
 
 impl Lines {
     fn take(&mut self, bytes: &[u8]) {
+        keep(&mut lock(&self.said).tail, bytes);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = WORDS_BYTES.saturating_sub(self.begun.len());
             self.begun.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -193,7 +194,7 @@ impl Lines {
                 match self.wlm.capabilities().launcher_waits.and_then(|waits| waits.read_line(&line)) {
                     Some(WaitLine::Begins(wait)) => {
                         if wait.submitted {
-                            lock(&self.submitted).get_or_insert_with(|| wait.job.clone());
+                            lock(&self.said).submitted.get_or_insert_with(|| wait.job.clone());
                         }
                         drop(self.wait.send_replace(Some(wait)));
                     }
@@ -201,8 +202,8 @@ impl Lines {
                     None => {}
                 }
                 if let Some(found) = found {
-                    let mut cause = lock(&self.cause);
-                    *cause = Some(match cause.take() {
+                    let mut said = lock(&self.said);
+                    said.cause = Some(match said.cause.take() {
                         Some(known) => known.or_better(found),
                         None => found,
                     });
@@ -220,9 +221,6 @@ impl Reader {
                 Ok(0) | Err(_) => return,
                 Ok(read) => &bytes[..read],
             };
-            if let Some(tail) = &self.tail {
-                keep(&mut lock(tail), read);
-            }
             if let Some(lines) = &mut self.lines {
                 lines.take(read);
             }
@@ -230,8 +228,8 @@ impl Reader {
                 let output = Output { data: Data(read.to_vec()), ..self.stub.clone() };
                 let cost = FlowId::Output(None).cost_of(read.len());
                 // The room is never closed. When the receiver goes, so do the pieces, and there is room.
-                let Ok(room) = Arc::clone(&self.room).acquire_many_owned(cost).await else { return };
-                if pieces.send(LauncherPiece { output, _room: room }).is_err() {
+                let Ok(_taken) = Arc::clone(&self.room).acquire_many_owned(cost).await else { return };
+                if pieces.send(Piece { output, _room: Room::Pipe { _taken } }).is_err() {
                     self.pieces = None;
                 }
             }
@@ -325,8 +323,7 @@ mod tests {
             let stub =
                 Output { app, rank: None, daemon: None, host: String::new(), stream: Stream::Stdout, data };
             let pipe = Receiver::from_owned_fd(ours.into()).unwrap();
-            let reader =
-                Reader { pipe, stub, pieces: Some(pieces), room: Arc::clone(&room), tail: None, lines: None };
+            let reader = Reader { pipe, stub, pieces: Some(pieces), room: Arc::clone(&room), lines: None };
             let reading = tokio::spawn(reader.read());
             let all = 32 * PIECE_BYTES;
             let writing = tokio::spawn(write(File::from(OwnedFd::from(theirs)), vec![b'x'; all]));
@@ -337,7 +334,7 @@ mod tests {
             };
             timeout(SOON, full).await.unwrap();
             assert!(!writing.is_finished(), "it has written more than there is room for");
-            let mut output = OutputStream::of_launcher(from);
+            let mut output = OutputStream { from };
             let mut taken = 0;
             while is_taken && taken < all {
                 taken += output.next().await.unwrap().data.0.len();

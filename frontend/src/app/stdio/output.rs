@@ -17,17 +17,27 @@ use crate::event::{Data, Output};
 use crate::lock::lock;
 use crate::overlay::Overlay;
 
-/// A piece of output, and where its credit goes when the tool has taken it.
+/// A piece of output, and the room that it takes until it is dropped: its writer may then send more.
 #[derive(Debug)]
-struct Piece {
-    node: NodeId,
-    output: Output,
+pub(super) struct Piece {
+    pub(super) output: Output,
+    pub(super) _room: Room,
 }
 
-impl Piece {
-    fn take(self, overlay: &Overlay, flow: FlowId) -> Output {
-        overlay.taken(self.node, flow, self.output.data.0.len());
-        self.output
+/// The room of a piece of output.
+#[derive(Debug)]
+pub(super) enum Room {
+    /// Of a launcher's pipe, which is read while there is room.
+    Pipe { _taken: OwnedSemaphorePermit },
+    /// Of the window of a node, which sends as much as it has credit for.
+    Window { overlay: Overlay, node: NodeId, flow: FlowId, bytes: usize },
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Self::Window { overlay, node, flow, bytes } = self {
+            overlay.taken(*node, *flow, *bytes);
+        }
     }
 }
 
@@ -57,9 +67,7 @@ impl Outputs {
     pub(crate) fn stream(&self, group: Option<DaemonId>, open: NodeSet) -> OutputStream {
         let (to, from) = mpsc::unbounded_channel();
         lock(&self.sinks).insert(group, Sink { to, open });
-        OutputStream {
-            from: Feed::Agents { from, overlay: self.overlay.clone(), flow: FlowId::Output(group) },
-        }
+        OutputStream { from }
     }
 
     /// Has a thread write a stream to two descriptors. The thread calls `lost` when one of them cannot be written to,
@@ -125,8 +133,10 @@ impl Outputs {
         let mut sinks = lock(&self.sinks);
         let taken = sinks.get(&group).is_some_and(|sink| {
             let (app, host) = origin();
+            let (overlay, flow) = (self.overlay.clone(), FlowId::Output(group));
+            let _room = Room::Window { overlay, node, flow, bytes: bytes.len() };
             let output = Output { app, rank, daemon, host, stream, data: Data(bytes) };
-            sink.to.send(Piece { node, output }).is_ok()
+            sink.to.send(Piece { output, _room }).is_ok()
         });
         if !taken {
             let open = sinks.remove(&group).map(|sink| sink.open).unwrap_or_default();
@@ -168,60 +178,22 @@ impl Outputs {
 
 /// Output of one daemon, or of all ranks, in the order in which each process wrote it.
 ///
-/// Taking a piece lets its writer continue. A stream that is not read stops the writers.
+/// Taking a piece lets its writer continue. A stream that is not read stops the writers. After a drop they continue
+/// without a reader: with their next bytes they learn that nothing reads them.
 #[derive(Debug)]
 pub struct OutputStream {
-    from: Feed,
-}
-
-#[derive(Debug)]
-enum Feed {
-    /// Agents send as much as they have credit for.
-    Agents { from: mpsc::UnboundedReceiver<Piece>, overlay: Overlay, flow: FlowId },
-    /// A launcher's pipes are read while there is room.
-    Launcher(mpsc::UnboundedReceiver<LauncherPiece>),
-}
-
-/// A piece of a launcher's output, and the room that it takes until the tool has taken it.
-#[derive(Debug)]
-pub(super) struct LauncherPiece {
-    pub(super) output: Output,
-    pub(super) _room: OwnedSemaphorePermit,
+    pub(super) from: mpsc::UnboundedReceiver<Piece>,
 }
 
 impl OutputStream {
     /// The next piece. None: all writers have closed their output or are unreachable, or the app is gone. Cancel-safe:
     /// no output is lost.
     pub async fn next(&mut self) -> Option<Output> {
-        match &mut self.from {
-            Feed::Agents { from, overlay, flow } => from.recv().await.map(|piece| piece.take(overlay, *flow)),
-            Feed::Launcher(from) => from.recv().await.map(|piece| piece.output),
-        }
-    }
-
-    pub(super) fn of_launcher(from: mpsc::UnboundedReceiver<LauncherPiece>) -> Self {
-        Self { from: Feed::Launcher(from) }
+        self.from.recv().await.map(|piece| piece.output)
     }
 
     fn blocking_next(&mut self) -> Option<Output> {
-        match &mut self.from {
-            Feed::Agents { from, overlay, flow } => {
-                from.blocking_recv().map(|piece| piece.take(overlay, *flow))
-            }
-            Feed::Launcher(from) => from.blocking_recv().map(|piece| piece.output),
-        }
-    }
-}
-
-impl Drop for OutputStream {
-    /// Lets the writers continue without a reader. With their next bytes they learn that nothing reads them.
-    fn drop(&mut self) {
-        // A launcher's reader notices by itself that the receiver is gone.
-        let Feed::Agents { from, overlay, flow } = &mut self.from else { return };
-        from.close();
-        while let Ok(piece) = from.try_recv() {
-            drop(piece.take(overlay, *flow));
-        }
+        self.from.blocking_recv().map(|piece| piece.output)
     }
 }
 
