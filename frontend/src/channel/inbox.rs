@@ -44,34 +44,26 @@ impl Inbox {
 
     /// The next message with this tag. None: the inbox is closed.
     pub(super) async fn next(&self, tag: u32) -> Option<Message> {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let mut inner = lock(&self.inner);
-                if let Some(taken) = inner.take(tag) {
-                    return Some(taken);
-                }
-                if inner.closed {
-                    return None;
-                }
-            }
-            changed.await;
-        }
+        self.until(|inner| match inner.take(tag) {
+            None => inner.closed.then_some(None),
+            taken => Some(taken),
+        })
+        .await
     }
 
     /// Waits until there is a message with this tag, or the inbox is closed.
     pub(super) async fn ready(&self, tag: u32) {
+        self.until(|inner| (inner.closed || inner.queues.contains_key(&tag)).then_some(())).await;
+    }
+
+    /// Waits until `look` returns something.
+    async fn until<T>(&self, mut look: impl FnMut(&mut Inner) -> Option<T>) -> T {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            {
-                let inner = lock(&self.inner);
-                if inner.closed || inner.queues.contains_key(&tag) {
-                    return;
-                }
+            if let Some(found) = look(&mut lock(&self.inner)) {
+                return found;
             }
             changed.await;
         }
