@@ -1,6 +1,6 @@
 //! Open requests, and the nodes that still owe an answer. Pure: it takes arrivals and never waits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gantry_shared::wire::message::Answer;
 use gantry_types::error::Failure;
@@ -33,17 +33,11 @@ pub(super) struct Requests {
 
 #[derive(Debug)]
 struct Pending {
-    slots: BTreeMap<NodeId, Slot>,
-    owed: usize,
+    owed: BTreeSet<NodeId>,
+    answers: BTreeMap<NodeId, Reply>,
+    lost: BTreeSet<NodeId>,
     reason: String,
     done: oneshot::Sender<Settled>,
-}
-
-#[derive(Debug)]
-enum Slot {
-    Owed,
-    Answered(Reply),
-    Lost,
 }
 
 impl Requests {
@@ -56,9 +50,8 @@ impl Requests {
     /// Opens a request: these nodes owe an answer. `wanted` has at least one node.
     pub(super) fn open(&mut self, request: RequestId, wanted: &NodeSet) -> oneshot::Receiver<Settled> {
         let (done, settled) = oneshot::channel();
-        let slots: BTreeMap<_, _> = wanted.iter().map(|node| (node, Slot::Owed)).collect();
-        let owed = slots.len();
-        self.pending.insert(request, Pending { slots, owed, reason: String::new(), done });
+        let (owed, answers, lost) = (wanted.iter().collect(), BTreeMap::new(), BTreeSet::new());
+        self.pending.insert(request, Pending { owed, answers, lost, reason: String::new(), done });
         settled
     }
 
@@ -74,17 +67,14 @@ impl Requests {
             tracing::debug!(%request, %node, "an answer that is not waited for");
             return Ok(());
         };
-        match pending.slots.get_mut(&node) {
-            Some(slot @ Slot::Owed) => {
-                *slot = Slot::Answered(reply);
-                pending.owed -= 1;
-            }
-            Some(_) => tracing::debug!(%request, %node, "a second answer"),
-            None => {
-                return Err(Violation::new(format!("answered request {request}, which it was not asked")));
-            }
+        if pending.owed.remove(&node) {
+            pending.answers.insert(node, reply);
+        } else if pending.answers.contains_key(&node) || pending.lost.contains(&node) {
+            tracing::debug!(%request, %node, "a second answer");
+        } else {
+            return Err(Violation::new(format!("answered request {request}, which it was not asked")));
         }
-        if pending.owed == 0 {
+        if pending.owed.is_empty() {
             self.settle(request);
         }
         Ok(())
@@ -94,14 +84,11 @@ impl Requests {
     pub(super) fn lose(&mut self, nodes: &NodeSet, reason: &str) {
         let mut settled = Vec::new();
         for (request, pending) in &mut self.pending {
-            for (node, slot) in &mut pending.slots {
-                if matches!(slot, Slot::Owed) && nodes.contains(*node) {
-                    *slot = Slot::Lost;
-                    pending.owed -= 1;
-                    reason.clone_into(&mut pending.reason);
-                }
+            for node in pending.owed.extract_if(.., |node| nodes.contains(*node)) {
+                pending.lost.insert(node);
+                reason.clone_into(&mut pending.reason);
             }
-            if pending.owed == 0 {
+            if pending.owed.is_empty() {
                 settled.push(*request);
             }
         }
@@ -112,27 +99,15 @@ impl Requests {
 
     /// The nodes that still owe an answer.
     pub(super) fn find_owed(&self, request: RequestId) -> Vec<NodeId> {
-        let slots = self.pending.get(&request).into_iter().flat_map(|pending| &pending.slots);
-        slots.filter(|(_, slot)| matches!(slot, Slot::Owed)).map(|(node, _)| *node).collect()
+        self.pending.get(&request).into_iter().flat_map(|pending| &pending.owed).copied().collect()
     }
 
-    /// Cancels a request. Returns the nodes that still owed an answer.
-    pub(super) fn forget(&mut self, request: RequestId) -> Vec<NodeId> {
-        let slots = self.pending.remove(&request).map(|pending| pending.slots).unwrap_or_default();
-        slots.into_iter().filter(|(_, slot)| matches!(slot, Slot::Owed)).map(|(node, _)| node).collect()
-    }
-
-    /// Cancels a request. Returns the answers so far, and the nodes that still owed one.
-    pub(super) fn take(&mut self, request: RequestId) -> (Settled, Vec<NodeId>) {
-        let (mut settled, mut owed) = (Settled::default(), Vec::new());
-        for (node, slot) in self.pending.remove(&request).map(|pending| pending.slots).unwrap_or_default() {
-            match slot {
-                Slot::Answered(reply) => settled.answers.push((node, reply)),
-                Slot::Lost => settled.lost.push(node),
-                Slot::Owed => owed.push(node),
-            }
+    /// Cancels a request. Returns its result so far, and the nodes that still owed an answer.
+    pub(super) fn forget(&mut self, request: RequestId) -> (Settled, Vec<NodeId>) {
+        match self.pending.remove(&request).map(Pending::end) {
+            Some((settled, owed, _)) => (settled, owed),
+            None => Default::default(),
         }
-        (settled, owed)
     }
 
     /// Drops all requests: no answer will arrive any more.
@@ -146,16 +121,18 @@ impl Requests {
     }
 
     fn settle(&mut self, request: RequestId) {
-        let Some(pending) = self.pending.remove(&request) else { return };
-        let mut settled = Settled { reason: pending.reason, ..Settled::default() };
-        for (node, slot) in pending.slots {
-            match slot {
-                Slot::Answered(reply) => settled.answers.push((node, reply)),
-                Slot::Lost | Slot::Owed => settled.lost.push(node),
-            }
-        }
+        let Some((settled, _, done)) = self.pending.remove(&request).map(Pending::end) else { return };
         // The caller may have stopped waiting at this moment.
-        drop(pending.done.send(settled));
+        drop(done.send(settled));
+    }
+}
+
+impl Pending {
+    fn end(self) -> (Settled, Vec<NodeId>, oneshot::Sender<Settled>) {
+        let Self { owed, answers, lost, reason, done } = self;
+        let settled =
+            Settled { answers: answers.into_iter().collect(), lost: lost.into_iter().collect(), reason };
+        (settled, owed.into_iter().collect(), done)
     }
 }
 
@@ -200,8 +177,8 @@ mod tests {
         assert!(settled.try_recv().is_err() && other_settled.try_recv().is_err());
         requests.answer(request, NodeId(2), Ok(Answer::Done)).unwrap();
         assert!(settled.try_recv().unwrap().answers.iter().all(|(_, reply)| reply.is_ok()));
-        assert_eq!(requests.forget(other), [NodeId(1)]);
-        assert_eq!(requests.forget(other), []);
+        assert_eq!(requests.forget(other).1, [NodeId(1)]);
+        assert_eq!(requests.forget(other).1, []);
     }
 
     #[test]

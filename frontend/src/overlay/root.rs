@@ -228,14 +228,7 @@ impl Asked {
 
     /// Waits until all nodes have answered or are lost, or until the timeout expires.
     pub(crate) async fn outcome(mut self, deadline: Instant) -> Result<Outcome> {
-        let (settled, missing) = match self.settled.as_mut() {
-            None => (Settled::default(), Vec::new()),
-            Some(settled) => match timeout_at(deadline, settled).await {
-                Ok(Ok(settled)) => (settled, Vec::new()),
-                Ok(Err(_closed)) => return Err(gone()),
-                Err(_late) => lock(&self.root).requests.take(self.request),
-            },
-        };
+        let (settled, missing) = self.wait(deadline).await?;
         Ok(Outcome { lost: settled.lost, missing, ..Outcome::of(settled.answers) })
     }
 
@@ -245,18 +238,28 @@ impl Asked {
         started: Instant,
         deadline: Instant,
     ) -> Result<Vec<(NodeId, Reply)>> {
-        let Some(settled) = self.settled.as_mut() else { return Ok(Vec::new()) };
-        match timeout_at(deadline, settled).await {
-            Ok(Ok(settled)) if settled.lost.is_empty() => Ok(settled.answers),
-            Ok(Ok(Settled { lost, reason, .. })) => {
-                Err(Error::Lost { what: lock(&self.root).find_hosts(lost), reason })
-            }
+        let (Settled { answers, lost, reason }, missing) = self.wait(deadline).await?;
+        let name = |nodes| lock(&self.root).find_hosts(nodes);
+        if !missing.is_empty() {
+            let after = deadline.saturating_duration_since(started);
+            return Err(Error::TimedOut { phase, after, missing: name(missing) });
+        }
+        if lost.is_empty() { Ok(answers) } else { Err(Error::Lost { what: name(lost), reason }) }
+    }
+
+    /// The result at the deadline or earlier, and the nodes that still owe an answer then.
+    async fn wait(&mut self, deadline: Instant) -> Result<(Settled, Vec<NodeId>)> {
+        let Some(settled) = self.settled.as_mut() else { return Ok(Default::default()) };
+        match timeout_at(deadline, &mut *settled).await {
+            Ok(Ok(settled)) => Ok((settled, Vec::new())),
             Ok(Err(_closed)) => Err(gone()),
             Err(_late) => {
                 let mut root = lock(&self.root);
-                let missing = root.requests.forget(self.request);
-                let after = deadline.saturating_duration_since(started);
-                Err(Error::TimedOut { phase, after, missing: root.find_hosts(missing) })
+                // The last answer may have come at this moment.
+                match settled.try_recv() {
+                    Ok(settled) => Ok((settled, Vec::new())),
+                    Err(_) => Ok(root.requests.forget(self.request)),
+                }
             }
         }
     }
