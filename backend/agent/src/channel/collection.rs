@@ -4,9 +4,10 @@
 //! grants the credit for more.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use gantry_shared::wire::channel::{CHUNK_BYTES, FIRST_MADE, Member, MemberSet};
+use gantry_shared::wire::channel::{CHUNK_BYTES, ChannelNotice, FIRST_MADE, Member, MemberSet};
+use gantry_shared::wire::flow::{FlowId, Word};
+use gantry_shared::wire::message::Blob;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::filter::Filter;
 use gantry_types::id::{DaemonId, NodeId, SessionId};
@@ -14,12 +15,14 @@ use gantry_types::rank_set::NodeSet;
 
 use super::filtering::Merged;
 use super::merging::Merging;
-use super::outcome::{Chunk, Out, PartKey};
+use super::outcome::{Effect, Out, PartKey};
 
 /// An operation.
 #[derive(Debug)]
 pub(super) struct Collection {
     pub(super) session: SessionId,
+    /// Its number.
+    operation: u64,
     tag: u32,
     node: NodeId,
     /// Daemons of this node that still owe their contribution, and the round that the operation wants.
@@ -27,8 +30,6 @@ pub(super) struct Collection {
     /// Members of the whole subtree that still owe their contribution. Up to date only if this node merges.
     owed: MemberSet,
     merging: Option<Merging>,
-    /// How many bytes of a local contribution this node has yet to pass on.
-    left: BTreeMap<DaemonId, u64>,
     /// Parts made here that are not yet sent in full.
     outgoing: BTreeMap<u32, Outgoing>,
     made: u32,
@@ -36,7 +37,7 @@ pub(super) struct Collection {
 
 #[derive(Debug)]
 struct Outgoing {
-    bytes: Arc<Vec<u8>>,
+    bytes: Vec<u8>,
     sent: usize,
 }
 
@@ -44,6 +45,7 @@ impl Collection {
     /// Starts an operation that merges by `filter`, if this node can. `server` is a daemon that serves the filter.
     pub(super) fn new(
         session: SessionId,
+        operation: u64,
         tag: u32,
         node: NodeId,
         filter: Option<&Filter>,
@@ -52,12 +54,12 @@ impl Collection {
         let merging = filter.and_then(|filter| Merging::start(filter, server));
         Self {
             session,
+            operation,
             tag,
             node,
             local: BTreeMap::new(),
             owed: MemberSet::default(),
             merging,
-            left: BTreeMap::new(),
             outgoing: BTreeMap::new(),
             made: FIRST_MADE,
         }
@@ -95,9 +97,10 @@ impl Collection {
     pub(super) fn begin(&mut self, key: PartKey, of: MemberSet, total: u64, bytes: Vec<u8>, out: &mut Out) {
         let Some(merging) = &mut self.merging else {
             // Without merging, only parts of this node's own daemons arrive here.
-            self.pass(DaemonId(key.part), total, bytes.len());
-            out.chunks.push((key.part, Chunk::First { total, of, bytes }));
-            return;
+            if bytes.len() as u64 >= total {
+                self.local.remove(&DaemonId(key.part));
+            }
+            return out.chunks.push(self.first_chunk(key.part, of, total, bytes));
         };
         if merging.is_coming(key) || !merging.has_room(&of, &self.owed) {
             return;
@@ -106,29 +109,32 @@ impl Collection {
         self.take(key, whole, out);
     }
 
-    /// A part that has begun goes on.
-    pub(super) fn feed(&mut self, key: PartKey, bytes: Vec<u8>, out: &mut Out) {
-        let Some(merging) = &mut self.merging else {
-            let daemon = DaemonId(key.part);
-            if let Some(left) = self.left.get(&daemon).copied() {
-                self.pass(daemon, left, bytes.len());
-                out.chunks.push((key.part, Chunk::Next(bytes)));
-            }
-            return;
-        };
-        let whole = merging.feed(key, &bytes, out);
+    /// A contribution of a daemon of this node goes on, perhaps to its end.
+    pub(super) fn feed_local(&mut self, daemon: DaemonId, bytes: Vec<u8>, last: bool, out: &mut Out) {
+        if self.merges() {
+            return self.feed(PartKey { node: self.node, part: daemon.0 }, &bytes, out);
+        }
+        if self.local.contains_key(&daemon) {
+            out.chunks.push(self.next_chunk(daemon.0, bytes));
+        }
+        if last {
+            self.local.remove(&daemon);
+        }
+    }
+
+    /// A part that this node merges goes on.
+    pub(super) fn feed(&mut self, key: PartKey, bytes: &[u8], out: &mut Out) {
+        let Some(merging) = &mut self.merging else { return };
+        let whole = merging.feed(key, bytes, out);
         self.take(key, whole, out);
     }
 
-    /// Counts bytes of a daemon's contribution that this node passes on.
-    fn pass(&mut self, daemon: DaemonId, left: u64, bytes: usize) {
-        match left.saturating_sub(bytes as u64) {
-            0 => {
-                self.left.remove(&daemon);
-                self.local.remove(&daemon);
-            }
-            left => drop(self.left.insert(daemon, left)),
-        }
+    fn first_chunk(&self, part: u32, of: MemberSet, total: u64, bytes: Vec<u8>) -> Effect {
+        Effect::Up(ChannelNotice::Part { operation: self.operation, part, of, total, bytes: Blob(bytes) })
+    }
+
+    fn next_chunk(&self, part: u32, bytes: Vec<u8>) -> Effect {
+        Effect::Say(FlowId::Part { operation: self.operation, part }, Word::data(bytes))
     }
 
     /// Merges a part, if it is complete.
@@ -154,22 +160,19 @@ impl Collection {
         let (part, total) = (self.made, bytes.len() as u64);
         self.made = self.made.saturating_add(1);
         let first = bytes.len().min(CHUNK_BYTES);
-        out.chunks.push((part, Chunk::First { total, of, bytes: bytes[..first].to_vec() }));
+        out.chunks.push(self.first_chunk(part, of, total, bytes[..first].to_vec()));
         if first < bytes.len() {
-            self.outgoing.insert(part, Outgoing { bytes: Arc::new(bytes), sent: first });
+            self.outgoing.insert(part, Outgoing { bytes, sent: first });
         }
     }
 
     /// The receiver gives credit for a part that was made here.
     pub(super) fn earn(&mut self, part: u32, bytes: u32, out: &mut Out) {
-        let Some(outgoing) = self.outgoing.get_mut(&part) else { return };
-        let end = outgoing.bytes.len().min(outgoing.sent.saturating_add(bytes as usize));
-        for chunk in outgoing.bytes[outgoing.sent..end].chunks(CHUNK_BYTES) {
-            out.chunks.push((part, Chunk::Next(chunk.to_vec())));
-        }
-        outgoing.sent = end;
-        if end == outgoing.bytes.len() {
-            self.outgoing.remove(&part);
+        let Some(Outgoing { bytes: all, sent }) = self.outgoing.remove(&part) else { return };
+        let end = all.len().min(sent.saturating_add(bytes as usize));
+        out.chunks.extend(all[sent..end].chunks(CHUNK_BYTES).map(|it| self.next_chunk(part, it.to_vec())));
+        if end < all.len() {
+            self.outgoing.insert(part, Outgoing { bytes: all, sent: end });
         }
     }
 
@@ -181,7 +184,6 @@ impl Collection {
         if self.local.remove(&daemon).is_some() {
             let of = MemberSet::of(Member { node: self.node, daemon });
             self.owed = self.owed.difference(&of);
-            self.left.remove(&daemon);
             if let Some(merging) = &mut self.merging {
                 merging.forget(|key| key == PartKey { node: self.node, part: daemon.0 }, out);
             }

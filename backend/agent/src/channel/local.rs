@@ -66,14 +66,6 @@ struct Rounds {
     given: u64,
 }
 
-/// Identifies a contribution of a daemon.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Source {
-    pub(super) tag: u32,
-    pub(super) round: u64,
-    pub(super) total: u64,
-}
-
 /// What the agent has of a contribution when an operation requests it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -101,40 +93,38 @@ struct Coming {
 pub(super) struct Delivery {
     tag: u32,
     receipt: u64,
+    /// The bulk stream in which the message comes. None: it came with its order.
+    stream: Option<u64>,
+    /// What the agent has of it.
+    pieces: VecDeque<Arc<Piece>>,
     /// How much of the first piece has been written.
     at: usize,
     begun: bool,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    Whole(Arc<Vec<u8>>),
-    Stream { stream: u64, pieces: VecDeque<Arc<Piece>> },
 }
 
 impl Delivery {
-    pub(super) fn whole(tag: u32, bytes: Arc<Vec<u8>>, receipt: u64) -> Self {
-        Self { tag, receipt, at: 0, begun: false, what: What::Whole(bytes) }
+    /// A message that comes in a bulk stream.
+    pub(super) fn stream(tag: u32, stream: u64, receipt: u64) -> Self {
+        Self { tag, receipt, stream: Some(stream), pieces: VecDeque::new(), at: 0, begun: false }
     }
 
-    pub(super) fn stream(tag: u32, stream: u64, receipt: u64) -> Self {
-        Self { tag, receipt, at: 0, begun: false, what: What::Stream { stream, pieces: VecDeque::new() } }
+    /// A message that is one piece.
+    pub(super) fn whole(tag: u32, piece: &Arc<Piece>, receipt: u64) -> Self {
+        Self { stream: None, pieces: [Arc::clone(piece)].into(), ..Self::stream(tag, 0, receipt) }
+    }
+
+    /// How much of the limit on waiting messages it takes. The pieces of a stream have a limit of their own.
+    fn cost(&self) -> u32 {
+        match (self.stream, self.pieces.front()) {
+            (None, Some(piece)) => cost_of(piece.plain.len()),
+            _ => OVERHEAD_BYTES,
+        }
     }
 
     /// The next bytes, and whether they are the last. None when the agent does not have them yet.
     fn next(&self) -> Option<(&[u8], bool)> {
-        match &self.what {
-            What::Whole(bytes) => Some((bytes.get(self.at..)?, true)),
-            What::Stream { pieces, .. } => {
-                let piece = pieces.front()?;
-                Some((piece.plain.get(self.at..)?, piece.last))
-            }
-        }
-    }
-
-    fn is_stream(&self, number: u64) -> bool {
-        matches!(&self.what, What::Stream { stream, .. } if *stream == number)
+        let piece = self.pieces.front()?;
+        Some((piece.plain.get(self.at..)?, piece.last))
     }
 }
 
@@ -199,10 +189,7 @@ impl Local {
         if self.is_over() {
             return Err(Failure::new(Kind::Gone, "it has ended or has closed its channel"));
         }
-        let waiting = self.queue.iter().map(|it| match &it.what {
-            What::Whole(bytes) => cost_of(bytes.len()),
-            What::Stream { .. } => OVERHEAD_BYTES,
-        });
+        let waiting = self.queue.iter().map(Delivery::cost);
         // The frontend respects the window, so its messages stay below this limit.
         if waiting.fold(0_u32, u32::saturating_add) > 2 * CHANNEL_WINDOW_BYTES {
             return Err(Failure::new(Kind::NoAccess, "too much waits for it already"));
@@ -228,9 +215,9 @@ impl Local {
             drop(to.send(ToDaemon::Message { tag: first.tag, bytes, last }));
             first.begun = true;
             first.at += length;
-            if piece_ends && let What::Stream { pieces, .. } = &mut first.what {
+            if piece_ends {
                 // Dropping the piece makes room for the next one.
-                pieces.pop_front();
+                first.pieces.pop_front();
                 first.at = 0;
             }
             if last {
@@ -240,20 +227,16 @@ impl Local {
         done
     }
 
-    /// Adds the next piece of a stream that is queued for the daemon.
-    pub(super) fn add_piece(&mut self, stream: u64, piece: &Arc<Piece>) {
-        for delivery in &mut self.queue {
-            if let What::Stream { stream: it, pieces } = &mut delivery.what
-                && *it == stream
-            {
-                pieces.push_back(Arc::clone(piece));
-            }
+    /// Adds the next piece of a stream, if the daemon is to receive it.
+    pub(super) fn add_piece(&mut self, piece: &Arc<Piece>) {
+        for delivery in self.queue.iter_mut().filter(|it| it.stream == Some(piece.stream)) {
+            delivery.pieces.push_back(Arc::clone(piece));
         }
     }
 
     /// A stream is cut off. Returns its receipt, if the daemon was to receive it.
     pub(super) fn cut_stream(&mut self, stream: u64, why: &Failure) -> Option<u64> {
-        let at = self.queue.iter().position(|delivery| delivery.is_stream(stream))?;
+        let at = self.queue.iter().position(|it| it.stream == Some(stream))?;
         let cut = self.queue.remove(at)?;
         if cut.begun {
             self.tell(ToDaemon::Cut { why: why.clone() });
@@ -351,7 +334,8 @@ impl Local {
     /// Returns the bytes that the caller must pass to an operation.
     pub(super) fn begin_part(
         &mut self,
-        Source { tag, round, total }: Source,
+        (tag, round): (u32, u64),
+        total: u64,
         bytes: Vec<u8>,
         operation: Option<u64>,
     ) -> Result<Option<(u64, Vec<u8>)>, Failure> {
@@ -384,8 +368,14 @@ impl Local {
         Ok(operation.map(|operation| (operation, bytes)))
     }
 
-    /// Takes the next bytes of a contribution. Returns the operation that they are for, if it is not over.
-    pub(super) fn take_part(&mut self, tag: u32, round: u64, bytes: usize) -> Result<Option<u64>, Failure> {
+    /// Takes the next bytes of a contribution. Returns the operation that they are for, if it is not over, and whether
+    /// they are the last.
+    pub(super) fn take_part(
+        &mut self,
+        tag: u32,
+        round: u64,
+        bytes: usize,
+    ) -> Result<Option<(u64, bool)>, Failure> {
         let Some(coming) = self.coming.get_mut(&(tag, round)) else {
             // The rest of a cancelled contribution was on its way.
             let begun = self.rounds.get(&tag).is_some_and(|rounds| round < rounds.given);
@@ -398,11 +388,11 @@ impl Local {
         let arrived = coming.window.take(u32::try_from(bytes).unwrap_or(u32::MAX));
         arrived.map_err(|overrun| overran("it contributes", overrun))?;
         coming.received += bytes as u64;
-        let operation = coming.operation;
-        if coming.received == coming.total {
+        let (operation, last) = (coming.operation, coming.received == coming.total);
+        if last {
             self.coming.remove(&(tag, round));
         }
-        Ok(operation)
+        Ok(operation.map(|operation| (operation, last)))
     }
 
     /// The daemon cancels a contribution.

@@ -30,16 +30,18 @@ use gantry_shared::wire::channel::{
     MemberSet, ToDaemon,
 };
 use gantry_shared::wire::flow::{FlowId, Word, message_label};
-use gantry_shared::wire::message::{Answer, Blob};
+use gantry_shared::wire::message::Answer;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::filter::Filter;
 use gantry_types::id::{DaemonId, NodeId, RequestId, SessionId};
 use gantry_types::rank_set::NodeSet;
 use tokio::sync::mpsc;
 
 use self::collection::Collection;
 pub(crate) use self::filtering::{Batch, Merged};
-use self::local::{Asked, Local, Source};
-use self::outcome::{Chunk, Job, Out, PartKey};
+use self::local::{Asked, Delivery, Local};
+pub(crate) use self::outcome::{Effect, Later};
+use self::outcome::{Job, Out, PartKey};
 use crate::overlay::Piece;
 
 /// The limit on concurrent operations on a node.
@@ -47,32 +49,6 @@ const MAX_COLLECTIONS: usize = 256;
 
 /// How long a daemon's connection may outlive its process: a process that the daemon left behind may hold it open.
 const LAST_BYTES: Duration = Duration::from_millis(500);
-
-/// What the relay must do after an input.
-#[derive(Debug)]
-pub(crate) enum Effect {
-    /// Answers an order.
-    Answer(RequestId, Result<Answer, Failure>),
-    /// Sends a notice of this node up.
-    Up(ChannelNotice),
-    /// Sends a word of one of this node's flows up.
-    Say(FlowId, Word),
-    /// Gives a node further down credit for one of its flows.
-    Credit(NodeId, FlowId, u32),
-    /// Merges parts of an operation on a thread that may block. [`Hub::batch_merged`] takes the result.
-    Merge(u64, Batch),
-    /// Calls [`Hub::due`] with this value after the delay.
-    Later(Later, Duration),
-}
-
-/// What a timer does when it fires.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Later {
-    /// The agents further down have had their time to send what they have.
-    Expire(u64),
-    /// A daemon has ended, but another process may hold its connection open.
-    Close(DaemonId),
-}
 
 /// All channels of this node. Part of the relay.
 #[derive(Debug)]
@@ -83,8 +59,6 @@ pub(crate) struct Hub {
     subtree: NodeSet,
     locals: BTreeMap<DaemonId, Local>,
     receipts: HashMap<u64, Receipt>,
-    /// Bulk streams that carry a message, with the daemons that receive it.
-    streams: HashMap<u64, Vec<DaemonId>>,
     collections: BTreeMap<u64, Collection>,
     /// By job number: the operation that waits for a daemon to merge.
     jobs: HashMap<u64, u64>,
@@ -109,7 +83,6 @@ impl Hub {
             subtree,
             locals: BTreeMap::new(),
             receipts: HashMap::new(),
-            streams: HashMap::new(),
             collections: BTreeMap::new(),
             jobs: HashMap::new(),
             last: 0,
@@ -134,15 +107,11 @@ impl Hub {
     ) {
         match order {
             ChannelOrder::Message { session, to, tag, bytes } if own => {
-                let bytes = Arc::new(bytes.0);
-                self.deliver(request, session, &to, |receipt| {
-                    local::Delivery::whole(tag, Arc::clone(&bytes), receipt)
-                });
+                let piece = Arc::new(Piece::alone(bytes.0));
+                self.deliver(request, session, &to, |receipt| Delivery::whole(tag, &piece, receipt));
             }
             ChannelOrder::Stream { session, to, tag, stream } if own => {
-                let takers = self
-                    .deliver(request, session, &to, |receipt| local::Delivery::stream(tag, stream, receipt));
-                self.streams.insert(stream, takers);
+                self.deliver(request, session, &to, |receipt| Delivery::stream(tag, stream, receipt));
             }
             ChannelOrder::Collect { session, operation, tag, of, filter } => {
                 self.collect(session, operation, tag, &of, filter, away);
@@ -173,7 +142,7 @@ impl Hub {
         }
     }
 
-    /// Queues a message for its addressees on this node, and returns them.
+    /// Queues a message for its addressees on this node.
     ///
     /// The hub answers the request when every addressee has the message or has failed.
     fn deliver(
@@ -181,8 +150,8 @@ impl Hub {
         request: Option<RequestId>,
         session: SessionId,
         to: &MemberSet,
-        make: impl Fn(u64) -> local::Delivery,
-    ) -> Vec<DaemonId> {
+        make: impl Fn(u64) -> Delivery,
+    ) {
         self.last += 1;
         let receipt = self.last;
         let (mut takers, mut failed) = (Vec::new(), Vec::new());
@@ -199,8 +168,7 @@ impl Hub {
         self.receipts.insert(receipt, Receipt { request, owed: takers.len() + 1, failed });
         // This settles the extra one that is counted above.
         self.delivered(receipt, Ok(()));
-        takers.iter().for_each(|daemon| self.pump(*daemon));
-        takers
+        takers.into_iter().for_each(|daemon| self.pump(daemon));
     }
 
     /// One addressee of a message has it, or never will.
@@ -223,26 +191,17 @@ impl Hub {
 
     /// Takes the next bytes of a bulk stream that is a message.
     pub(crate) fn take_piece(&mut self, piece: Piece) {
-        let Some(takers) = self.streams.get(&piece.stream) else { return };
-        let takers = takers.clone();
-        let stream = piece.stream;
-        if piece.last || piece.aborted.is_some() {
-            self.streams.remove(&stream);
-        }
-        if let Some(why) = &piece.aborted {
-            for daemon in takers {
-                let receipt = self.locals.get_mut(&daemon).and_then(|local| local.cut_stream(stream, why));
-                if let Some(receipt) = receipt {
-                    self.delivered(receipt, Err((daemon, why.clone())));
-                }
-                self.pump(daemon);
-            }
-            return;
-        }
         let piece = Arc::new(piece);
-        for daemon in takers {
-            if let Some(local) = self.locals.get_mut(&daemon) {
-                local.add_piece(stream, &piece);
+        let daemons: Vec<DaemonId> = self.locals.keys().copied().collect();
+        for daemon in daemons {
+            let Some(local) = self.locals.get_mut(&daemon) else { continue };
+            match &piece.aborted {
+                None => local.add_piece(&piece),
+                Some(why) => {
+                    if let Some(receipt) = local.cut_stream(piece.stream, why) {
+                        self.delivered(receipt, Err((daemon, why.clone())));
+                    }
+                }
             }
             self.pump(daemon);
         }
@@ -311,10 +270,9 @@ impl Hub {
                 if total > MAX_PART_BYTES || bytes.0.len() > CHUNK_BYTES {
                     return Err(local::misbehaves("it contributes more than is allowed"));
                 }
-                let source = Source { tag, round, total };
                 let operation = self.find_operation(daemon, tag, round);
                 let local = self.locals.get_mut(&daemon).ok_or_else(|| local::ended(daemon))?;
-                if let Some((operation, bytes)) = local.begin_part(source, bytes.0, operation)? {
+                if let Some((operation, bytes)) = local.begin_part((tag, round), total, bytes.0, operation)? {
                     self.begin_local(operation, daemon, total, bytes);
                 }
             }
@@ -346,9 +304,8 @@ impl Hub {
                 self.pump(daemon);
             }
             (DaemonFlow::Part { tag, round }, Word::Data { bytes, .. }) => {
-                if let Some(operation) = local.take_part(tag, round, bytes.0.len())? {
-                    let key = PartKey { node: self.node, part: daemon.0 };
-                    self.with(operation, |collection, out| collection.feed(key, bytes.0, out));
+                if let Some((operation, last)) = local.take_part(tag, round, bytes.0.len())? {
+                    self.with(operation, |collection, out| collection.feed_local(daemon, bytes.0, last, out));
                 }
             }
             (DaemonFlow::Part { tag, round }, Word::End) => {
@@ -375,7 +332,7 @@ impl Hub {
         operation: u64,
         tag: u32,
         of: &MemberSet,
-        filter: Option<gantry_types::filter::Filter>,
+        filter: Option<Filter>,
         away: &NodeSet,
     ) {
         let here = of.on(&self.subtree);
@@ -389,13 +346,13 @@ impl Hub {
             return self.miss(operation, own, Failure::new(Kind::NoAccess, why));
         }
         let server = filter.as_ref().and_then(|filter| match filter {
-            gantry_types::filter::Filter::Custom(name) => {
+            Filter::Custom(name) => {
                 let serving = self.locals.iter().find(|(_, it)| it.session() == session && it.serves(name));
                 serving.map(|(daemon, _)| *daemon)
             }
             _ => None,
         });
-        let mut collection = Collection::new(session, tag, self.node, filter.as_ref(), server);
+        let mut collection = Collection::new(session, operation, tag, self.node, filter.as_ref(), server);
         let mut early = Vec::new();
         let mut gone = Vec::new();
         for daemon in here.daemons_on(self.node) {
@@ -454,7 +411,7 @@ impl Hub {
     /// Takes the next bytes of a part from below, of an operation that this node [merges](Self::merges).
     pub(crate) fn feed(&mut self, node: NodeId, operation: u64, part: u32, bytes: Vec<u8>) {
         let key = PartKey { node, part };
-        self.with(operation, |collection, out| collection.feed(key, bytes, out));
+        self.with(operation, |collection, out| collection.feed(key, &bytes, out));
     }
 
     /// Whether this node merges the parts of this operation.
@@ -520,12 +477,7 @@ impl Hub {
 
     /// Turns the output of an operation into effects. Not a part of [`Hub::with`], which is compiled for every caller.
     fn carry_out(&mut self, operation: u64, out: Out) {
-        self.effects.extend(out.chunks.into_iter().map(|(part, chunk)| match chunk {
-            Chunk::First { total, of, bytes } => {
-                Effect::Up(ChannelNotice::Part { operation, part, of, total, bytes: Blob(bytes) })
-            }
-            Chunk::Next(bytes) => Effect::Say(FlowId::Part { operation, part }, Word::data(bytes)),
-        }));
+        self.effects.extend(out.chunks);
         for (of, why) in out.missing {
             self.miss(operation, of, why);
         }

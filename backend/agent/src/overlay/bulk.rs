@@ -28,6 +28,11 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// Bytes that came whole, without a stream.
+    pub(crate) fn alone(plain: Vec<u8>) -> Self {
+        Self { stream: 0, consumer: Consumer::Channel, plain, last: true, aborted: None, _room: None }
+    }
+
     pub(super) fn aborted(stream: u64, consumer: Consumer, why: Failure) -> Self {
         Self { stream, consumer, plain: Vec::new(), last: false, aborted: Some(why), _room: None }
     }
