@@ -50,7 +50,7 @@ pub(super) fn spawn(
     ((reader, writer), stall): (Halves, Duration),
     arrivals: mpsc::Sender<Arrival>,
 ) -> LinkQueue {
-    let (queue, writing) = LinkQueue::start_with(writer, stall);
+    let (queue, writing) = LinkQueue::start(writer, stall);
     let (refusals, credit) = (queue.downgrade(), queue.credit());
     tasks.spawn(async move {
         let news = read(node, reader, &arrivals, &refusals, &credit).await;

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::bulk::SealedChunk;
-use super::credit::{Credit, STALL_TIME};
+use super::credit::Credit;
 use super::error::LinkError;
 use super::link::LinkWriter;
 
@@ -124,13 +124,9 @@ enum Control {
 }
 
 impl LinkQueue {
-    /// The queue of a writer, and the writing future, which must run as a task until it ends.
-    pub fn start(writer: LinkWriter) -> (Self, impl Future<Output = Result<(), LinkError>> + Send + use<>) {
-        Self::start_with(writer, STALL_TIME)
-    }
-
-    /// As [`LinkQueue::start`], with another [`STALL_TIME`], which both ends must use. For tests.
-    pub fn start_with(
+    /// The queue of a writer, and the writing future, which must run as a task until it ends. Both ends must use the
+    /// same `stall`: [`STALL_TIME`](super::credit::STALL_TIME), or another one in tests.
+    pub fn start(
         writer: LinkWriter,
         stall: Duration,
     ) -> (Self, impl Future<Output = Result<(), LinkError>> + Send + use<>) {
@@ -365,7 +361,7 @@ mod tests {
         );
         let (ours, theirs): (Link, Link) = links.unwrap();
         let (mut reader, writer) = ours.split();
-        let (queue, writing) = LinkQueue::start_with(writer, STALL);
+        let (queue, writing) = LinkQueue::start(writer, STALL);
         tokio::spawn(writing);
         let credit = queue.credit();
         tokio::spawn(async move {
@@ -400,7 +396,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_waits_for_another_one_is_waited_for_and_orders_pass() {
         let (queue, (mut reader, writer)) = queue_and_peer().await;
-        let (theirs, writing) = LinkQueue::start_with(writer, STALL);
+        let (theirs, writing) = LinkQueue::start(writer, STALL);
         tokio::spawn(writing);
         let sender = queue.clone();
         let sending = tokio::spawn(async move {
@@ -467,7 +463,7 @@ mod tests {
             accept(other, &secret, b"app", deadline)
         )
         .unwrap();
-        let (queue, writing) = LinkQueue::start_with(ours.split().1, STALL);
+        let (queue, writing) = LinkQueue::start(ours.split().1, STALL);
         (queue, writing, theirs.split().0)
     }
 

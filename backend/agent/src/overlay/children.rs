@@ -69,7 +69,7 @@ async fn keep(mut door: Door, mut awaited: BTreeSet<NodeId>, streams: &Streams) 
 
 fn start((reader, writer): Halves, node: NodeId, streams: &Streams, room: &Arc<Semaphore>) {
     let FlowContext { relay, stall, .. } = streams.context();
-    let (queue, writing) = LinkQueue::start_with(writer, *stall);
+    let (queue, writing) = LinkQueue::start(writer, *stall);
     let writer = tokio::spawn(async move {
         writing.await.ok();
     });

@@ -13,7 +13,6 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Attached, Dial};
 use gantry_types::id::{AppId, NodeId};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::dial::{Caller, dial, say};
@@ -33,21 +32,6 @@ pub(super) enum Event {
     FeederGone(String),
     /// A node that this one feeds has dialled.
     Child(NodeId, Box<Halves>),
-}
-
-/// A link in use.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) queue: LinkQueue,
-    pub(super) writer: AbortHandle,
-}
-
-/// A link that has no reader yet.
-#[derive(Debug)]
-pub(super) struct Started {
-    pub(super) queue: LinkQueue,
-    pub(super) writer: AbortHandle,
-    pub(super) reader: LinkReader,
 }
 
 /// Dials the feeder of this node, and waits until the feeder accepts.
@@ -78,15 +62,6 @@ pub(super) async fn dial_feeder(
         }
     };
     timeout_at(deadline, linked).await.unwrap_or_else(|_late| Err("it did not answer in time".to_owned()))
-}
-
-/// Starts the writer of a link.
-pub(super) fn start((reader, writer): Halves, stall: Duration) -> Started {
-    let (queue, writing) = LinkQueue::start_with(writer, stall);
-    let writer = tokio::spawn(async move {
-        writing.await.ok();
-    });
-    Started { queue, writer: writer.abort_handle(), reader }
 }
 
 /// Reads from the feeder until its link ends.

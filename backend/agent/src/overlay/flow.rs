@@ -13,6 +13,7 @@ use std::time::Duration;
 use gantry_link::bulk::{BulkOpener, SealedChunk};
 use gantry_link::credit;
 use gantry_link::greeting::Halves;
+use gantry_link::link::LinkReader;
 use gantry_link::queue::{LAST_WORDS_TIME, LinkQueue, NotTaken};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
@@ -25,7 +26,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::bulk::Piece;
-use super::feeding::{self, Event, Link};
+use super::feeding::{self, Event};
 use super::input::Input;
 use super::relay::Announced;
 use super::uplink::Uplink;
@@ -56,10 +57,10 @@ pub(super) struct Flow {
     request: Option<RequestId>,
     events: mpsc::UnboundedSender<Event>,
     opener: BulkOpener,
-    feeder: Option<Link>,
+    feeder: Option<LinkQueue>,
     outlets: Vec<Outlet>,
     own: Own,
-    /// The dial and the readers of links.
+    /// The dial, and the readers and writers of links.
     tasks: JoinSet<()>,
 }
 
@@ -174,10 +175,9 @@ impl Flow {
     fn take_feeder(&mut self, linked: Result<Box<Halves>, String>) -> Result<(), Failure> {
         match linked {
             Ok(halves) => {
-                let link = feeding::start(*halves, self.context.stall);
-                let queue = link.queue.clone();
-                self.spawn(feeding::read_feeder(link.reader, queue, self.events.clone()));
-                self.feeder = Some(Link { queue: link.queue, writer: link.writer });
+                let (queue, reader, _) = self.start_link(*halves);
+                self.spawn(feeding::read_feeder(reader, queue.clone(), self.events.clone()));
+                self.feeder = Some(queue);
                 self.answer_link(Ok(Answer::Done));
                 Ok(())
             }
@@ -188,6 +188,13 @@ impl Flow {
                 Err(why)
             }
         }
+    }
+
+    /// Starts the writer of a link that is for this stream only.
+    fn start_link(&mut self, (reader, writer): Halves) -> (LinkQueue, LinkReader, AbortHandle) {
+        let (queue, writing) = LinkQueue::start(writer, self.context.stall);
+        let writer = self.spawn(async move { drop(writing.await) });
+        (queue, reader, writer)
     }
 
     fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
@@ -206,13 +213,13 @@ impl Flow {
             self.spawn(feeding::refuse(halves, format!("node {node} is not fed by this agent")));
             return;
         }
-        let link = feeding::start(halves, self.context.stall);
+        let (queue, reader, writer) = self.start_link(halves);
         // It is short, and fits in a frame.
         if let Ok(body) = frame::encode_body(&Attached { stream: self.stream }) {
-            link.queue.send(body.into());
+            queue.send(body.into());
         }
-        let reading = self.spawn(feeding::read_child(link.reader, link.queue.clone()));
-        self.outlets.push(Outlet { node, queue: link.queue, tasks: vec![reading, link.writer] });
+        let reading = self.spawn(feeding::read_child(reader, queue.clone()));
+        self.outlets.push(Outlet { node, queue, tasks: vec![reading, writer] });
     }
 
     /// Authenticates a chunk, then passes it on.
@@ -277,7 +284,7 @@ impl Flow {
     /// All chunks have arrived. Waits until the fed nodes have them, too.
     async fn finish(&mut self) {
         if let Some(feeder) = &self.feeder {
-            feeder.queue.close();
+            feeder.close();
         }
         for mut outlet in std::mem::take(&mut self.outlets) {
             if let Err(not_taken) = outlet.queue.bulk_taken().await {
@@ -289,9 +296,6 @@ impl Flow {
         // The goodbyes are on their way.
         let all = async { while self.tasks.join_next().await.is_some() {} };
         timeout(2 * LAST_WORDS_TIME, all).await.ok();
-        if let Some(feeder) = &self.feeder {
-            feeder.writer.abort();
-        }
     }
 
     /// The stream fails: informs the nodes behind this one, and the agent's consumer discards what it has.
@@ -304,9 +308,6 @@ impl Flow {
         }
         self.tasks.abort_all();
         self.outlets.clear();
-        if let Some(feeder) = self.feeder.take() {
-            feeder.writer.abort();
-        }
         if self.own.wanted
             && let Some(announced) = self.own.hear().await
         {

@@ -227,7 +227,7 @@ fn start(
     stall: Duration,
 ) -> Joined {
     let (inputs_to, inputs) = mpsc::unbounded_channel();
-    let (queue, writing) = LinkQueue::start_with(writer, stall);
+    let (queue, writing) = LinkQueue::start(writer, stall);
     tokio::spawn(async move {
         writing.await.ok();
     });
