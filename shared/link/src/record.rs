@@ -16,6 +16,7 @@ pub(super) const MAX_PIECE_BYTES: usize = MAX_NOISE_BYTES - TAG_BYTES - 1;
 
 /// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Kind {
     /// A Noise transport message.
     Noise,
@@ -28,13 +29,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// By code.
+    const ALL: [Self; 4] = [Self::Noise, Self::Bulk, Self::Handshake, Self::Refusal];
+
     pub(super) fn code(self) -> u8 {
-        match self {
-            Self::Noise => 0,
-            Self::Bulk => 1,
-            Self::Handshake => 2,
-            Self::Refusal => 3,
-        }
+        self as u8
     }
 
     fn limit(self) -> (&'static str, usize) {
@@ -49,6 +48,7 @@ impl Kind {
 
 /// The meaning of a Noise record: the first byte of its plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Meaning {
     /// A piece of the stream of frames follows.
     Piece,
@@ -63,20 +63,15 @@ pub(super) enum Meaning {
 }
 
 impl Meaning {
+    /// By code.
+    const ALL: [Self; 5] = [Self::Piece, Self::Goodbye, Self::Refusal, Self::Confirm, Self::Credit];
+
     pub(super) fn code(self) -> u8 {
-        match self {
-            Self::Piece => 0,
-            Self::Goodbye => 1,
-            Self::Refusal => 2,
-            Self::Confirm => 3,
-            Self::Credit => 4,
-        }
+        self as u8
     }
 
     pub(super) fn parse(code: u8) -> Option<Self> {
-        [Self::Piece, Self::Goodbye, Self::Refusal, Self::Confirm, Self::Credit]
-            .into_iter()
-            .find(|meaning| meaning.code() == code)
+        Self::ALL.get(usize::from(code)).copied()
     }
 }
 
@@ -92,8 +87,7 @@ pub(super) fn build_header(kind: Kind, body_bytes: usize) -> Result<[u8; HEADER_
 /// Kind and length of the body. The limit is checked here, before a byte of the body is read.
 pub(super) fn parse_header(header: [u8; HEADER_BYTES], phase: Phase) -> Result<(Kind, usize), LinkError> {
     let [code, high, middle, low] = header;
-    let kinds = [Kind::Noise, Kind::Bulk, Kind::Handshake, Kind::Refusal];
-    let kind = kinds.into_iter().find(|kind| kind.code() == code);
+    let kind = Kind::ALL.get(usize::from(code)).copied();
     let kind = kind.ok_or(LinkError::Malformed { phase, what: "a record is of an unknown kind" })?;
     let (what, limit) = kind.limit();
     match usize::try_from(u32::from_be_bytes([0, high, middle, low])) {
@@ -124,7 +118,7 @@ mod tests {
 
     #[test]
     fn headers_go_round_up_to_the_limit_of_their_kind() {
-        for kind in [Kind::Noise, Kind::Bulk, Kind::Handshake, Kind::Refusal] {
+        for kind in Kind::ALL {
             let (_, limit) = kind.limit();
             for length in [0, 1, limit] {
                 let header = build_header(kind, length).unwrap();
