@@ -192,8 +192,7 @@ impl Operation {
     /// Gives a node credit for the rest of a part.
     pub(super) fn give_credit(&self, node: NodeId, part: u32, bytes: u32) {
         let flow = FlowId::Part { operation: self.number, part };
-        let order = Order::Flow { flow, word: Word::Credit(bytes) };
-        self.channels.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
+        self.channels.overlay.say(node, flow, Word::Credit(bytes));
     }
 
     /// The next input. None: the session is over.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gantry_shared::wire::flow::Word;
+use gantry_shared::wire::flow::{Outflow, Word};
 use gantry_shared::wire::runtime::LINK_WINDOW_BYTES;
 use gantry_types::id::NodeId;
 
@@ -20,9 +20,8 @@ pub(super) type LinkId = (NodeId, u32);
 /// A rank's mailbox.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
-    link: Option<LinkId>,
-    /// The link's remaining credit.
-    window: u32,
+    /// The link, and what it may be sent.
+    link: Option<(LinkId, Outflow)>,
     queue: VecDeque<Vec<u8>>,
     /// Bytes in the queue.
     queued: usize,
@@ -34,19 +33,20 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     pub(super) fn link(&self) -> Option<LinkId> {
-        self.link
+        self.link.map(|(link, _)| link)
     }
 
     /// A process of the rank has opened a link. Returns the frames that were queued before.
     pub(super) fn open(&mut self, link: LinkId) -> VecDeque<Vec<u8>> {
-        (self.link, self.window, self.queued) = (Some(link), LINK_WINDOW_BYTES, 0);
+        self.queued = 0;
+        self.link = Some((link, Outflow::new(LINK_WINDOW_BYTES, 0)));
         std::mem::take(&mut self.queue)
     }
 
     /// The process has closed its link. Queued frames were for that process, so they are dropped; a later process
     /// starts with a whole frame.
     pub(super) fn close(&mut self) {
-        (self.link, self.window, self.queued, self.seen) = (None, 0, 0, 0);
+        (self.link, self.queued, self.seen) = (None, 0, 0);
         self.queue.clear();
     }
 
@@ -57,7 +57,9 @@ impl Mailbox {
 
     /// The rank grants this many more bytes.
     pub(super) fn widen(&mut self, bytes: u32) {
-        self.window = self.window.saturating_add(bytes);
+        if let Some((_, outflow)) = &mut self.link {
+            outflow.earn(bytes);
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -67,8 +69,8 @@ impl Mailbox {
     /// The next data for the link, if the credit allows any. Every frame fits: it is much smaller than the credit that
     /// the rank's agent leaves after what it keeps back.
     pub(super) fn next(&mut self) -> Option<(LinkId, Word)> {
-        let link = self.link?;
-        let window = usize::try_from(self.window).unwrap_or(ORDER_BYTES).min(ORDER_BYTES);
+        let (link, outflow) = self.link.as_mut()?;
+        let window = outflow.fits(ORDER_BYTES);
         let mut bytes = Vec::new();
         while let Some(frame) = self.queue.front()
             && bytes.len() + frame.len() <= window
@@ -80,7 +82,7 @@ impl Mailbox {
         if bytes.is_empty() {
             return None;
         }
-        self.window -= u32::try_from(bytes.len()).unwrap_or(self.window);
-        Some((link, Word::data(bytes)))
+        outflow.send(bytes.len());
+        Some((*link, Word::data(bytes)))
     }
 }
