@@ -256,26 +256,18 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
             .with_hint("use a rendezvous with a name")
             .into());
     }
-    match ask.what {
-        AskWhat::Mpi => house.find_caller(client, ask.rank).await.map(Some),
-        _ => answer(client, ask, house).await.map(|()| None),
-    }
-}
-
-async fn answer(client: &mut Client, ask: Ask, house: &House) -> Result<(), End> {
-    if ask.what != AskWhat::Link {
+    if !matches!(ask.what, AskWhat::Link | AskWhat::Mpi) {
         client.debt = Some(Debt::new(&house.owed));
     }
     match ask.what {
-        // `serve` has handled this one.
-        AskWhat::Mpi => Ok(()),
+        AskWhat::Mpi => return house.find_caller(client, ask.rank).await.map(Some),
         AskWhat::Put { bytes } => {
             let rank = house.find_caller(client, ask.rank).await?;
             let (item, room) = client.read_item(bytes, house).await?;
             let (told, answer) = oneshot::channel();
             (house.ask)(Request::Put { of: ask.of, rank, item, room, told });
             client.wait(answer).await?;
-            client.tell(&Tell::Done).await
+            client.tell(&Tell::Done).await?;
         }
         AskWhat::Get(want) => {
             if ask.rank.is_some() {
@@ -285,7 +277,7 @@ async fn answer(client: &mut Client, ask: Ask, house: &House) -> Result<(), End>
             (house.ask)(Request::Get { key: Key { of: ask.of, want }, told });
             let data = client.wait(answer).await?;
             client.tell(&Tell::Data { bytes: data.len() as u64 }).await?;
-            client.write(&data).await
+            client.write(&data).await?;
         }
         AskWhat::Status | AskWhat::List => {
             let one = matches!(ask.what, AskWhat::Status);
@@ -298,16 +290,15 @@ async fn answer(client: &mut Client, ask: Ask, house: &House) -> Result<(), End>
             for status in all {
                 client.tell(&Tell::Status(status)).await?;
             }
-            Ok(())
         }
         AskWhat::Link => {
             let rank = house.find_caller(client, ask.rank).await?;
             house.closing.wait(rank, house.limits.patience).await;
             client.tell(&Tell::Done).await?;
             link::carry(&mut client.stream, rank, &house.closing, &*house.ask).await;
-            Ok(())
         }
     }
+    Ok(None)
 }
 
 impl House {
