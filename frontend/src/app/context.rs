@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::message::{Answer, Order, To};
+use gantry_shared::wire::message::{Answer, Order, Reply, To};
 use gantry_types::error::Kind;
 use gantry_types::id::AppId;
 use gantry_types::placement::Placement;
@@ -24,7 +24,6 @@ use crate::config::Frontend;
 use crate::control::{self, Registry};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::overlay::Reply;
 use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, show_args};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gantry_shared::wire::message::{Answer, FlowId, Notice, Order, To};
+use gantry_shared::wire::message::{Answer, FlowId, Notice, Order, Reply, To};
 use gantry_shared::wire::mpi::MpiEnd;
 use gantry_types::id::{AppId, DaemonId, NodeId, Rank, SessionId};
 use gantry_types::rank_set::NodeSet;
@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::lock::lock;
-use crate::overlay::{Overlay, Reply};
+use crate::overlay::Overlay;
 use crate::rendezvous::Service;
 use crate::session::place::Place;
 use crate::staging::content::Contents;

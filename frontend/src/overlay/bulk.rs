@@ -15,7 +15,7 @@ use gantry_link::bulk::{BulkError, BulkSealer};
 use gantry_link::limits::MAX_BULK_CHUNK_BYTES;
 use gantry_link::queue::{LinkQueue, NotTaken};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{BulkOrder, Down, Order, To};
+use gantry_shared::wire::message::{BulkOrder, Down, Order, Reply, To};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
@@ -24,7 +24,6 @@ use tokio::time::Instant;
 
 use super::Overlay;
 use super::plan::{Plan, Site, build_plan};
-use super::requests::Reply;
 use super::root::{Asked, Root, Transfer};
 use crate::error::{Error, Result};
 use crate::lock::lock;
@@ -230,7 +229,7 @@ impl Root {
     fn send_seats(&self, stream: u64, request: RequestId, plan: &Plan) -> Result<Vec<(NodeId, LinkQueue)>> {
         let members = plan.members();
         let encode = |(child, link)| {
-            let to = members.intersection(&self.find_subtree(child));
+            let to = members.intersection(&self.tree.find_subtree(child));
             let order = Order::Bulk(BulkOrder::Link { stream, seats: plan.seats_of(&to) });
             let body = frame::encode_body(&Down { request: Some(request), to: To::Nodes(to), order });
             let body = body.map_err(|e| Error::invalid(format!("too many nodes for one stream: {e}")))?;

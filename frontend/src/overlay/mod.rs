@@ -24,7 +24,6 @@ use gantry_types::rank_set::NodeSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::listener::{Listener, Mustered};
-pub(crate) use self::requests::Reply;
 pub(crate) use self::root::{Outcome, Overlay};
 
 /// An event of the overlay.

@@ -2,16 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gantry_shared::wire::message::Answer;
-use gantry_types::error::Failure;
+use gantry_shared::wire::message::Reply;
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
 use tokio::sync::oneshot;
 
 use super::admit::Violation;
-
-/// A node's answer to an order.
-pub(crate) type Reply = Result<Answer, Failure>;
 
 /// The result of a request: every node has answered or is lost.
 #[derive(Debug, Default)]
@@ -138,7 +134,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use gantry_types::error::Kind;
+    use gantry_shared::wire::message::Answer;
+    use gantry_types::error::{Failure, Kind};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gantry_link::queue::LinkQueue;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{Answer, Down, FlowId, Notice, Order, To, Up, Word};
+use gantry_shared::wire::message::{Answer, Down, FlowId, Notice, Order, Reply, To, Up, Word};
 use gantry_shared::wire::tree::Tree;
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};
@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::OverlayEvent;
-use super::admit::{Admission, Verdict, Violation, find_subtree};
+use super::admit::{Admission, Verdict, Violation};
 use super::link::{Arrival, News};
 use super::plan::{Plan, Shape};
-use super::requests::{Reply, Requests, Settled};
+use super::requests::{Requests, Settled};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 
@@ -381,7 +381,7 @@ impl Root {
                 // The agent may wait for our goodbye to know that its own was read. The feeding task sees that the link
                 // has ended.
                 queue.close();
-                let behind = self.find_subtree(link);
+                let behind = self.tree.find_subtree(link);
                 self.lose(&behind, reason, orderly || self.closing);
                 self.open.send_replace(self.links.len());
             }
@@ -397,7 +397,7 @@ impl Root {
     ) -> std::result::Result<(), (NodeId, Violation)> {
         match up {
             Up::Answers { request, answers } => {
-                let behind = self.find_subtree(link);
+                let behind = self.tree.find_subtree(link);
                 for (nodes, reply) in answers {
                     if let Some(node) = nodes.difference(&behind).first() {
                         return Err((link, self.not_behind("answered", node)));
@@ -458,7 +458,7 @@ impl Root {
                 Err(error) => tracing::warn!(%error, "a node was not cut off"),
             }
         }
-        let behind = self.find_subtree(node);
+        let behind = self.tree.find_subtree(node);
         self.lose(&behind, format!("{host} {violation}: its link was closed"), false);
     }
 
@@ -516,10 +516,6 @@ impl Root {
         }
     }
 
-    pub(super) fn find_subtree(&self, node: NodeId) -> NodeSet {
-        find_subtree(self.tree, node)
-    }
-
     fn find_wanted(&self, to: &To) -> Result<NodeSet> {
         if self.closing {
             return Err(gone());
@@ -572,7 +568,7 @@ impl Root {
     /// The links by which `wanted` are reached.
     pub(super) fn links_to(&self, wanted: &NodeSet) -> impl Iterator<Item = (NodeId, &LinkQueue)> {
         let links = self.links.iter().map(|(node, link)| (*node, link));
-        links.filter(|(node, _)| !self.find_subtree(*node).is_disjoint(wanted))
+        links.filter(|(node, _)| !self.tree.find_subtree(*node).is_disjoint(wanted))
     }
 
     /// Sends an order whose encoding is `body`.

@@ -12,7 +12,7 @@ use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
     AgentHello, Answer, Blob, BulkOrder, BulkSeat, Dial, Down, EncodedReply, EntrySet, Feeder, Notice, Order,
-    Seat, To, Up,
+    Reply, Seat, To, Up,
 };
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
@@ -210,11 +210,7 @@ async fn flat(hosts: &[&str]) -> (Overlay, mpsc::UnboundedReceiver<OverlayEvent>
 }
 
 /// A request that runs concurrently with the test.
-fn ask(
-    overlay: &Overlay,
-    to: To,
-    patience: Duration,
-) -> JoinHandle<Result<Vec<(NodeId, super::requests::Reply)>>> {
+fn ask(overlay: &Overlay, to: To, patience: Duration) -> JoinHandle<Result<Vec<(NodeId, Reply)>>> {
     let overlay = overlay.clone();
     tokio::spawn(async move { overlay.request(to, Order::Ping, PHASE, Instant::now() + patience).await })
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use gantry_shared::storage::choose_app_dir_name;
-use gantry_shared::wire::message::{Answer, Order};
+use gantry_shared::wire::message::{Answer, Order, Reply};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, SessionId};
 use gantry_types::rank_set::NodeSet;
@@ -18,7 +18,6 @@ use super::place::{Chosen, Place};
 use crate::app::DAEMON_GRACE;
 use crate::app::core::Core;
 use crate::error::{Error, Result};
-use crate::overlay::Reply;
 
 /// The last candidates.
 const USUAL: [&str; 2] = ["/tmp", "/var/tmp"];

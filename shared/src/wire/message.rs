@@ -453,6 +453,9 @@ pub enum Answer {
     Unreached(Vec<u32>),
 }
 
+/// A node's answer to an order, or why the node did not carry it out.
+pub type Reply = Result<Answer, Failure>;
+
 /// A rank that runs or is held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankReport {

@@ -9,6 +9,8 @@ use std::iter;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::NodeSet;
 use serde::{Deserialize, Serialize};
 
 /// The shape of a tree: the number of nodes, and the most children of each node and of the frontend.
@@ -101,6 +103,16 @@ impl Tree {
             (!chain && below.start <= u64::from(self.nodes)).then_some(below)
         });
         levels.map(move |level| self.range(level)).take_while(|range| !range.is_empty())
+    }
+
+    /// As [`Tree::subtree`], as a set.
+    #[must_use]
+    pub fn find_subtree(self, node: NodeId) -> NodeSet {
+        let mut nodes = NodeSet::default();
+        for level in self.subtree(node.0) {
+            nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
+        }
+        nodes
     }
 
     /// Number of links between the frontend and `node`: 1 for the frontend's own children.

@@ -1,11 +1,9 @@
 //! Bulk data that is meant for this node.
 
-use gantry_shared::wire::message::{Answer, Consumer};
+use gantry_shared::wire::message::{Answer, Consumer, Reply};
 use gantry_types::error::Failure;
 use gantry_types::id::RequestId;
 use tokio::sync::OwnedSemaphorePermit;
-
-use super::gather::Reply;
 
 /// The next bytes of a bulk stream: authenticated as the app's, complete and in order.
 ///

@@ -4,8 +4,7 @@
 //! A batch goes up when all nodes are in it, when it is large enough, or after a moment. So agents need not know which
 //! nodes will never come. Pure: the caller passes in parts and timer events, and gets back the batches to send.
 
-use gantry_shared::wire::message::{Answer, Blob, EncodedReply};
-use gantry_types::error::Failure;
+use gantry_shared::wire::message::{Blob, EncodedReply};
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,9 +15,6 @@ const BATCH_BYTES: usize = 64 * 1024;
 const COMPARED: usize = 32;
 /// The limit on open gatherings. A cancelled request never completes, so the oldest one goes first.
 const MAX_OPEN: usize = 1024;
-
-/// A node's answer to an order.
-pub(crate) type Reply = Result<Answer, Failure>;
 
 /// The answers to orders.
 pub(super) type Answers = Gatherings<RequestId, (NodeSet, EncodedReply)>;

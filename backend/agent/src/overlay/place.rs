@@ -15,12 +15,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn find_subtree(self, node: NodeId) -> NodeSet {
-        let mut nodes = NodeSet::default();
-        for level in self.tree.subtree(node.0) {
-            nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
-        }
-        nodes
+    /// This node and all below it.
+    pub(super) fn find_own_subtree(self) -> NodeSet {
+        self.tree.find_subtree(self.node)
     }
 
     /// Checks that a frame from the child with this subtree names only nodes that the child may speak for.
@@ -37,16 +34,16 @@ impl Place {
                 check_node(subtree, *node)?;
                 match notice {
                     Notice::NodesLost { nodes, .. } => {
-                        check(nodes, &self.find_subtree(*node), "reported the loss of")
+                        check(nodes, &self.tree.find_subtree(*node), "reported the loss of")
                     }
                     Notice::ChildJoined { child } if self.tree.parent(child.0) != Some(node.0) => {
                         Err(format!("reported node {child} as its child, which it is not"))
                     }
                     Notice::Channel(ChannelNotice::Part { of, .. } | ChannelNotice::Missing { of, .. }) => {
-                        check(&of.nodes(), &self.find_subtree(*node), "spoke for daemons of")
+                        check(&of.nodes(), &self.tree.find_subtree(*node), "spoke for daemons of")
                     }
                     Notice::Rendezvous(RendezvousNotice::Fence { puts, .. }) => {
-                        check_puts(puts, &self.find_subtree(*node))
+                        check_puts(puts, &self.tree.find_subtree(*node))
                     }
                     _ => Ok(()),
                 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_link::queue::LinkQueue;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, FlowId, Notice, Order, To, Up, Word,
+    Answer, BulkCount, BulkOrder, BulkSeat, Consumer, Down, FlowId, Notice, Order, Reply, To, Up, Word,
 };
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_types::id::{NodeId, RequestId};
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::gather::{Answers, Fences, Reply};
+use super::gather::{Answers, Fences};
 use super::input::Input;
 use super::place::{self, Place};
 use crate::channel::{self, Effect, Hub, Later};
@@ -111,7 +111,7 @@ impl Relay {
     ) -> Self {
         let height = place.tree.depth().saturating_sub(place.tree.depth_of(place.node.0));
         Self {
-            channels: Hub::new(place.node, height, place.find_subtree(place.node)),
+            channels: Hub::new(place.node, height, place.find_own_subtree()),
             merging: Arc::new(Semaphore::new(1)),
             own: Weak::new(),
             place,
@@ -139,7 +139,7 @@ impl Relay {
 
     /// A child has joined.
     pub(super) fn child_joined(&mut self, child: NodeId, queue: LinkQueue, tasks: LinkTasks) {
-        let subtree = self.place.find_subtree(child);
+        let subtree = self.place.tree.find_subtree(child);
         self.children.insert(child, Child { queue, subtree, tasks });
         self.notice(Notice::ChildJoined { child });
         self.show();
@@ -167,8 +167,8 @@ impl Relay {
             && !(self.children.is_empty() && self.left.is_empty())
         {
             let asked = match &to {
-                To::All => self.place.find_subtree(self.place.node),
-                To::Nodes(nodes) => nodes.intersection(&self.place.find_subtree(self.place.node)),
+                To::All => self.place.find_own_subtree(),
+                To::Nodes(nodes) => nodes.intersection(&self.place.find_own_subtree()),
             };
             self.answers.expect(request, asked.difference(&self.away));
             self.answer_for(request, &asked.intersection(&self.left));
@@ -451,11 +451,6 @@ impl Relay {
         let node = self.place.node;
         let nodes = NodeSet::from_range(node..=node);
         self.gather_reply(request, nodes, &reply);
-    }
-
-    /// This agent's node and all below it.
-    pub(super) fn find_own_subtree(&self) -> NodeSet {
-        self.place.find_subtree(self.place.node)
     }
 
     /// Sends this agent's own notice.

@@ -12,7 +12,8 @@ use gantry_link::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    Answer, BulkOrder, BulkSeat, Dial, Down, EncodedReply, FlowId, Notice, Order, Seat, Ticket, To, Up, Word,
+    Answer, BulkOrder, BulkSeat, Dial, Down, EncodedReply, FlowId, Notice, Order, Reply, Seat, Ticket, To,
+    Up, Word,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId, EntryIndex, NodeId, RequestId};
@@ -22,7 +23,6 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
-use super::gather::Reply;
 use super::join::join_with;
 use super::join_error::JoinError;
 use super::{Input, Joined, join};

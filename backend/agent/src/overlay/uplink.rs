@@ -84,7 +84,7 @@ impl Uplink {
     /// Reports that this agent leaves without an order, and with it every agent below it.
     pub(crate) fn leaving_unasked(&self, reason: &str) {
         let mut relay = self.lock();
-        let nodes = relay.find_own_subtree();
+        let nodes = relay.place().find_own_subtree();
         relay.notice(Notice::NodesLost { nodes, reason: reason.to_owned() });
     }
 

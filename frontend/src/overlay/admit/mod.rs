@@ -148,7 +148,7 @@ impl Admission {
             }
             Notice::NodesLost { nodes, reason } => {
                 check_text(reason, "a reason")?;
-                let strange = nodes.difference(&find_subtree(self.tree, node));
+                let strange = nodes.difference(&self.tree.find_subtree(node));
                 if let Some(first) = strange.first() {
                     let host = self.host(first);
                     return Err(Violation::new(format!("said that {host} is lost, which is not below it")));
@@ -177,7 +177,7 @@ impl Admission {
                         self.check_rank(node, *rank, "sent rendezvous data of")?;
                     }
                     RendezvousNotice::Fence { puts, .. } => {
-                        check_puts(puts, &find_subtree(self.tree, node)).map_err(Violation::new)?;
+                        check_puts(puts, &self.tree.find_subtree(node)).map_err(Violation::new)?;
                     }
                     RendezvousNotice::Get(_) | RendezvousNotice::Status(_) => {}
                 }
@@ -196,7 +196,7 @@ impl Admission {
                 self.check_rank(node, *rank, "sent a note about the MPI world of")?;
                 Ok(Verdict::News)
             }
-            Notice::Channel(notice) => self.channels.noticed(node, &|| find_subtree(self.tree, node), notice),
+            Notice::Channel(notice) => self.channels.noticed(node, &|| self.tree.find_subtree(node), notice),
         }
     }
 
@@ -284,15 +284,6 @@ impl Admission {
     fn host(&self, node: NodeId) -> String {
         self.hosts.get(node.index()).cloned().unwrap_or_else(|| format!("node {node}"))
     }
-}
-
-/// A node and all nodes below it.
-pub(super) fn find_subtree(tree: Tree, node: NodeId) -> NodeSet {
-    let mut nodes = NodeSet::default();
-    for level in tree.subtree(node.0) {
-        nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
-    }
-    nodes
 }
 
 #[cfg(test)]

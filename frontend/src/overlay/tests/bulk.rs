@@ -46,11 +46,7 @@ fn sink(stream: u64) -> Order {
 }
 
 /// Sends endless bulk data to these nodes, concurrently with the test.
-fn send_endless(
-    overlay: &Overlay,
-    to: &str,
-    patience: Duration,
-) -> JoinHandle<Result<Vec<(NodeId, crate::overlay::requests::Reply)>>> {
+fn send_endless(overlay: &Overlay, to: &str, patience: Duration) -> JoinHandle<Result<Vec<(NodeId, Reply)>>> {
     let (overlay, to) = (overlay.clone(), to.parse().unwrap());
     tokio::spawn(async move {
         overlay.send_bulk(to, sink, tokio::io::repeat(7), |_| {}, Instant::now() + patience).await

@@ -1,7 +1,7 @@
 //! What the relay gathers of its subtree before it goes up.
 
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{Blob, EncodedReply, Notice, Up};
+use gantry_shared::wire::message::{Blob, EncodedReply, Notice, Reply, Up};
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, RequestId};
@@ -9,7 +9,7 @@ use gantry_types::rank_set::NodeSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Relay;
-use crate::overlay::gather::{Batch, Reply};
+use crate::overlay::gather::Batch;
 
 impl Relay {
     /// Sends all that is gathered.
@@ -60,7 +60,7 @@ impl Relay {
             self.send_puts(before);
         }
         if !self.fences.expects(number) {
-            self.fences.expect(number, self.find_own_subtree().difference(&self.away));
+            self.fences.expect(number, self.place.find_own_subtree().difference(&self.away));
         }
         let ready = self.fences.add(number, puts, room);
         self.send_puts(ready);
