@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_shared::wire::channel::{CHUNK_BYTES, FromDaemon, MAX_PART_BYTES};
-use gantry_shared::wire::message::Blob;
+use gantry_shared::wire::channel::{FromDaemon, MAX_PART_BYTES, chunks_of};
 use gantry_types::error::{Failure, Kind};
 
 use super::Channel;
@@ -62,23 +61,13 @@ impl Channel {
                 ))
             });
             match merged {
-                Ok(bytes) => self.answer(number, &bytes)?,
+                Ok(bytes) => chunks_of(&bytes).try_for_each(|(bytes, last)| {
+                    self.say(FromDaemon::Merged { job: number, bytes: Ok(bytes), last }, WORD)
+                })?,
                 Err(why) => {
                     let merged = FromDaemon::Merged { job: number, bytes: Err(why), last: true };
                     self.say(merged, WORD)?;
                 }
-            }
-        }
-    }
-
-    fn answer(&self, job: u64, bytes: &[u8]) -> Result<(), Error> {
-        let mut chunks = bytes.chunks(CHUNK_BYTES).peekable();
-        loop {
-            let bytes = Ok(Blob(chunks.next().unwrap_or_default().to_vec()));
-            let last = chunks.peek().is_none();
-            self.say(FromDaemon::Merged { job, bytes, last }, WORD)?;
-            if last {
-                return Ok(());
             }
         }
     }

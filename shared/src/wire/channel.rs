@@ -39,6 +39,15 @@ pub const PART_WINDOW_BYTES: u32 = 256 * 1024;
 /// Part numbers from here up belong to parts that agents have made. Lower ones are daemons' numbers.
 pub const FIRST_MADE: u32 = u32::MAX - 0xffff;
 
+/// Bytes in chunks of at most [`CHUNK_BYTES`], at least one chunk, and whether each is the last.
+pub fn chunks_of(bytes: &[u8]) -> impl Iterator<Item = (Blob, bool)> {
+    let count = bytes.len().div_ceil(CHUNK_BYTES).max(1);
+    (1..=count).map(move |number| {
+        let chunk = (number - 1) * CHUNK_BYTES..bytes.len().min(number * CHUNK_BYTES);
+        (Blob(bytes[chunk].to_vec()), number == count)
+    })
+}
+
 /// Members of a channel. One daemon on ten thousand nodes costs as much as on one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberSet(BTreeMap<DaemonId, NodeSet>);
@@ -378,6 +387,19 @@ mod tests {
         assert!(!one.contains(Member { node: NodeId(0), daemon: DaemonId(2) }));
         assert_eq!(one.iter().collect::<MemberSet>(), one);
         assert_eq!(one.nodes(), NodeSet::first_n(2));
+    }
+
+    #[test]
+    fn chunks_are_all_of_the_bytes_and_never_none() {
+        for (bytes, expected) in
+            [(0, 1), (1, 1), (CHUNK_BYTES, 1), (CHUNK_BYTES + 1, 2), (3 * CHUNK_BYTES, 3)]
+        {
+            let bytes: Vec<u8> = (0..bytes).map(|at| u8::try_from(at % 251).unwrap()).collect();
+            let chunks: Vec<_> = chunks_of(&bytes).collect();
+            assert_eq!(chunks.iter().flat_map(|(chunk, _)| chunk.0.clone()).collect::<Vec<_>>(), bytes);
+            assert_eq!(chunks.iter().position(|(_, last)| *last), Some(expected - 1));
+            assert_eq!(chunks.len(), expected);
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use gantry_shared::wire::channel::{
-    CHANNEL_WINDOW_BYTES, CHUNK_BYTES, DaemonFlow, MAX_MESSAGE_BYTES, OVERHEAD_BYTES, ToDaemon, cost_of,
+    CHANNEL_WINDOW_BYTES, CHUNK_BYTES, DaemonFlow, MAX_MESSAGE_BYTES, OVERHEAD_BYTES, ToDaemon, chunks_of,
+    cost_of,
 };
 use gantry_shared::wire::flow::{Inflow, Outflow, Word};
 use gantry_shared::wire::message::Blob;
@@ -288,17 +289,10 @@ impl Local {
         if !self.serves(filter) {
             return false;
         }
-        for (number, part) in parts.iter().enumerate() {
-            let mut chunks = part.chunks(CHUNK_BYTES).peekable();
-            let is_last_part = number + 1 == parts.len();
-            loop {
-                let bytes = Blob(chunks.next().unwrap_or_default().to_vec());
-                let part_ends = chunks.peek().is_none();
-                let last = part_ends && is_last_part;
+        for (number, part) in (1..).zip(parts) {
+            for (bytes, part_ends) in chunks_of(part) {
+                let last = part_ends && number == parts.len();
                 self.tell(ToDaemon::Merge { filter: filter.to_owned(), job, bytes, part_ends, last });
-                if part_ends {
-                    break;
-                }
             }
         }
         true
