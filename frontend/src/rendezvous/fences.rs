@@ -15,7 +15,6 @@ use gantry_types::id::NodeId;
 use gantry_types::rendezvous::MAX_TOTAL_BYTES;
 
 use super::place::{Outlet, Place};
-use super::wait::refuse;
 use crate::lock::lock;
 
 /// Most fences that are not complete. Nodes are never more than one fence apart.
@@ -117,10 +116,10 @@ pub(super) fn make_fence(open: usize, level: u8, size: u32, expected: u32) -> Re
     if open >= MAX_FENCES {
         let why = format!("make a fence: there are {MAX_FENCES} that are not complete");
         let hint = "a node does not enter fences in their order";
-        return Err(refuse(Failure::new(Kind::Invalid, why).with_hint(hint)));
+        return Err(Failure::new(Kind::Invalid, why).with_hint(hint).into());
     }
     let gathering = Gathering::new(level, size, expected);
-    gathering.map(Place::new).map_err(|e| refuse(Failure::new(Kind::Invalid, e.to_string())))
+    gathering.map(Place::new).map_err(|error| Failure::new(Kind::Invalid, error.to_string()).into())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use gantry_types::rendezvous::{MAX_TOTAL_BYTES, MultijobId, Resource, Status};
 use tokio::sync::watch;
 
 use super::place::{Outlet, Place};
-use super::wait::{to_error, until};
+use super::wait::until;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 
@@ -127,14 +127,7 @@ impl Multijob {
     /// # Errors
     /// [`Error::Lost`] names the subjob that ended before it had registered; [`Error::TimedOut`].
     pub async fn wait(&self, timeout: Duration) -> Result<Vec<u8>> {
-        let look = || {
-            let place = lock(&self.inner.place);
-            match place.gathering.broken() {
-                Some(broken) => Err(to_error(broken.clone())),
-                None => Ok(place.data()),
-            }
-        };
-        until(self.inner.changed.subscribe(), timeout, look).await
+        until(self.inner.changed.subscribe(), timeout, || lock(&self.inner.place).outcome()).await
     }
 
     pub(super) fn resource(&self) -> Resource {

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gantry_shared::rendezvous::gathering::write_parts;
 use gantry_shared::rendezvous::{Gathering, Part, Refused};
 use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Want};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId};
 use gantry_types::rank_set::NodeSet;
-use gantry_types::rendezvous::{Resource, Status};
+use gantry_types::rendezvous::{Broken, Resource, Status};
 use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::deliver::{Content, Delivery, Message};
+use crate::error::Error;
 
 /// The connection to the nodes of an app.
 #[derive(Debug, Clone)]
@@ -152,10 +152,17 @@ impl Place {
 
     /// The aggregate in one piece, when it is complete.
     pub(super) fn data(&self) -> Option<Vec<u8>> {
-        let parts = self.gathering.aggregate()?;
-        let mut data = Vec::new();
-        // Writing to memory cannot fail.
-        write_parts(&mut data, &parts).ok().map(|()| data)
+        Some(Content::new(self.gathering.aggregate()?).to_blob().0)
+    }
+
+    /// As [`Place::data`], for a caller in this process, who is told why it can never be complete.
+    pub(super) fn outcome(&self) -> Result<Option<Vec<u8>>, Error> {
+        match self.gathering.broken() {
+            Some(Broken { what, member, why }) => {
+                Err(Error::Lost { what: vec![format!("{what} {member}")], reason: why.clone() })
+            }
+            None => Ok(self.data()),
+        }
     }
 
     /// Its present state.

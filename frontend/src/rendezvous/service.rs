@@ -20,7 +20,7 @@ use super::deliver::{self, Message};
 use super::fences::{FenceSeat, make_fence};
 use super::multijob::{Multijob, Seat};
 use super::place::{Outlet, Place, to_refusal};
-use super::wait::{refuse, to_error, while_moving};
+use super::wait::while_moving;
 use crate::error::Error;
 use crate::lock::lock;
 use crate::overlay::Overlay;
@@ -198,12 +198,7 @@ impl Service {
 
     /// The data of the ranks, once all have registered.
     pub(super) fn job_data(&self) -> Result<Option<Vec<u8>>, Error> {
-        let rooms = lock(&self.rooms);
-        let Some(job) = rooms.places.get(&Resource::Job) else { return Ok(None) };
-        match job.gathering.broken() {
-            Some(broken) => Err(to_error(broken.clone())),
-            None => Ok(job.data()),
-        }
+        lock(&self.rooms).places.get(&Resource::Job).map_or(Ok(None), Place::outcome)
     }
 
     /// The state of all rendezvous of the app.
@@ -250,7 +245,7 @@ impl Service {
     fn put(&self, node: NodeId, of: &Gate, rank: Rank, bytes: u64) -> Result<bool, Refusal> {
         if !self.is_on(rank, node) {
             let why = format!("register rank {rank}: it is not on that node");
-            return Err(refuse(Failure::new(Kind::Invalid, why)));
+            return Err(Failure::new(Kind::Invalid, why).into());
         }
         if let Resource::Multijob(_) = of.resource {
             let (multijob, number) = self.find_controlled(&of.resource, rank)?;
@@ -337,7 +332,7 @@ impl Service {
         let (multijob, number, controls) = self.find_above(resource)?;
         if rank != Rank(0) || !controls {
             let why = format!("register at {resource}: rank 0 of the first app does that");
-            return Err(refuse(Failure::new(Kind::NoAccess, why)));
+            return Err(Failure::new(Kind::NoAccess, why).into());
         }
         Ok((multijob, number))
     }
@@ -426,7 +421,7 @@ impl Rooms {
             Some(other) if other != expected => {
                 let why =
                     format!("enter rendezvous {}: it is for {expected} ranks, not {other}", gate.resource);
-                Err(refuse(Failure::new(Kind::Invalid, why)))
+                Err(Failure::new(Kind::Invalid, why).into())
             }
             _ => Ok(place),
         }
@@ -437,10 +432,10 @@ impl Rooms {
         let named = self.places.keys().filter(|resource| matches!(resource, Resource::Named(_))).count();
         if named >= MAX_NAMED {
             let why = format!("make rendezvous {}: there are {MAX_NAMED} already", gate.resource);
-            return Err(refuse(Failure::new(Kind::Invalid, why)));
+            return Err(Failure::new(Kind::Invalid, why).into());
         }
         let gathering = Gathering::new(1, size, expected);
-        let gathering = gathering.map_err(|error| refuse(Failure::new(Kind::Invalid, error.to_string())))?;
+        let gathering = gathering.map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
         let mut place = Place::new(gathering);
         for (rank, why) in &self.ended {
             place.end(*rank, why);
@@ -476,7 +471,5 @@ fn member_of(of: &Gate, rank: Rank, node: NodeId) -> u32 {
 
 fn unknown(resource: &Resource) -> Refusal {
     let why = format!("find rendezvous {resource}: this app has none of that name");
-    refuse(
-        Failure::new(Kind::NotFound, why).with_hint("to create one, give its name and the number of ranks"),
-    )
+    Failure::new(Kind::NotFound, why).with_hint("to create one, give its name and the number of ranks").into()
 }

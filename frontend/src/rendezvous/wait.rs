@@ -3,9 +3,6 @@
 use std::time::Duration;
 
 use gantry_shared::deadline::bounded;
-use gantry_shared::wire::rendezvous::Refusal;
-use gantry_types::error::Failure;
-use gantry_types::rendezvous::Broken;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -47,12 +44,4 @@ pub(super) async fn while_moving<F: Future>(
             moved = timeout(stall, moves.changed()) => moved.ok()?.ok()?,
         }
     }
-}
-
-pub(super) fn to_error(Broken { what, member, why }: Broken) -> Error {
-    Error::Lost { what: vec![format!("{what} {member}")], reason: why }
-}
-
-pub(super) fn refuse(failure: Failure) -> Refusal {
-    Refusal::Failed(failure)
 }
