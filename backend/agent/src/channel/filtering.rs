@@ -50,13 +50,9 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 pub(crate) struct Merged {
     refused: Vec<(MemberSet, Failure)>,
-    outcome: Outcome,
-}
-
-#[derive(Debug)]
-enum Outcome {
-    Kept(Kept),
-    Given(Option<(MemberSet, Vec<u8>)>),
+    /// None: it has returned its result.
+    kept: Option<Kept>,
+    result: Option<(MemberSet, Vec<u8>)>,
 }
 
 /// The next step of an operation.
@@ -125,16 +121,8 @@ impl Filtering {
     ) -> Option<(MemberSet, Vec<u8>)> {
         refused.extend(merged.refused);
         self.pending_bytes = self.waiting.iter().map(|(_, part)| part.len()).sum();
-        match merged.outcome {
-            Outcome::Kept(kept) => {
-                self.state = State::Here(kept);
-                None
-            }
-            Outcome::Given(result) => {
-                self.state = State::Given;
-                result
-            }
-        }
+        self.state = merged.kept.map_or(State::Given, State::Here);
+        merged.result
     }
 }
 
@@ -169,7 +157,7 @@ impl Batch {
     pub(crate) fn merge(self) -> Merged {
         let Self { mut kept, parts, complete } = self;
         let mut refused: Vec<_> = parts.into_iter().filter_map(|(of, part)| kept.take(of, &part)).collect();
-        let outcome = if complete { Outcome::Given(kept.give(&mut refused)) } else { Outcome::Kept(kept) };
-        Merged { refused, outcome }
+        let (kept, result) = if complete { (None, kept.give(&mut refused)) } else { (Some(kept), None) };
+        Merged { refused, kept, result }
     }
 }

@@ -3,7 +3,7 @@
 //! Each stream has its own task ([`flow`](super::flow)). So readers of links only hand chunks over and never wait. A
 //! link gets its credit for a chunk back when the stream has processed the chunk.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,15 +37,14 @@ pub(super) struct Streams {
 struct Shared {
     context: Arc<FlowContext>,
     open: Mutex<Open>,
-    /// The number of streams opened so far. A change wakes nodes that dialled early.
-    opened: watch::Sender<u64>,
+    /// A stream was opened, or all were ended: wakes nodes that dialled early.
+    opened: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     /// In the order in which they were opened.
-    streams: BTreeMap<u64, Stream>,
-    last: u64,
+    streams: VecDeque<Stream>,
     closed: bool,
 }
 
@@ -62,7 +61,7 @@ impl Streams {
     pub(super) fn new(relay: Uplink, app: AppId, secret: Secret, stall: Duration) -> Self {
         let open = Mutex::new(Open::default());
         let context = Arc::new(FlowContext { relay, app, secret, stall });
-        let shared = Shared { context, open, opened: watch::Sender::new(0) };
+        let shared = Shared { context, open, opened: watch::Sender::new(()) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -84,14 +83,11 @@ impl Streams {
             return;
         }
         if open.streams.len() >= STREAMS
-            && let Some((_, oldest)) = open.streams.pop_first()
+            && let Some(oldest) = open.streams.pop_front()
         {
             oldest.end(Failure::new(Kind::Gone, "take bulk data: too many streams are under way"));
         }
-        open.last += 1;
-        let number = open.last;
-        let ways = Stream { stream, events: events.clone(), announced: Some(announced), end };
-        open.streams.insert(number, ways);
+        open.streams.push_back(Stream { stream, events: events.clone(), announced: Some(announced), end });
         drop(open);
         let context = Arc::clone(&self.shared.context);
         let flow = Flow::start(context, stream, seat, request, (events, happened), heard, ended);
@@ -101,7 +97,7 @@ impl Streams {
             streams.forget(stream);
             heap::give_back();
         });
-        self.shared.opened.send_replace(number);
+        self.shared.opened.send_replace(());
     }
 
     /// The agent has received the order that announces a stream.
@@ -124,8 +120,8 @@ impl Streams {
     /// Ends a stream. If no order has announced it by now, none will.
     pub(super) fn end(&self, stream: u64, why: Failure) {
         let mut open = self.lock();
-        let number = open.streams.iter().find(|(_, known)| known.stream == stream).map(|(number, _)| *number);
-        if let Some(ended) = number.and_then(|number| open.streams.remove(&number)) {
+        let at = open.streams.iter().position(|known| known.stream == stream);
+        if let Some(ended) = at.and_then(|at| open.streams.remove(at)) {
             ended.end(why);
         }
     }
@@ -134,16 +130,16 @@ impl Streams {
     pub(super) fn end_all(&self, why: &Failure) {
         let mut open = self.lock();
         open.closed = true;
-        for stream in std::mem::take(&mut open.streams).into_values() {
+        for stream in std::mem::take(&mut open.streams) {
             stream.end(why.clone());
         }
         drop(open);
-        self.shared.opened.send_replace(u64::MAX);
+        self.shared.opened.send_replace(());
     }
 
     /// A stream's task has finished.
     fn forget(&self, stream: u64) {
-        self.lock().streams.retain(|_, known| known.stream != stream);
+        self.lock().streams.retain(|known| known.stream != stream);
     }
 
     /// A node asks to be fed, perhaps before this node knows of the stream. Returns the link if the agent must refuse.
@@ -176,7 +172,7 @@ impl Streams {
 
 impl Open {
     fn find(&mut self, stream: u64) -> Option<&mut Stream> {
-        self.streams.values_mut().find(|known| known.stream == stream)
+        self.streams.iter_mut().find(|known| known.stream == stream)
     }
 }
 
