@@ -254,28 +254,25 @@ pub enum DaemonFlow {
 }
 
 impl DaemonFlow {
-    /// The sender's window before it gets any credit.
-    #[must_use]
-    pub const fn window(self) -> u32 {
+    /// The sender's window before it gets any credit, and the cost of a message besides its bytes.
+    const fn terms(self) -> (u32, u32) {
         match self {
-            Self::Messages | Self::Inbox | Self::Early => CHANNEL_WINDOW_BYTES,
-            Self::Part { .. } => 0,
+            Self::Messages | Self::Inbox | Self::Early => (CHANNEL_WINDOW_BYTES, OVERHEAD_BYTES),
+            Self::Part { .. } => (0, 0),
         }
     }
 
-    /// The cost of a message besides its bytes.
+    /// The sender's window before it gets any credit.
     #[must_use]
-    pub const fn overhead(self) -> u32 {
-        match self {
-            Self::Messages | Self::Inbox | Self::Early => OVERHEAD_BYTES,
-            Self::Part { .. } => 0,
-        }
+    pub const fn window(self) -> u32 {
+        self.terms().0
     }
 
     /// The sender's end.
     #[must_use]
     pub const fn outflow(self) -> Outflow {
-        Outflow::new(self.window(), self.overhead())
+        let (window, overhead) = self.terms();
+        Outflow::new(window, overhead)
     }
 
     /// The receiver's end.

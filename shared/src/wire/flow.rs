@@ -24,10 +24,9 @@ use gantry_types::output::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
-use super::owed::Owed;
 use super::rendezvous::ITEM_WINDOW_BYTES;
 use super::runtime::LINK_WINDOW_BYTES;
-use super::window::{CHANNEL_WINDOW_BYTES, OVERHEAD_BYTES, Outstanding, Overrun, Receiver};
+use super::window::{CHANNEL_WINDOW_BYTES, OVERHEAD_BYTES, Outstanding, Overrun, Owed, Receiver};
 
 /// The most unacknowledged bytes of output of one daemon, or of all ranks of a node.
 ///
@@ -98,25 +97,32 @@ impl Word {
 }
 
 impl FlowId {
+    /// The windows of the node and of the frontend before they get any credit, and the cost of a message besides its
+    /// bytes.
+    ///
+    /// Output and messages stay separate until the tool takes them. Bytes of the other flows are joined, and an empty
+    /// message means nothing there.
+    const fn terms(self) -> (u32, u32, u32) {
+        match self {
+            Self::Output(_) => (OUTPUT_WINDOW_BYTES, 0, OVERHEAD_BYTES),
+            Self::Messages(_) => (CHANNEL_WINDOW_BYTES, 0, OVERHEAD_BYTES),
+            Self::Items => (ITEM_WINDOW_BYTES, 0, 0),
+            Self::Input(_) => (0, OUTPUT_WINDOW_BYTES, 0),
+            Self::Link(_) => (0, LINK_WINDOW_BYTES, 0),
+            Self::Part { .. } => (0, 0, 0),
+        }
+    }
+
     /// A node's window before it gets any credit.
     #[must_use]
     pub const fn window_up(self) -> u32 {
-        match self {
-            Self::Output(_) => OUTPUT_WINDOW_BYTES,
-            Self::Messages(_) => CHANNEL_WINDOW_BYTES,
-            Self::Items => ITEM_WINDOW_BYTES,
-            Self::Input(_) | Self::Link(_) | Self::Part { .. } => 0,
-        }
+        self.terms().0
     }
 
     /// The frontend's window before it gets any credit.
     #[must_use]
     pub const fn window_down(self) -> u32 {
-        match self {
-            Self::Input(_) => OUTPUT_WINDOW_BYTES,
-            Self::Link(_) => LINK_WINDOW_BYTES,
-            Self::Output(_) | Self::Messages(_) | Self::Items | Self::Part { .. } => 0,
-        }
+        self.terms().1
     }
 
     /// The cost of a message of that many bytes.
@@ -126,15 +132,9 @@ impl FlowId {
     }
 
     /// The cost of a message besides its bytes.
-    ///
-    /// Output and messages stay separate until the tool takes them. Bytes of the other flows are joined, and an empty
-    /// message means nothing there.
     #[must_use]
     pub const fn overhead(self) -> u32 {
-        match self {
-            Self::Output(_) | Self::Messages(_) => OVERHEAD_BYTES,
-            Self::Input(_) | Self::Items | Self::Link(_) | Self::Part { .. } => 0,
-        }
+        self.terms().2
     }
 }
 

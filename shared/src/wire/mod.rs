@@ -3,7 +3,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`frame`] | cuts a byte stream into messages |
-//! | [`window`], [`owed`] | how much a peer may send; when it gets new room |
+//! | [`window`] | how much a peer may send, and when it gets new room |
 //! | [`flow`] | streams between the frontend and a node |
 //! | [`tree`], [`stream`] | which nodes are linked; the tree of bulk data |
 //! | [`message`], [`staging`] | frontend and agents; the files in their messages |
@@ -17,7 +17,6 @@
 
 pub mod frame;
 pub mod window;
-pub mod owed;
 pub mod flow;
 pub mod tree;
 pub mod stream;

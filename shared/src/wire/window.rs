@@ -1,7 +1,8 @@
 //! Windows: how many unacknowledged bytes a peer may send.
 //!
-//! A receiver counts the arriving bytes with [`Receiver`] and closes the link of a peer that overruns it. A sender
-//! counts its unacknowledged bytes with [`Outstanding`], so that a peer cannot acknowledge more than it was sent.
+//! A receiver counts the arriving bytes with [`Receiver`] and closes the link of a peer that overruns it. It returns room
+//! in portions, not for each message ([`Owed`]). A sender counts its unacknowledged bytes with [`Outstanding`], so that
+//! a peer cannot acknowledge more than it was sent.
 
 /// The most unacknowledged bytes of messages to one daemon, or of unrequested messages from it.
 pub const CHANNEL_WINDOW_BYTES: u32 = 256 * 1024;
@@ -86,6 +87,31 @@ impl Outstanding {
     }
 }
 
+/// Room of a window that a receiver has freed and not returned yet.
+///
+/// A portion is a quarter of the window. So a sender whose messages are taken never waits for room, and small messages
+/// share one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owed {
+    bytes: u32,
+    portion: u32,
+}
+
+impl Owed {
+    /// A window of that many bytes of which nothing is owed yet.
+    #[must_use]
+    pub const fn of(window: u32) -> Self {
+        Self { bytes: 0, portion: window / 4 }
+    }
+
+    /// Counts bytes that were taken. Returns the credit to send now, if any.
+    #[must_use]
+    pub fn take(&mut self, bytes: u32) -> Option<u32> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        (self.bytes >= self.portion && self.bytes > 0).then(|| std::mem::take(&mut self.bytes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -119,7 +145,31 @@ mod tests {
         assert_eq!(cost_of(usize::MAX), u32::MAX);
     }
 
+    #[test]
+    fn room_comes_back_in_quarters() {
+        let mut owed = Owed::of(400);
+        assert_eq!((owed.take(99), owed.take(1), owed.take(7)), (None, Some(100), None));
+    }
+
     proptest! {
+        /// A sender that uses its room, in messages of at most a quarter, is never stuck while all is taken, and never
+        /// overruns.
+        #[test]
+        fn a_sender_is_never_stuck(window in 4_u32..10_000, sizes in proptest::collection::vec(1_u32..10_000, 1..200)) {
+            let (mut receiver, mut owed, mut room) = (Receiver::new(window), Owed::of(window), window);
+            for size in sizes {
+                let size = size.min((window / 4).max(1));
+                prop_assert!(size <= room, "{size} bytes have no room in {room} of {window}");
+                room -= size;
+                prop_assert!(receiver.take(size).is_ok());
+                if let Some(back) = owed.take(size) {
+                    receiver.grant(back);
+                    room += back;
+                }
+                prop_assert!(room <= window);
+            }
+        }
+
         #[test]
         fn no_order_of_grants_and_bytes_lets_more_through_than_was_granted(
             steps in proptest::collection::vec((any::<bool>(), any::<u32>()), 0..100),

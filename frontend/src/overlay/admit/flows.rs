@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use gantry_shared::wire::flow::{FlowId, Word};
-use gantry_shared::wire::owed::Owed;
 use gantry_shared::wire::runtime::LAST_WORDS_WINDOW_BYTES;
-use gantry_shared::wire::window::{Outstanding, Receiver};
+use gantry_shared::wire::window::{Outstanding, Owed, Receiver};
 use gantry_types::id::{NodeId, Rank};
 
-use super::violation::{Admitted, Verdict, Violation};
+use super::violation::Violation;
 
 /// Links that one node may have open beside one for each of its ranks: child processes of a rank may have their own.
 const MORE_LINKS: u64 = 4096;
@@ -42,17 +41,20 @@ pub(super) struct Flows(BTreeMap<(NodeId, FlowId), Flow>);
 impl Flows {
     /// A message of a flow is about to be sent to the node.
     pub(super) fn told(&mut self, node: NodeId, flow: FlowId, word: &Word) {
-        let known = match flow {
-            // Only a node opens a link.
-            FlowId::Link(_) => self.0.get_mut(&(node, flow)),
-            _ => Some(self.0.entry((node, flow)).or_insert_with(|| Flow::new(flow))),
-        };
-        let Some(known) = known else { return };
+        let Some(known) = self.find(node, flow) else { return };
         match word {
             Word::Data { bytes, .. } => known.sent.send(u32::try_from(bytes.0.len()).unwrap_or(u32::MAX)),
             Word::Credit(bytes) => known.window.grant(*bytes),
             Word::Drain => known.window.grant(LAST_WORDS_WINDOW_BYTES),
             Word::Open(_) | Word::End => {}
+        }
+    }
+
+    fn find(&mut self, node: NodeId, flow: FlowId) -> Option<&mut Flow> {
+        match flow {
+            // Only a node opens a link.
+            FlowId::Link(_) => self.0.get_mut(&(node, flow)),
+            _ => Some(self.0.entry((node, flow)).or_insert_with(|| Flow::new(flow))),
         }
     }
 
@@ -68,7 +70,13 @@ impl Flows {
     }
 
     /// Checks a node's message on one of its flows. `ranks` is the number of its ranks.
-    pub(super) fn said(&mut self, node: NodeId, ranks: u64, flow: FlowId, word: &Word) -> Admitted {
+    pub(super) fn said(
+        &mut self,
+        node: NodeId,
+        ranks: u64,
+        flow: FlowId,
+        word: &Word,
+    ) -> Result<(), Violation> {
         let key = (node, flow);
         if let (FlowId::Link(_), Word::Open(_)) = (flow, word) {
             let links = (node, FlowId::Link(0))..=(node, FlowId::Link(u32::MAX));
@@ -76,13 +84,9 @@ impl Flows {
                 return Err(Violation::new(format!("opened {flow} twice, or too many links")));
             }
             self.0.insert(key, Flow::new(flow));
-            return Ok(Verdict::News);
+            return Ok(());
         }
-        let known = match flow {
-            FlowId::Link(_) => self.0.get_mut(&key),
-            _ => Some(self.0.entry(key).or_insert_with(|| Flow::new(flow))),
-        };
-        let Some(known) = known.filter(|known| !known.ended) else {
+        let Some(known) = self.find(node, flow).filter(|known| !known.ended) else {
             return Err(Violation::new(format!("spoke on {flow}, which is not open")));
         };
         match word {
@@ -103,6 +107,6 @@ impl Flows {
                 return Err(Violation::new(format!("said on {flow} what only its other end says")));
             }
         }
-        Ok(Verdict::News)
+        Ok(())
     }
 }

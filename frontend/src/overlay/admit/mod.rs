@@ -137,14 +137,13 @@ impl Admission {
     /// Checks an unasked message of a node.
     pub(super) fn noticed(&mut self, node: NodeId, notice: &Notice) -> Admitted {
         match notice {
-            Notice::Alive | Notice::BulkStalled { .. } => Ok(Verdict::News),
+            Notice::Alive | Notice::BulkStalled { .. } => {}
             Notice::ChildJoined { child } => {
                 if self.tree.parent(child.0) != Some(node.0) || !self.tree.contains(child.0) {
                     return Err(Violation::new(format!(
                         "said that node {child} joined it, which is not its child"
                     )));
                 }
-                Ok(Verdict::News)
             }
             Notice::NodesLost { nodes, reason } => {
                 check_text(reason, "a reason")?;
@@ -153,54 +152,48 @@ impl Admission {
                     let host = self.host(first);
                     return Err(Violation::new(format!("said that {host} is lost, which is not below it")));
                 }
-                Ok(Verdict::News)
             }
-            Notice::RankExited { rank, .. } => self.rank_exited(node, *rank),
+            Notice::RankExited { rank, .. } => self.rank_exited(node, *rank)?,
             Notice::DaemonExited { daemon, .. } => {
                 let known = self.check_daemon(node, *daemon, "sent an exit of")?;
                 if !known.ended.insert(node) {
                     return Err(Violation::new(format!("sent a second exit of daemon {daemon}")));
                 }
-                Ok(Verdict::News)
             }
             Notice::Flow { flow: FlowId::Part { operation, part }, word } => {
-                self.channels.said(node, *operation, *part, word)
+                return self.channels.said(node, *operation, *part, word);
             }
             Notice::Flow { flow, word } => {
                 self.check_flow(node, *flow, word)?;
                 let ranks = self.layout.get(node.index()).map_or(0, RankSet::len);
-                self.flows.said(node, ranks, *flow, word)
+                self.flows.said(node, ranks, *flow, word)?;
             }
-            Notice::Rendezvous(notice) => {
-                match notice {
-                    RendezvousNotice::Put { rank, .. } => {
-                        self.check_rank(node, *rank, "sent rendezvous data of")?;
-                    }
-                    RendezvousNotice::Fence { puts, .. } => {
-                        check_puts(puts, &self.tree.find_subtree(node)).map_err(Violation::new)?;
-                    }
-                    RendezvousNotice::Get(_) | RendezvousNotice::Status(_) => {}
-                }
-                Ok(Verdict::News)
+            Notice::Rendezvous(RendezvousNotice::Put { rank, .. }) => {
+                self.check_rank(node, *rank, "sent rendezvous data of")?;
             }
+            Notice::Rendezvous(RendezvousNotice::Fence { puts, .. }) => {
+                check_puts(puts, &self.tree.find_subtree(node)).map_err(Violation::new)?;
+            }
+            Notice::Rendezvous(RendezvousNotice::Get(_) | RendezvousNotice::Status(_)) => {}
             Notice::MpiFailed { rank, why, .. } => {
                 check_text(why, "a reason")?;
                 self.check_rank(node, *rank, "reported the failed MPI world of")?;
-                match self.started {
-                    true => Ok(Verdict::News),
-                    false => Err(Violation::new("reported a failed MPI world, and serves none".to_owned())),
+                if !self.started {
+                    return Err(Violation::new("reported a failed MPI world, and serves none"));
                 }
             }
             Notice::MpiNote(MpiNote { rank, text, .. }) => {
                 check_text(text, "a note")?;
                 self.check_rank(node, *rank, "sent a note about the MPI world of")?;
-                Ok(Verdict::News)
             }
-            Notice::Channel(notice) => self.channels.noticed(node, &|| self.tree.find_subtree(node), notice),
+            Notice::Channel(notice) => {
+                return self.channels.noticed(node, &|| self.tree.find_subtree(node), notice);
+            }
         }
+        Ok(Verdict::News)
     }
 
-    fn rank_exited(&mut self, node: NodeId, rank: Rank) -> Admitted {
+    fn rank_exited(&mut self, node: NodeId, rank: Rank) -> Result<(), Violation> {
         self.check_rank(node, rank, "sent an exit of")?;
         if !self.there.contains(rank) {
             return Err(Violation::new(format!("sent an exit of rank {rank} before it was there")));
@@ -208,7 +201,7 @@ impl Admission {
         if !self.ended.insert(rank) {
             return Err(Violation::new(format!("sent a second exit of rank {rank}")));
         }
-        Ok(Verdict::News)
+        Ok(())
     }
 
     /// Checks that a node has such a flow, and may use it for its processes.
