@@ -245,13 +245,7 @@ impl Root {
 
     /// Cancels a stream for some nodes.
     fn end_stream(&mut self, stream: u64, nodes: &NodeSet, why: Failure) {
-        let to = nodes.difference(self.away());
-        let order = Order::Bulk(BulkOrder::End { stream, why });
-        let down = Down { request: None, to: To::Nodes(to.clone()), order };
-        match frame::encode_body(&down) {
-            Ok(body) => self.send(&to, &down.order, &body.into()),
-            Err(error) => tracing::warn!(%error, "a stream was not ended everywhere"),
-        }
+        self.tell(nodes.difference(self.away()), Order::Bulk(BulkOrder::End { stream, why }));
     }
 
     /// Handles the report of `feeder` (none: the frontend) that a node which it feeds has stalled. Answers for that

@@ -80,29 +80,28 @@ async fn read(
             return cut("it was closed from here".to_owned());
         }
         let reason = match reader.next().await {
-            Ok(Some(Incoming::Frame(body))) => match frame::decode(&body) {
-                Ok(up) => {
-                    let bytes = u32::try_from(body.len() + MESSAGE_COST_BYTES).unwrap_or(u32::MAX);
-                    // The semaphore is never closed, and has room for the largest frame.
-                    let held = Arc::clone(&room).acquire_many_owned(bytes).await.ok();
-                    let news = News::Up(up, held);
-                    if arrivals.send(Arrival { node, news }).await.is_err() {
-                        return cut("the overlay is closed".to_owned());
+            Ok(Some(Incoming::Frame(body))) => {
+                let news = match frame::decode(&body) {
+                    Ok(up) => {
+                        let bytes = u32::try_from(body.len() + MESSAGE_COST_BYTES).unwrap_or(u32::MAX);
+                        // The semaphore is never closed, and has room for the largest frame.
+                        Ok(News::Up(up, Arc::clone(&room).acquire_many_owned(bytes).await.ok()))
                     }
-                    continue;
+                    Err(error) => match Up::peek_flow(&body) {
+                        // Agents on the way forwarded it without decoding. So its origin violated the rules, not the
+                        // link's node.
+                        Some((from, _)) if from != node => Ok(News::Garbled(from)),
+                        _ => Err(format!("protocol error: {error}")),
+                    },
+                };
+                match news {
+                    Ok(news) => match arrivals.send(Arrival { node, news }).await {
+                        Ok(()) => continue,
+                        Err(_) => return cut("the overlay is closed".to_owned()),
+                    },
+                    Err(reason) => reason,
                 }
-                Err(error) => match Up::peek_flow(&body).map(|(from, _)| from).filter(|from| *from != node) {
-                    // Agents on the way forwarded it without decoding. So its origin violated the rules, not the link's
-                    // node.
-                    Some(from) => {
-                        if arrivals.send(Arrival { node, news: News::Garbled(from) }).await.is_err() {
-                            return cut("the overlay is closed".to_owned());
-                        }
-                        continue;
-                    }
-                    None => format!("protocol error: {error}"),
-                },
-            },
+            }
             Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
                 Ok(()) => continue,
                 Err(error) => error.to_string(),

@@ -449,14 +449,8 @@ impl Root {
             }
             self.open.send_replace(self.links.len());
         } else if let Some(parent) = self.tree.parent(node.0).map(NodeId) {
-            let (to, order) = (
-                NodeSet::from_range(parent..=parent),
-                Order::CutChild { child: node, reason: format!("it {violation}") },
-            );
-            match encode(&Down { request: None, to: To::Nodes(to.clone()), order: order.clone() }) {
-                Ok(body) => self.send(&to, &order, &body),
-                Err(error) => tracing::warn!(%error, "a node was not cut off"),
-            }
+            let order = Order::CutChild { child: node, reason: format!("it {violation}") };
+            self.tell(NodeSet::from_range(parent..=parent), order);
         }
         let behind = self.tree.find_subtree(node);
         self.lose(&behind, format!("{host} {violation}: its link was closed"), false);
@@ -578,6 +572,15 @@ impl Root {
             for (_, link) in self.links_to(wanted) {
                 link.send_now(Arc::clone(body));
             }
+        }
+    }
+
+    /// Sends a short order without an answer.
+    pub(super) fn tell(&mut self, to: NodeSet, order: Order) {
+        let down = Down { request: None, to: To::Nodes(to.clone()), order };
+        match encode(&down) {
+            Ok(body) => self.send(&to, &down.order, &body),
+            Err(error) => tracing::warn!(%error, "an order was not sent"),
         }
     }
 
