@@ -50,7 +50,7 @@ impl Channel {
                 Err(Error::Lost(None)) => return Ok(()),
                 job => job?,
             };
-            let number = job.number;
+            let operation = job.operation;
             let merged = merge(job.parts).and_then(|bytes| {
                 if bytes.len() as u64 <= MAX_PART_BYTES {
                     return Ok(bytes);
@@ -62,10 +62,10 @@ impl Channel {
             });
             match merged {
                 Ok(bytes) => chunks_of(&bytes).try_for_each(|(bytes, last)| {
-                    self.say(FromDaemon::Merged { job: number, bytes: Ok(bytes), last }, WORD)
+                    self.say(FromDaemon::Merged { operation, bytes: Ok(bytes), last }, WORD)
                 })?,
                 Err(why) => {
-                    let merged = FromDaemon::Merged { job: number, bytes: Err(why), last: true };
+                    let merged = FromDaemon::Merged { operation, bytes: Err(why), last: true };
                     self.say(merged, WORD)?;
                 }
             }

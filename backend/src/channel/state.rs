@@ -57,7 +57,7 @@ struct Part {
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub(super) filter: String,
-    pub(super) number: u64,
+    pub(super) operation: u64,
     pub(super) parts: Vec<Vec<u8>>,
     part: Vec<u8>,
     complete: bool,
@@ -255,9 +255,10 @@ impl Party for State {
                     message.ended = Some(Err(why));
                 }
             }
-            ToDaemon::Merge { filter, job, bytes, part_ends, last } => {
-                if self.jobs.back().is_none_or(|it| it.number != job) {
-                    self.jobs.push_back(Job { filter, number: job, ..Job::default() });
+            ToDaemon::Merge { filter, operation, bytes, part_ends, last } => {
+                // The parts of two jobs do not interleave.
+                if self.jobs.back().is_none_or(|it| it.complete) {
+                    self.jobs.push_back(Job { filter, operation, ..Job::default() });
                 }
                 if let Some(it) = self.jobs.back_mut() {
                     it.part.extend_from_slice(&bytes.0);

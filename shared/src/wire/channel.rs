@@ -310,8 +310,8 @@ pub enum FromDaemon {
     },
     /// The result of a merge, in chunks.
     Merged {
-        /// The job number of the merged parts.
-        job: u64,
+        /// The number of the operation whose parts were merged.
+        operation: u64,
         /// The next bytes, or why there are none.
         bytes: Result<Blob, Failure>,
         /// Whether they are the last.
@@ -347,8 +347,8 @@ pub enum ToDaemon {
     Merge {
         /// The filter's name; a daemon may serve several.
         filter: String,
-        /// The number that the answer must have.
-        job: u64,
+        /// The number of the operation. No more of its parts come before the answer.
+        operation: u64,
         /// The bytes.
         bytes: Blob,
         /// Whether the part ends with them.

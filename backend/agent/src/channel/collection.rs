@@ -223,13 +223,12 @@ impl Collection {
         self.go_on(out);
     }
 
-    pub(super) fn job_begun(&mut self, job: u64, sent: bool, out: &mut Out) {
+    /// No daemon takes the parts that one was to merge.
+    pub(super) fn job_refused(&mut self, out: &mut Out) {
         if let Some(merging) = &mut self.merging {
-            merging.job_begun(job, sent);
+            merging.give_up_job();
         }
-        if !sent {
-            self.go_on(out);
-        }
+        self.go_on(out);
     }
 
     /// Takes the result of a [`Batch`](super::filtering::Batch).
@@ -242,9 +241,15 @@ impl Collection {
     }
 
     /// A daemon has merged its parts, or has failed to.
-    pub(super) fn merged(&mut self, job: u64, bytes: Result<Vec<u8>, Failure>, last: bool, out: &mut Out) {
+    pub(super) fn merged(
+        &mut self,
+        daemon: DaemonId,
+        bytes: Result<Vec<u8>, Failure>,
+        last: bool,
+        out: &mut Out,
+    ) {
         if let Some(merging) = &mut self.merging
-            && merging.merged(job, bytes, last)
+            && merging.merged(daemon, bytes, last)
         {
             self.go_on(out);
         }

@@ -285,14 +285,14 @@ impl Local {
     }
 
     /// Gives the daemon parts to merge. False if it does not serve the filter.
-    pub(super) fn send_job(&self, filter: &str, job: u64, parts: &[Arc<Vec<u8>>]) -> bool {
+    pub(super) fn send_job(&self, filter: &str, operation: u64, parts: &[Arc<Vec<u8>>]) -> bool {
         if !self.serves(filter) {
             return false;
         }
         for (number, part) in (1..).zip(parts) {
             for (bytes, part_ends) in chunks_of(part) {
                 let last = part_ends && number == parts.len();
-                self.tell(ToDaemon::Merge { filter: filter.to_owned(), job, bytes, part_ends, last });
+                self.tell(ToDaemon::Merge { filter: filter.to_owned(), operation, bytes, part_ends, last });
             }
         }
         true

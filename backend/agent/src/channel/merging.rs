@@ -45,8 +45,6 @@ struct Served {
 }
 
 struct Running {
-    /// None until it has a number.
-    job: Option<u64>,
     parts: Vec<(MemberSet, Arc<Vec<u8>>)>,
     result: Vec<u8>,
 }
@@ -189,20 +187,10 @@ impl Merging {
         }
     }
 
-    pub(super) fn job_begun(&mut self, job: u64, sent: bool) {
-        let By::Daemon(served) = &mut self.by else { return };
-        if let Some(running) = &mut served.running {
-            running.job = Some(job);
-        }
-        if !sent {
-            self.give_up_job();
-        }
-    }
-
     /// Takes a daemon's result, or the next bytes of it. True when the operation can go on.
-    pub(super) fn merged(&mut self, job: u64, bytes: Result<Vec<u8>, Failure>, last: bool) -> bool {
+    pub(super) fn merged(&mut self, daemon: DaemonId, bytes: Result<Vec<u8>, Failure>, last: bool) -> bool {
         let By::Daemon(served) = &mut self.by else { return false };
-        let Some(running) = served.running.as_mut().filter(|it| it.job == Some(job)) else { return false };
+        let Some(running) = served.running.as_mut().filter(|_| served.daemon == daemon) else { return false };
         match bytes {
             Ok(bytes) if (running.result.len() + bytes.len()) as u64 <= MAX_PART_BYTES => {
                 running.result.extend_from_slice(&bytes);
@@ -250,7 +238,7 @@ impl Served {
             filter: self.filter.clone(),
             parts: parts.iter().map(|(_, part)| Arc::clone(part)).collect(),
         };
-        self.running = Some(Running { job: None, parts, result: Vec::new() });
+        self.running = Some(Running { parts, result: Vec::new() });
         job
     }
 }

@@ -60,8 +60,6 @@ pub(crate) struct Hub {
     locals: BTreeMap<DaemonId, Local>,
     receipts: HashMap<u64, Receipt>,
     collections: BTreeMap<u64, Collection>,
-    /// By job number: the operation that waits for a daemon to merge.
-    jobs: HashMap<u64, u64>,
     last: u64,
     effects: Vec<Effect>,
 }
@@ -84,7 +82,6 @@ impl Hub {
             locals: BTreeMap::new(),
             receipts: HashMap::new(),
             collections: BTreeMap::new(),
-            jobs: HashMap::new(),
             last: 0,
             effects: Vec::new(),
         }
@@ -276,15 +273,9 @@ impl Hub {
                     self.begin_local(operation, daemon, total, bytes);
                 }
             }
-            FromDaemon::Merged { job, bytes, last } => {
-                if let Some(operation) = self.jobs.get(&job).copied() {
-                    if last || bytes.is_err() {
-                        self.jobs.remove(&job);
-                    }
-                    self.with(operation, |collection, out| {
-                        collection.merged(job, bytes.map(|blob| blob.0), last, out)
-                    });
-                }
+            FromDaemon::Merged { operation, bytes, last } => {
+                let bytes = bytes.map(|blob| blob.0);
+                self.with(operation, |collection, out| collection.merged(daemon, bytes, last, out));
             }
         }
         Ok(())
@@ -463,7 +454,6 @@ impl Hub {
     fn end(&mut self, operation: u64) {
         if self.collections.remove(&operation).is_some() {
             self.locals.values_mut().for_each(|local| local.over(operation));
-            self.jobs.retain(|_, of| *of != operation);
         }
     }
 
@@ -492,20 +482,11 @@ impl Hub {
         if let Some(batch) = out.batch {
             self.effects.push(Effect::Merge(operation, batch));
         }
-        if let Some(Job { daemon, filter, parts }) = out.job {
-            self.begin_job(operation, daemon, &filter, &parts);
+        if let Some(Job { daemon, filter, parts }) = out.job
+            && !self.locals.get(&daemon).is_some_and(|local| local.send_job(&filter, operation, &parts))
+        {
+            self.with(operation, Collection::job_refused);
         }
-    }
-
-    /// Gives parts to a daemon that merges them.
-    fn begin_job(&mut self, operation: u64, daemon: DaemonId, filter: &str, parts: &[Arc<Vec<u8>>]) {
-        self.last += 1;
-        let job = self.last;
-        let sent = self.locals.get(&daemon).is_some_and(|local| local.send_job(filter, job, parts));
-        if sent {
-            self.jobs.insert(job, operation);
-        }
-        self.with(operation, |collection, out| collection.job_begun(job, sent, out));
     }
 }
 

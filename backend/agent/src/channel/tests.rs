@@ -298,7 +298,7 @@ fn a_daemon_that_serves_is_given_all_parts_and_when_it_ends_they_go_up_as_they_a
         node.say(part(0, 3, 3)).unwrap();
         assert!(node.rise(2, DAEMON.0, members([2]), b"two"));
         let heard = node.hear();
-        let Some(ToDaemon::Merge { job, last: true, .. }) = heard.last() else { panic!("{heard:?}") };
+        let Some(ToDaemon::Merge { operation, last: true, .. }) = heard.last() else { panic!("{heard:?}") };
         assert_eq!(node.up(), []);
         if fails {
             node.hub.closed(DAEMON);
@@ -309,7 +309,12 @@ fn a_daemon_that_serves_is_given_all_parts_and_when_it_ends_they_go_up_as_they_a
                 "{up:?}"
             );
         } else {
-            node.say(FromDaemon::Merged { job: *job, bytes: Ok(Blob(b"one".to_vec())), last: true }).unwrap();
+            node.say(FromDaemon::Merged {
+                operation: *operation,
+                bytes: Ok(Blob(b"one".to_vec())),
+                last: true,
+            })
+            .unwrap();
             let up = node.up();
             assert!(
                 matches!(up.as_slice(), [ChannelNotice::Part { of, bytes, .. }] if *of == members([0, 2]) && bytes.0 == b"one"),

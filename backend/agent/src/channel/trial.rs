@@ -141,7 +141,11 @@ impl Trial {
     fn merge(&mut self, number: u8, bytes: Vec<u8>) -> Result<(), Broken> {
         let job = if number >= HOSTILE { Some(number.into()) } else { self.jobs.pop() };
         let Some(job) = job else { return Ok(()) };
-        self.say(FromDaemon::Merged { job, bytes: Ok(Blob(bytes)), last: !number.is_multiple_of(16) })
+        self.say(FromDaemon::Merged {
+            operation: job,
+            bytes: Ok(Blob(bytes)),
+            last: !number.is_multiple_of(16),
+        })
     }
 
     /// The daemon begins a contribution.
@@ -285,7 +289,7 @@ impl Trial {
                         flowing.room += u64::from(bytes);
                     }
                 }
-                ToDaemon::Merge { job, last: true, .. } => self.jobs.push(job),
+                ToDaemon::Merge { operation, last: true, .. } => self.jobs.push(operation),
                 _ => {}
             }
         }
