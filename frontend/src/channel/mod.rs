@@ -40,7 +40,7 @@ use self::hub::{Coming, Operation};
 pub use self::inbox::Message;
 pub use self::messages::MessageStream;
 pub use self::policy::{Missing, Policy};
-use self::taking::Taking;
+use self::taking::{Merge, Taking};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::session::inner::Inner;
@@ -124,10 +124,10 @@ impl Channel {
     /// [`Policy::BestEffort`]), or when all contributions together are too large.
     pub async fn gather(&self, tag: u32, policy: Policy, timeout: Duration) -> Result<Gathered> {
         let deadline = Instant::now() + bounded(timeout);
-        let mut parts = Taking::Apart(BTreeMap::new());
+        let mut parts = BTreeMap::new();
         let Outcome { missing, .. } =
             self.collect("gathering contributions", tag, None, policy, deadline, &mut parts).await?;
-        Ok(Gathered { parts: parts.into_parts(), missing })
+        Ok(Gathered { parts, missing })
     }
 
     /// Waits until each member has contributed once with this tag. The filter merges contributions on their way up the
@@ -147,11 +147,11 @@ impl Channel {
         timeout: Duration,
     ) -> Result<Reduced> {
         let deadline = Instant::now() + bounded(timeout);
-        let mut one = Taking::merge(filter.clone(), self.start_filter(&filter)?);
+        let mut one = Merge::new(filter.clone(), self.start_filter(&filter)?);
         let phase = "reducing contributions";
         let Outcome { missing, contributed } =
             self.collect(phase, tag, Some(filter), policy, deadline, &mut one).await?;
-        let bytes = one.into_one().await.map_err(|failure| Error::Node { hosts: Vec::new(), failure })?;
+        let bytes = one.finish().await.map_err(|failure| Error::Node { hosts: Vec::new(), failure })?;
         Ok(Reduced { bytes, contributed, missing })
     }
 
@@ -184,7 +184,7 @@ impl Channel {
         filter: Option<Filter>,
         policy: Policy,
         deadline: Instant,
-        taking: &mut Taking,
+        taking: &mut impl Taking,
     ) -> Result<Outcome> {
         let started = Instant::now();
         self.session.check_alive()?;
@@ -239,7 +239,7 @@ async fn run(
     collecting: &mut Collecting,
     policy: Policy,
     (started, deadline, merges): (Instant, Instant, bool),
-    taking: &mut Taking,
+    taking: &mut impl Taking,
 ) -> Result<bool> {
     let hurry_time = deadline.saturating_duration_since(started).min(4 * MOST_HURRY) / 4;
     let mut hurried = !merges;

@@ -13,11 +13,19 @@ use super::collecting::Part;
 /// continue meanwhile.
 const AT_ONCE_BYTES: usize = 256 * 1024;
 
-/// Takes parts, one after the other.
-pub(super) enum Taking {
-    /// Kept apart. Nothing merges them on the way, so each part belongs to one member.
-    Apart(BTreeMap<Member, Vec<u8>>),
-    Merge(Merge),
+/// Takes complete parts, one after the other.
+pub(super) trait Taking: Send {
+    fn take(&mut self, part: Part) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Parts that are kept apart. Nothing merges them on the way, so each part belongs to one member.
+impl Taking for BTreeMap<Member, Vec<u8>> {
+    async fn take(&mut self, part: Part) -> Result<(), Failure> {
+        if let Some(member) = part.of.iter().next() {
+            self.insert(member, part.bytes);
+        }
+        Ok(())
+    }
 }
 
 /// Merges parts into one.
@@ -33,56 +41,29 @@ enum By {
     Nobody(Option<Vec<u8>>),
 }
 
-impl Taking {
+impl Merge {
     /// Merges with `reduce`. None: the filter is not known here.
-    pub(super) fn merge(filter: Filter, reduce: Option<Box<dyn Reduce>>) -> Self {
-        let by = reduce.map_or(By::Nobody(None), By::Reduce);
-        Self::Merge(Merge { filter, by, bytes: 0 })
-    }
-
-    /// Takes a complete part.
-    pub(super) async fn take(&mut self, part: Part) -> Result<(), Failure> {
-        match self {
-            Self::Apart(parts) => {
-                if let Some(member) = part.of.iter().next() {
-                    parts.insert(member, part.bytes);
-                }
-                Ok(())
-            }
-            Self::Merge(merge) => merge.take(part).await,
-        }
-    }
-
-    /// The parts that were kept apart.
-    pub(super) fn into_parts(self) -> BTreeMap<Member, Vec<u8>> {
-        match self {
-            Self::Apart(parts) => parts,
-            Self::Merge(_) => BTreeMap::new(),
-        }
+    pub(super) fn new(filter: Filter, reduce: Option<Box<dyn Reduce>>) -> Self {
+        Self { filter, by: reduce.map_or(By::Nobody(None), By::Reduce), bytes: 0 }
     }
 
     /// The merged result.
-    pub(super) async fn into_one(self) -> Result<Vec<u8>, Failure> {
-        match self {
-            Self::Merge(merge) => {
-                let may_block = merge.may_block();
-                match merge.by {
-                    By::Reduce(reduce) if may_block => aside(move || reduce.give()).await,
-                    By::Reduce(reduce) => reduce.give(),
-                    By::Nobody(alone) => Ok(alone.unwrap_or_default()),
-                }
-            }
-            Self::Apart(_) => Ok(Vec::new()),
+    pub(super) async fn finish(self) -> Result<Vec<u8>, Failure> {
+        let may_block = self.may_block();
+        match self.by {
+            By::Reduce(reduce) if may_block => aside(move || reduce.give()).await,
+            By::Reduce(reduce) => reduce.give(),
+            By::Nobody(alone) => Ok(alone.unwrap_or_default()),
         }
     }
-}
 
-impl Merge {
     /// Whether the filter may keep its thread for long. One of the tool's own may even wait for this library's tasks.
     fn may_block(&self) -> bool {
         matches!(self.filter, Filter::Custom(_)) || self.bytes > AT_ONCE_BYTES
     }
+}
 
+impl Taking for Merge {
     async fn take(&mut self, part: Part) -> Result<(), Failure> {
         let bytes = if self.filter == Filter::Concatenate { label(part)? } else { part.bytes };
         self.bytes = self.bytes.saturating_add(bytes.len());
@@ -170,10 +151,10 @@ mod tests {
             [(Filter::Sum, AT_ONCE_BYTES / 2, true), (Filter::Sum, AT_ONCE_BYTES + 1, false), (own, 1, false)]
         {
             let (told, threads) = mpsc::channel();
-            let mut taking = Taking::merge(filter.clone(), Some(Box::new(Told(told))));
+            let mut taking = Merge::new(filter.clone(), Some(Box::new(Told(told))));
             let of = MemberSet::of(Member { node: NodeId(0), daemon: DaemonId(1) });
             taking.take(Part { of, bytes: vec![0; bytes] }).await.unwrap();
-            assert_eq!(taking.into_one().await.unwrap(), [1]);
+            assert_eq!(taking.finish().await.unwrap(), [1]);
             let threads: Vec<bool> = threads.iter().map(|thread| thread == here).collect();
             assert_eq!(threads, [is_here; 2], "{bytes} bytes by {filter:?}");
         }
