@@ -128,9 +128,7 @@ impl Assembly {
             self.ranks.push(ranks.iter().map(|report| report.rank).collect());
             nodes.push((hello.host.clone(), ranks));
             self.hosts.push(hello.host.clone());
-            let halves = (halves, self.shape.stall);
-            let queue = link::spawn(&mut self.tasks, node, halves, self.arrivals.0.clone());
-            self.seated.insert(node, Seated { hello, queue });
+            self.sit(node, halves, hello);
         }
         Ok(nodes)
     }
@@ -188,9 +186,7 @@ impl Assembly {
                 if let Some(free) = self.free.get_mut(&hello.host) {
                     free.remove(&node);
                 }
-                let queue =
-                    link::spawn(&mut self.tasks, node, (halves, self.shape.stall), self.arrivals.0.clone());
-                self.seated.insert(node, Seated { hello, queue });
+                self.sit(node, halves, hello);
             }
             Err(reason) => {
                 tracing::warn!(host = hello.host, reason, "an agent was refused");
@@ -198,6 +194,12 @@ impl Assembly {
             }
         }
         Ok(())
+    }
+
+    fn sit(&mut self, node: NodeId, halves: Halves, hello: AgentHello) {
+        let halves = (halves, self.shape.stall);
+        let queue = link::spawn(&mut self.tasks, node, halves, self.arrivals.0.clone());
+        self.seated.insert(node, Seated { hello, queue });
     }
 
     fn find_seat(&self, hello: &AgentHello) -> std::result::Result<NodeId, String> {
