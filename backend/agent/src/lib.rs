@@ -210,7 +210,7 @@ fn begin(read: fn() -> Result<Ticket, Failure>) -> Result<Ticket, Failure> {
 fn serve(ticket: Ticket, attached: bool) -> Result<(), Failure> {
     block_on(async move {
         let joined = tokio::select! {
-            joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))?,
+            joined = overlay::join(&ticket, None) => joined.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))?,
             () = starter::gone(attached) => return Err(Failure::new(Kind::Lost, "the process that started this agent has ended")),
         };
         work::serve(ticket, joined, work::Beginning::Empty).await
@@ -355,7 +355,7 @@ fn serve_brought(ticket: HoldTicket) -> Result<(), Failure> {
         }
         let lost = |why: String| failed.clone().unwrap_or_else(|| Failure::new(Kind::Lost, why));
         let joined = tokio::select! {
-            joined = overlay::join_bringing(&ticket, brought) => joined.map_err(|e| lost(ranks::with_causes(&e))),
+            joined = overlay::join(&ticket, Some(brought)) => joined.map_err(|e| lost(ranks::with_causes(&e))),
             () = ranks.all_ended(), if failed.is_none() => Err(lost("the ranks ended before the frontend knew of them".to_owned())),
         };
         if joined.is_err() {

@@ -44,20 +44,16 @@ const ANSWER_TIME: Duration = Duration::from_millis(300);
 /// The interval of heartbeats from an agent whose link another process forwards.
 const SAY_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Joins the tree: reports to the frontend, takes the assigned place, and starts the relay.
+/// Joins the tree: reports to the frontend, with what a launcher has brought here, takes the assigned place, and starts
+/// the relay.
 ///
 /// Waits for the frontend and for the parent as long as the ticket says. Waits for the place as long as the frontend
 /// lives, since only the frontend knows how long all agents may take.
 ///
 /// # Errors
 /// There is no place for this agent. It has undone what it had begun.
-pub(crate) async fn join(ticket: &Ticket) -> Result<Joined, JoinError> {
-    join_with(ticket, None, STALL_TIME).await
-}
-
-/// As [`join`]. Also reports what a launcher has brought here.
-pub(crate) async fn join_bringing(ticket: &Ticket, brought: Brought) -> Result<Joined, JoinError> {
-    join_with(ticket, Some(brought), STALL_TIME).await
+pub(crate) async fn join(ticket: &Ticket, brought: Option<Brought>) -> Result<Joined, JoinError> {
+    join_with(ticket, brought, STALL_TIME).await
 }
 
 /// As [`join`], with another stall time of bulk data.
@@ -234,7 +230,7 @@ fn start(
     let credit = queue.credit();
     let up = Uplink::new(place, queue, inputs_to);
     let streams = Streams::new(up.clone(), ticket.app, ticket.secret.clone(), stall);
-    parent::spawn(reader, credit, streams.clone());
+    tokio::spawn(parent::read(reader, credit, streams.clone()));
     match listener {
         Some(listener) => children::spawn(listener, streams),
         None => drop(task::spawn(say_alive(up.clone()))),

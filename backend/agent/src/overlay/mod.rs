@@ -37,7 +37,7 @@ mod feeding;
 
 pub(crate) use self::bulk::{BulkReceiver, Piece};
 pub(crate) use self::input::Input;
-pub(crate) use self::join::{join, join_bringing, join_over};
+pub(crate) use self::join::{join, join_over};
 pub(crate) use self::uplink::{Joined, Uplink};
 
 #[cfg(test)]

@@ -13,11 +13,7 @@ use super::relay::OwnPart;
 use super::streams::Streams;
 
 /// Reads the parent's link until it ends.
-pub(super) fn spawn(reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
-    tokio::spawn(read(reader, credit, streams));
-}
-
-async fn read(mut reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
+pub(super) async fn read(mut reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
     let (orderly, reason) = loop {
         let done = match reader.next().await {
             Ok(Some(Incoming::Frame(body))) => take_frame(body, &streams),

@@ -354,7 +354,7 @@ async fn of_several_addresses_the_one_that_answers_is_taken() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut ticket = front.ticket("0");
     ticket.frontend = vec![refused, silent.local_addr().unwrap(), front.address()];
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     let (mut peer, ..) = timeout(Duration::from_secs(3), front.hello()).await.unwrap();
     peer.say(&Seat::Taken { node: NodeId(0), nodes: 1, radix: 1, parent: None }).await;
     joining.await.unwrap().unwrap();
@@ -369,12 +369,12 @@ async fn who_is_not_there_yet_is_tried_again_until_the_patience_is_over() {
     let mut ticket = front.ticket("0");
     ticket.frontend = vec![silent.local_addr().unwrap()];
     ticket.patience = Duration::from_millis(300);
-    match join(&ticket).await {
+    match join(&ticket, None).await {
         Err(JoinError::Unreachable { reasons }) => assert!(reasons[0].contains("refused"), "{reasons:?}"),
         other => panic!("{other:?}"),
     }
     ticket.patience = SOON;
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     tokio::task::yield_now().await;
     front.listener = silent.listen(16).unwrap();
     let (mut peer, ..) = front.hello().await;
@@ -386,7 +386,7 @@ async fn who_is_not_there_yet_is_tried_again_until_the_patience_is_over() {
 async fn an_agent_that_has_to_give_way_comes_again() {
     let front = Front::new().await;
     let ticket = front.ticket("0");
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     for _ in 0..3 {
         // An overloaded listener closes connections like this.
         drop(front.listener.accept().await.unwrap());
@@ -402,18 +402,18 @@ async fn a_refusal_is_final_and_says_why() {
     let front = Front::new().await;
     let mut other = front.ticket("0");
     other.secret = Secret::random().unwrap();
-    let (joined, accepted) = tokio::join!(join(&other), front.accept());
+    let (joined, accepted) = tokio::join!(join(&other, None), front.accept());
     assert!(accepted.is_err());
     assert!(
         matches!(joined, Err(JoinError::Unreachable { reasons }) if reasons[0].contains("another secret"))
     );
     let ticket = front.ticket("0");
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     let (mut peer, ..) = front.hello().await;
     peer.say(&Seat::Refused(Failure::new(Kind::Invalid, "not you"))).await;
     assert_eq!(joining.await.unwrap().unwrap_err().to_string(), "take a place: not you");
     let ticket = front.ticket("0");
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     drop(front.hello().await);
     assert!(matches!(joining.await.unwrap(), Err(JoinError::Link(error)) if error.is_cut()));
 }
@@ -450,7 +450,7 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     let front = Front::new().await;
     // A chain: a real agent, an agent played by the test, and a node without an agent.
     let ticket = front.ticket("0");
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     let (mut root, _, listen) = front.hello().await;
     root.say(&Seat::Taken { node: NodeId(0), nodes: 3, radix: 1, parent: None }).await;
     let mut agent = joining.await.unwrap().unwrap();
@@ -489,7 +489,7 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
 async fn parent_and_child() -> (Front, Peer, Joined, Peer) {
     let front = Front::new().await;
     let ticket = front.ticket("0");
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     let (mut root, _, listen) = front.hello().await;
     root.say(&Seat::Taken { node: NodeId(0), nodes: 3, radix: 1, parent: None }).await;
     let agent = joining.await.unwrap().unwrap();
@@ -561,7 +561,7 @@ async fn an_agent_that_leaves_is_no_loss_and_is_answered_for() {
 async fn strangers_are_turned_away_and_disturb_nobody() {
     let front = Front::new().await;
     let ticket = front.ticket("0");
-    let joining = tokio::spawn(async move { join(&ticket).await });
+    let joining = tokio::spawn(async move { join(&ticket, None).await });
     let (mut root, _, listen) = front.hello().await;
     root.say(&Seat::Taken { node: NodeId(0), nodes: 2, radix: 1, parent: None }).await;
     let _agent = joining.await.unwrap().unwrap();

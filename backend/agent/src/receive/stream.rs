@@ -20,14 +20,16 @@ impl Pieces {
     pub(super) fn new(coming: Receiver<Piece>, cut: Cut) -> Self {
         Self { coming, cut, current: None, taken: 0, ended: false }
     }
+
+    fn check(&self) -> io::Result<()> {
+        self.cut.check().map_err(|why| io::Error::new(io::ErrorKind::ConnectionAborted, why))
+    }
 }
 
 impl BufRead for Pieces {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         loop {
-            if let Err(why) = self.cut.check() {
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
-            }
+            self.check()?;
             match &self.current {
                 Some(piece) if self.taken < piece.plain.len() => break,
                 Some(piece) => {
@@ -39,12 +41,10 @@ impl BufRead for Pieces {
                 // This waits as long as the sender does. The overlay ends each stream for sure, and the agent drops the
                 // other end when it leaves.
                 None => {
-                    let piece = self.coming.recv().map_err(|_| {
-                        self.cut.check().err().map_or_else(
-                            || io::Error::new(io::ErrorKind::ConnectionReset, "the sender has stopped"),
-                            |why| io::Error::new(io::ErrorKind::ConnectionAborted, why),
-                        )
-                    })?;
+                    let Ok(piece) = self.coming.recv() else {
+                        self.check()?;
+                        return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the sender has stopped"));
+                    };
                     (self.current, self.taken) = (Some(piece), 0);
                 }
             }
