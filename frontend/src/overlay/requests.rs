@@ -80,9 +80,12 @@ impl Requests {
     pub(super) fn lose(&mut self, nodes: &NodeSet, reason: &str) {
         let mut settled = Vec::new();
         for (request, pending) in &mut self.pending {
-            for node in pending.owed.extract_if(.., |node| nodes.contains(*node)) {
-                pending.lost.insert(node);
+            let owed = std::mem::take(&mut pending.owed).into_iter();
+            let lost: BTreeSet<NodeId>;
+            (lost, pending.owed) = owed.partition(|node| nodes.contains(*node));
+            if !lost.is_empty() {
                 reason.clone_into(&mut pending.reason);
+                pending.lost.extend(lost);
             }
             if pending.owed.is_empty() {
                 settled.push(*request);

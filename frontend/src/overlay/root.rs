@@ -164,11 +164,6 @@ impl Overlay {
     pub(super) fn root(&self) -> &Arc<Mutex<Root>> {
         &self.inner.root
     }
-
-    #[cfg(test)]
-    pub(super) fn has_no_requests(&self) -> bool {
-        lock(&self.inner.root).requests.is_empty()
-    }
 }
 
 fn encode(down: &Down) -> Result<Arc<[u8]>> {

@@ -31,6 +31,7 @@ use super::plan::Shape;
 use super::root::{Nodes, Root};
 use super::{Listener, Overlay, OverlayEvent};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 mod bulk;
 mod expelled;
@@ -207,6 +208,12 @@ async fn flat(hosts: &[&str]) -> (Overlay, mpsc::UnboundedReceiver<OverlayEvent>
     seated.sort_by_key(|(node, _)| *node);
     let (overlay, events) = stage.assembled().await.unwrap();
     (overlay, events, seated.into_iter().map(|(_, peer)| peer).collect())
+}
+
+impl Overlay {
+    fn has_no_requests(&self) -> bool {
+        lock(self.root()).requests.is_empty()
+    }
 }
 
 /// A request that runs concurrently with the test.
