@@ -18,6 +18,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout_at};
 
 use crate::failure;
@@ -121,26 +122,29 @@ async fn gather(
 ) -> Result<(), Failure> {
     let mut expected = None;
     let mut look = interval(LOOK);
+    // A process that sends nothing must not delay the ranks behind it.
+    let mut greeted: JoinSet<Option<(Waiting, CheckIn)>> = JoinSet::new();
     while expected != Some(waiting.len()) {
-        let accepted = tokio::select! {
+        tokio::select! {
             biased;
-            accepted = timeout_at(deadline, listener.accept()) => accepted,
-            _ = look.tick() => {
-                waiting.iter().try_for_each(Waiting::still_waits)?;
-                continue;
+            Some(met) = greeted.join_next() => {
+                // Ignores a process of another user, and one that sends nothing.
+                let Ok(Some((it, check_in))) = met else { continue };
+                if waiting.is_empty() {
+                    *size = check_in.size;
+                    expected = usize::try_from(check_in.local_size).ok();
+                }
+                check(&check_in, waiting, *size, expected)?;
+                waiting.push(it);
             }
-        };
-        let (stream, _) = accepted
-            .map_err(|_| late(waiting, expected))?
-            .map_err(|error| failure::from_io("accept a rank", &error))?;
-        // Ignores a process of another user, and one that sends nothing.
-        let Some((it, check_in)) = greet(stream, deadline).await else { continue };
-        if waiting.is_empty() {
-            *size = check_in.size;
-            expected = usize::try_from(check_in.local_size).ok();
+            accepted = timeout_at(deadline, listener.accept()) => {
+                let (stream, _) = accepted
+                    .map_err(|_| late(waiting, expected))?
+                    .map_err(|error| failure::from_io("accept a rank", &error))?;
+                greeted.spawn(greet(stream, deadline));
+            }
+            _ = look.tick() => waiting.iter().try_for_each(Waiting::still_waits)?,
         }
-        check(&check_in, waiting, *size, expected)?;
-        waiting.push(it);
     }
     waiting.sort_by_key(|it| it.rank);
     Ok(())
@@ -312,6 +316,22 @@ mod tests {
     use crate::testing::{rerun_alone, without_descriptors};
 
     const SOON: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn a_process_that_sends_nothing_delays_no_rank() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("desk");
+        let listener = UnixListener::bind(&path).unwrap();
+        let silent = UnixStream::connect(&path).await.unwrap();
+        let mut rank = UnixStream::connect(&path).await.unwrap();
+        let check_in = CheckIn { rank: Rank(0), size: 1, local_size: 1 };
+        rank.write_all(&frame::encode(&ToDesk::CheckIn(check_in)).unwrap()).await.unwrap();
+        let (mut waiting, mut size) = (Vec::new(), 0);
+        let gathered = gather(&listener, &mut waiting, &mut size, Instant::now() + 100 * SOON);
+        tokio::time::timeout(SOON, gathered).await.unwrap().unwrap();
+        assert_eq!((waiting.len(), size), (1, 1));
+        drop(silent);
+    }
 
     /// Once, no collector was received from then on.
     #[test]

@@ -46,8 +46,8 @@ pub(crate) struct Admission {
     hosts: Vec<String>,
     /// Ranks by node; empty until they are known.
     layout: Vec<RankSet>,
-    /// Ranks that their nodes have reported.
-    there: RankSet,
+    /// The nodes that have reported their ranks.
+    answered: NodeSet,
     ended: RankSet,
     rank_output: bool,
     /// Nodes serve the ranks as MPI programs.
@@ -64,7 +64,7 @@ impl Admission {
             tree,
             hosts,
             layout: Vec::new(),
-            there: RankSet::default(),
+            answered: NodeSet::default(),
             ended: RankSet::default(),
             rank_output: false,
             started: false,
@@ -76,7 +76,7 @@ impl Admission {
 
     /// Adds the ranks that agents have brought, by node. These ranks exist already.
     pub(super) fn bring(&mut self, layout: Vec<RankSet>) {
-        self.there = layout.iter().fold(RankSet::default(), |all, ranks| all.union(ranks));
+        self.answered = NodeSet::first_n(u32::try_from(layout.len()).unwrap_or(u32::MAX));
         self.layout = layout;
     }
 
@@ -130,7 +130,7 @@ impl Admission {
         if !missing.is_empty() {
             return Err(Violation::new(format!("did not report ranks {missing}, which are to run there")));
         }
-        self.there = self.there.union(&ranks);
+        self.answered.insert(node);
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Admission {
 
     fn rank_exited(&mut self, node: NodeId, rank: Rank) -> Result<(), Violation> {
         self.check_rank(node, rank, "sent an exit of")?;
-        if !self.there.contains(rank) {
+        if !self.answered.contains(node) {
             return Err(Violation::new(format!("sent an exit of rank {rank} before it was there")));
         }
         if !self.ended.insert(rank) {
