@@ -1,6 +1,7 @@
 """What the Python packages gantry and gantry_backend promise. The suite `python` runs each test in a world of its own."""
 
 import gc
+import inspect
 import os
 import pickle
 import signal
@@ -391,6 +392,42 @@ class Packages(unittest.TestCase):
     def test_the_choice_of_a_workload_manager_is_told(self):
         choice = gantry.Frontend(wlm="localhost").choice()
         self.assertEqual((choice.wlm, choice.doubt), ("localhost", None))
+
+    def test_every_option_is_in_the_signature_and_calls_that_share_options_agree(self):
+        def parameters(call):
+            found = inspect.signature(call).parameters
+            return {name: (one.kind, one.default, one.annotation) for name, one in found.items() if name != "self"}
+
+        def is_subset(shorter, longer, without=()):
+            expected = {name: one for name, one in parameters(longer).items() if name not in without}
+            found = {name: one for name, one in parameters(shorter).items() if name in expected}
+            self.assertEqual(found, expected)
+            return parameters(shorter).keys() - expected.keys()
+
+        self.assertEqual(is_subset(gantry.launch, gantry.Frontend.launch), {"wlm"})
+        self.assertEqual(is_subset(gantry.attach, gantry.Frontend.attach), {"wlm"})
+        self.assertEqual(is_subset(gantry.Session.start_python, gantry.Session.start_daemon), set())
+        # Type checkers and help() see no option in ``**options``.
+        for package in (gantry, gantry_backend):
+            public = [getattr(package, name) for name in package.__all__]
+            for owner in filter(inspect.isclass, public):
+                public += [call for name, call in inspect.getmembers(owner, inspect.isfunction) if name[0] != "_"]
+            for call in filter(callable, public):
+                if not (inspect.isclass(call) and issubclass(call, tuple)):
+                    kinds = {kind for kind, _, _ in parameters(call).values()}
+                    self.assertNotIn(inspect.Parameter.VAR_KEYWORD, kinds, call)
+        # Each option is used.
+        with tempfile.TemporaryDirectory() as folder, sleepers(env={"FROM_LAUNCH": Path(folder)}) as app:
+            variables = Path(f"/proc/{app.ranks[0].pid}/environ").read_text().split("\0")
+            self.assertIn(f"FROM_LAUNCH={folder}", variables)
+            with app.session() as session:
+                script = Path(folder, "script.py")
+                script.write_text("import os, module; print(os.environ['A'], module.__name__)")
+                Path(folder, "module.py").touch()
+                daemon = session.start_python([script], env={"A": "b", "PYTHONPATH": Path(folder)}, log_dir=folder)
+                self.assertEqual(set(daemon.wait(SOON).values()), {gantry.Ending(0, None)})
+                written = sorted(Path(folder).glob("*.out"))
+                self.assertEqual([log.read_text().split() for log in written], [["b", "module"]] * 2)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ tests! {
     a_forked_child_neither_uses_nor_ends_an_app
     errors_say_what_and_why_and_the_remedy
     the_choice_of_a_workload_manager_is_told
+    every_option_is_in_the_signature_and_calls_that_share_options_agree
 }
 
 #[test]
@@ -152,5 +153,12 @@ fn what_pip_installs_finds_its_programs() {
         let checked = ["--strict", "--cache-dir", "/dev/null", "-p", "gantry", "-p", "gantry_backend"];
         run(world, &venv.join("bin/mypy"), &checked, &[]);
         run(world, &venv.join("bin/mypy"), &["--strict", "--cache-dir", "/dev/null", &example], &[]);
+        // They describe the native parts as these are.
+        run(
+            world,
+            &venv.join("bin/python"),
+            &["-m", "mypy.stubtest", "gantry._native", "gantry_backend._native"],
+            &[],
+        );
     });
 }

@@ -21,15 +21,14 @@ used in the process that has launched it: not in a child that ``os.fork`` makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gantry_backend import TIMEOUT, Dirs, Error, Member, Missing, TimedOut, fold_ranks
 
 from ._app import App
 from ._channel import Channel
 from ._data import Choice, Ending, Exit, Gathered, Message, Output, Rank, Reduced, Staged
-from ._files import StrPath
+from ._files import File, OutputTo, StrPath
 from ._frontend import Frontend
 from ._session import Daemon, Session
 from ._streams import Stream
@@ -62,11 +61,47 @@ __all__ = [
 ]
 
 
-def launch(args: Sequence[StrPath], *, wlm: str | None = None, **options: Any) -> App:
+def launch(
+    args: Sequence[StrPath],
+    *,
+    wlm: str | None = None,
+    hold: bool = False,
+    hold_at: str | None = None,
+    linger: bool = False,
+    launcher: StrPath | None = None,
+    launcher_wrapper: Sequence[str] = (),
+    env: Mapping[str, StrPath] | None = None,
+    cwd: StrPath | None = None,
+    stdin: File | None = None,
+    output: OutputTo = None,
+    queue_timeout: float | None = None,
+    on_wait: Callable[[str, str], None] | None = None,
+    timeout: float | None = TIMEOUT,
+) -> App:
     """Launches a parallel program: :meth:`Frontend.launch` with default settings, or that workload manager."""
-    return Frontend(wlm=wlm).launch(args, **options)
+    return Frontend(wlm=wlm).launch(
+        args,
+        hold=hold,
+        hold_at=hold_at,
+        linger=linger,
+        launcher=launcher,
+        launcher_wrapper=launcher_wrapper,
+        env=env,
+        cwd=cwd,
+        stdin=stdin,
+        output=output,
+        queue_timeout=queue_timeout,
+        on_wait=on_wait,
+        timeout=timeout,
+    )
 
 
-def attach(target: int | str | Iterable[int], *, wlm: str | None = None, **options: Any) -> App:
+def attach(
+    target: int | str | Iterable[int],
+    *,
+    wlm: str | None = None,
+    on_wait: Callable[[str, str], None] | None = None,
+    timeout: float | None = TIMEOUT,
+) -> App:
     """Attaches to a running program: :meth:`Frontend.attach` with default settings, or that workload manager."""
-    return Frontend(wlm=wlm).attach(target, **options)
+    return Frontend(wlm=wlm).attach(target, on_wait=on_wait, timeout=timeout)

@@ -7,16 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from typing import IO, Any, Union
+from typing import IO, Any, Literal, Union
 
 StrPath = Union[str, "os.PathLike[str]"]
 
 File = Union[int, IO[Any]]
 """An open file, or its descriptor."""
 
-OutputTo = Union[None, str, int, "tuple[File, File]"]
-"""Where output goes. None: to this process's own standard output and error. ``"null"``, ``subprocess.DEVNULL``: nowhere. ``"stream"``: to the
-method ``output()``. A pair of files: to these."""
+OutputTo = Union[None, Literal["null", "stream"], int, "tuple[File, File]"]
+"""Where output goes. None: to this process's own standard output and error. ``"null"``, ``subprocess.DEVNULL``: nowhere.
+``"stream"``: to the method ``output()``. A pair of files: to these."""
 
 
 def to_list(items: Iterable[StrPath]) -> list[str]:

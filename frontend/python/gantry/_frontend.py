@@ -62,7 +62,7 @@ class Frontend:
         linger: bool = False,
         launcher: StrPath | None = None,
         launcher_wrapper: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, StrPath] | None = None,
         cwd: StrPath | None = None,
         stdin: File | None = None,
         output: OutputTo = None,
@@ -105,7 +105,11 @@ class Frontend:
         return App(self._native.launch(launch, on_wait, timeout))
 
     def attach(
-        self, target: int | str | Iterable[int], *, on_wait: Callable[[str, str], None] | None = None, timeout: float | None = TIMEOUT
+        self,
+        target: int | str | Iterable[int],
+        *,
+        on_wait: Callable[[str, str], None] | None = None,
+        timeout: float | None = TIMEOUT,
     ) -> App:
         """Attaches to a running program, and waits until agents watch its ranks. The program is not stopped.
 

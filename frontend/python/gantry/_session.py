@@ -119,7 +119,7 @@ class Session(Block):
         self,
         args: Sequence[StrPath],
         *,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, StrPath] | None = None,
         hosts: Iterable[str] | None = None,
         output: OutputTo = None,
         log_dir: StrPath | None = None,
@@ -158,10 +158,17 @@ class Session(Block):
         self,
         args: Sequence[StrPath],
         *,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, StrPath] | None = None,
+        hosts: Iterable[str] | None = None,
+        output: OutputTo = None,
+        log_dir: StrPath | None = None,
+        container: str | None = None,
         files: Iterable[StrPath] = (),
         dirs: Iterable[StrPath] = (),
-        **options: Any,
+        libs: Iterable[StrPath] = (),
+        dependencies: bool = True,
+        allow_missing: bool = False,
+        timeout: float | None = TIMEOUT,
     ) -> Daemon:
         """Starts a daemon that is a Python script, by the interpreter that runs this tool.
 
@@ -171,7 +178,7 @@ class Session(Block):
         environment have, where nodes see these. For the other arguments see :meth:`start_daemon`.
         """
         script, *rest = to_list(args) or [""]
-        inherited = {**os.environ, **(env or {})}.get("PYTHONPATH", "")
+        inherited = os.fspath({**os.environ, **(env or {})}.get("PYTHONPATH", ""))
         paths = [os.path.abspath(path) for path in inherited.split(os.pathsep) if path]
         if sys.prefix != sys.base_prefix:
             # The daemon's interpreter is the one that the virtual environment was made of.
@@ -182,7 +189,14 @@ class Session(Block):
             env={**(env or {}), "PYTHONPATH": os.pathsep.join(paths)},
             files=[script, *to_list(files)],
             dirs=[os.path.dirname(gantry_backend.__file__), *to_list(dirs)],
-            **options,
+            libs=libs,
+            hosts=hosts,
+            output=output,
+            log_dir=log_dir,
+            container=container,
+            dependencies=dependencies,
+            allow_missing=allow_missing,
+            timeout=timeout,
         )
 
     def destroy(self, timeout: float | None = TIMEOUT) -> None:
