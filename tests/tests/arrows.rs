@@ -126,10 +126,10 @@ const MOST_LINES: usize = 600;
 
 /// What stands at the top of the repository, beside files whose names begin with a dot.
 #[rustfmt::skip]
-const TOP_LEVEL: [&str; 21] = [
+const TOP_LEVEL: [&str; 22] = [
     "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Cargo.lock", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT",
-    "README.md", "SECURITY.md", "backend", "clippy.toml", "deny.toml", "docs", "examples", "frontend", "pyproject.toml",
-    "rust-toolchain.toml", "rustfmt.toml", "shared", "tests", "wlm",
+    "MANIFEST.in", "README.md", "SECURITY.md", "backend", "clippy.toml", "deny.toml", "docs", "examples",
+    "frontend", "pyproject.toml", "rust-toolchain.toml", "rustfmt.toml", "shared", "tests", "wlm",
 ];
 
 fn root() -> PathBuf {

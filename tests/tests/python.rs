@@ -114,51 +114,113 @@ fn run(world: &World, program: &Path, args: &[&str], variables: &[(&str, &str)])
     done.stdout
 }
 
+/// A virtual environment whose pip builds the packages, with what has been built already instead of by cargo.
+struct Pip<'a> {
+    world: &'a World,
+    venv: PathBuf,
+    variables: [(&'static str, String); 3],
+}
+
+impl<'a> Pip<'a> {
+    fn new(world: &'a World, python: &Path) -> Self {
+        let folder = world.work_dir();
+        let stand_in = scripts().join("cargo_stand_in.py");
+        let stand_in = format!("#!/bin/sh\nexec {} {} \"$@\"\n", text(python), text(&stand_in));
+        let stand_in = world.executable("cargo", stand_in.as_bytes());
+        // What setuptools writes beside the sources.
+        let config = folder.join("setup.cfg");
+        let places = format!("[build]\nbuild_base={0}/build\n[egg_info]\negg_base={0}\n", text(&folder));
+        std::fs::write(&config, places).expect("a file");
+        let venv = folder.join("venv");
+        run(world, python, &["-m", "venv", &text(&venv)], &[]);
+        let variables = [
+            ("CARGO", text(&stand_in)),
+            ("GANTRY_BIN_DIR", text(&binaries().dir)),
+            ("DIST_EXTRA_CONFIG", text(&config)),
+        ];
+        Self { world, venv, variables }
+    }
+
+    fn python(&self, args: &[&str]) -> Vec<String> {
+        let variables = self.variables.each_ref().map(|(name, value)| (*name, &**value));
+        run(self.world, &self.venv.join("bin/python"), args, &variables)
+    }
+
+    fn install(&self, what: &[&str]) {
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        self.python(&[&pip, what].concat());
+    }
+
+    /// Launches from Python and by the command that is installed.
+    fn check_launches(&self) {
+        let script = "import gantry; print(gantry.launch(['-n', '2', 'echo', 'said']).wait().code)";
+        let python = self.venv.join("bin/python");
+        assert_eq!(run(self.world, &python, &["-c", script], &[]), ["said", "said", "0"]);
+        let command = self.venv.join("bin/gantry");
+        assert_eq!(
+            run(self.world, &command, &["launch", "-n", "2", "echo", "said"], &[]),
+            ["said", "said"]
+        );
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path").to_owned()
+}
+
+/// Makes a source distribution, and unpacks it, too.
+fn make_sdist(pip: &Pip<'_>) -> (PathBuf, PathBuf) {
+    let folder = pip.world.work_dir();
+    pip.python(&["-m", "build", "--sdist", "--outdir", &text(&folder), &text(&clone())]);
+    let [sdist] = &*list(&folder, "gz") else { panic!("not one source distribution") };
+    let unpacked = PathBuf::from(text(sdist).trim_end_matches(".tar.gz"));
+    pip.python(&["-m", "tarfile", "--extract", &text(sdist), &text(&folder)]);
+    (sdist.clone(), unpacked)
+}
+
+/// The files below a folder with this extension.
+fn list(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let files = walkdir::WalkDir::new(folder).into_iter().flatten().map(walkdir::DirEntry::into_path);
+    files.filter(|file| file.extension().is_some_and(|it| it == extension)).collect()
+}
+
+fn clone() -> PathBuf {
+    scripts().parent().and_then(Path::parent).expect("the clone").to_path_buf()
+}
+
+/// All sources of the crates are in a source distribution. pip has cargo read them, but a stand-in builds nothing.
+fn check_sources(unpacked: &Path) {
+    let clone = clone();
+    let kinds = ["rs", "h", "c", "toml", "py", "pyi", "typed"];
+    for folder in ["shared", "wlm", "frontend", "backend"].map(|it| clone.join(it)) {
+        for file in kinds.iter().flat_map(|extension| list(&folder, extension)) {
+            let inside = file.strip_prefix(&clone).expect("a file of the clone");
+            assert!(unpacked.join(inside).is_file(), "{} is missing", inside.display());
+        }
+    }
+    let mut above = ["Cargo.toml", "Cargo.lock", "LICENSE-MIT", "LICENSE-APACHE", "README.md"].iter();
+    assert!(above.all(|file| unpacked.join(file).is_file()));
+    assert!(!unpacked.join("target").exists() && !unpacked.join("tests/tests").exists());
+}
+
 #[test]
 fn what_pip_installs_finds_its_programs() {
     let python = require!(tool("python3"));
     // pip needs the same network for what builds the packages.
     require!(wheel("setuptools-rust"));
     in_a_world(LIMIT, move |world| {
-        let folder = world.work_dir();
-        let text = |path: &Path| path.to_str().expect("a path").to_owned();
-        let stand_in = format!(
-            "#!/bin/sh\nexec {} {} \"$@\"\n",
-            text(&python),
-            text(&scripts().join("cargo_stand_in.py"))
-        );
-        let stand_in = text(&world.executable("cargo", stand_in.as_bytes()));
-        // What setuptools writes beside the sources.
-        let config = folder.join("setup.cfg");
-        let places = format!("[build]\nbuild_base={0}/build\n[egg_info]\negg_base={0}\n", text(&folder));
-        std::fs::write(&config, places).expect("a file");
-        let venv = folder.join("venv");
-        run(world, &python, &["-m", "venv", &text(&venv)], &[]);
-        let variables = [
-            ("CARGO", &*stand_in),
-            ("GANTRY_BIN_DIR", &*text(&binaries().dir)),
-            ("DIST_EXTRA_CONFIG", &*text(&config)),
-        ];
-        let clone = text(scripts().parent().and_then(Path::parent).expect("the clone"));
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", &clone];
-        run(world, &venv.join("bin/python"), &pip, &variables);
-        let script = "import gantry; print(gantry.launch(['-n', '2', 'echo', 'said']).wait().code)";
-        assert_eq!(run(world, &venv.join("bin/python"), &["-c", script], &[]), ["said", "said", "0"]);
-        let command = venv.join("bin/gantry");
-        assert_eq!(run(world, &command, &["launch", "-n", "2", "echo", "said"], &[]), ["said", "said"]);
+        let pip = Pip::new(world, &python);
+        pip.install(&["build", "mypy"]);
+        let (sdist, unpacked) = make_sdist(&pip);
+        check_sources(&unpacked);
+        pip.install(&[&text(&sdist)]);
+        pip.check_launches();
         // The types of both packages are those that a type checker sees.
-        let mypy = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "mypy"];
-        run(world, &venv.join("bin/python"), &mypy, &[]);
-        let example = format!("{clone}/examples/python/rank_status.py");
-        let checked = ["--strict", "--cache-dir", "/dev/null", "-p", "gantry", "-p", "gantry_backend"];
-        run(world, &venv.join("bin/mypy"), &checked, &[]);
-        run(world, &venv.join("bin/mypy"), &["--strict", "--cache-dir", "/dev/null", &example], &[]);
+        let example = text(&clone().join("examples/python/rank_status.py"));
+        let mypy = ["-m", "mypy", "--strict", "--cache-dir", "/dev/null"];
+        pip.python(&[&mypy[..], &["-p", "gantry", "-p", "gantry_backend"]].concat());
+        pip.python(&[&mypy[..], &[&*example]].concat());
         // They describe the native parts as these are.
-        run(
-            world,
-            &venv.join("bin/python"),
-            &["-m", "mypy.stubtest", "gantry._native", "gantry_backend._native"],
-            &[],
-        );
+        pip.python(&["-m", "mypy.stubtest", "gantry._native", "gantry_backend._native"]);
     });
 }
