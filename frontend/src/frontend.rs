@@ -1,6 +1,7 @@
 //! The first calls of a tool: [`Frontend`] launches apps and attaches to them.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
@@ -36,6 +37,12 @@ impl Frontend {
     /// Makes a frontend with this configuration.
     pub fn new(config: Config) -> Self {
         Self { config }
+    }
+
+    /// Looks for gantry's programs in these directories, too, if they are nowhere else: for a library whose place does
+    /// not show theirs. It is for all of this process. The first call counts.
+    pub fn look_for_programs_in(dirs: impl IntoIterator<Item = PathBuf>) {
+        gantry_guard::helpers::look_also_in(dirs.into_iter().collect());
     }
 
     /// The configuration.

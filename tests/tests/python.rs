@@ -222,5 +222,10 @@ fn what_pip_installs_finds_its_programs() {
         pip.python(&[&mypy[..], &[&*example]].concat());
         // They describe the native parts as these are.
         pip.python(&["-m", "mypy.stubtest", "gantry._native", "gantry_backend._native"]);
+        // With --editable the packages are not where pip puts the programs.
+        pip.install(&["--editable", &text(&unpacked)]);
+        let file = pip.python(&["-c", "import gantry; print(gantry.__file__)"]);
+        assert_eq!(file, [text(&unpacked.join("frontend/python/gantry/__init__.py"))]);
+        pip.check_launches();
     });
 }

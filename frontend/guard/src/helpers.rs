@@ -1,5 +1,5 @@
-//! Finds gantry's executables: below GANTRY_INSTALL_DIR, beside this library, beside the calling program, or below
-//! the built-in prefix.
+//! Finds gantry's executables: below GANTRY_INSTALL_DIR, beside this library, beside the calling program, below the
+//! built-in prefix, or where the tool says.
 //!
 //! An installation has them in `libexec/gantry` of its prefix. It finds them from its `bin` and `lib`, even after a
 //! move. They run as this user. So only this user, root and the owner of this library's file may be able to change
@@ -7,6 +7,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use gantry_shared::storage;
 use gantry_shared::trust::{Distrust, Trust};
@@ -63,6 +64,14 @@ const PACKAGE: &str = "gantry";
 /// The prefix of this build, from GANTRY_PREFIX.
 const BUILT_IN_PREFIX: Option<&str> = option_env!("GANTRY_PREFIX");
 
+/// Directories that the tool has named.
+static TOLD: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// Looks for executables in these directories of this process's, too, if they are nowhere else. The first call counts.
+pub fn look_also_in(dirs: Vec<PathBuf>) {
+    TOLD.get_or_init(|| dirs);
+}
+
 /// Path of the executable `name`.
 ///
 /// # Errors
@@ -73,7 +82,8 @@ pub fn find_helper(name: &str, host: &dyn Host) -> Result<PathBuf, Failure> {
     let installed = [storage::GANTRY_INSTALL_DIR, storage::CTI_INSTALL_DIR].iter().find_map(|v| host.env(v));
     let object = own_object(host);
     let homes = [object.as_deref(), caller.as_deref()];
-    let tried = build_candidates(name, &homes, installed.as_deref().map(Path::new));
+    let told = TOLD.get().map_or(&[][..], Vec::as_slice);
+    let tried = build_candidates(name, &homes, installed.as_deref().map(Path::new), told);
     let trust = trusted(object.as_deref());
     choose(name, &tried, |path| trust.check_program(path))
 }
@@ -137,7 +147,12 @@ fn parse_object(maps: &[u8], address: usize) -> Option<PathBuf> {
     line.find('/').map(|at| PathBuf::from(&line[at..]))
 }
 
-fn build_candidates(name: &str, homes: &[Option<&Path>], installed: Option<&Path>) -> Vec<PathBuf> {
+fn build_candidates(
+    name: &str,
+    homes: &[Option<&Path>],
+    installed: Option<&Path>,
+    told: &[PathBuf],
+) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
     let below =
         |prefix: &Path| [prefix.join(LIBEXEC), prefix.join("bin"), prefix.to_owned()].map(|it| it.join(name));
@@ -156,6 +171,7 @@ fn build_candidates(name: &str, homes: &[Option<&Path>], installed: Option<&Path
         candidates.extend(prefixes_of_package(folder).flat_map(below));
     }
     candidates.extend(BUILT_IN_PREFIX.map(Path::new).into_iter().flat_map(below));
+    candidates.extend(told.iter().map(|dir| dir.join(name)));
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|path| seen.insert(path.clone()));
     candidates
@@ -175,7 +191,7 @@ mod tests {
     use super::*;
 
     fn candidates(home: &str, installed: Option<&str>) -> Vec<String> {
-        let tried = build_candidates(AGENT, &[Some(Path::new(home))], installed.map(Path::new));
+        let tried = build_candidates(AGENT, &[Some(Path::new(home))], installed.map(Path::new), &[]);
         tried.iter().map(|path| path.to_str().unwrap().to_owned()).collect()
     }
 
@@ -187,9 +203,10 @@ mod tests {
         assert_eq!(found[..3], installed);
         assert_eq!(found[3..5], ["/b/target/debug/deps/gantry-agent", "/b/target/debug/gantry-agent"]);
         let homes = [Some(Path::new("/p/lib/libgantry.so")), Some(Path::new("/home/me/bin/tool"))];
-        let found = build_candidates(AGENT, &homes, None);
+        let found = build_candidates(AGENT, &homes, None, &["/told".into(), "/p/lib".into()]);
         let at = |path: &str| found.iter().position(|it| it == Path::new(path)).unwrap();
         assert!(at("/p/libexec/gantry/gantry-agent") < at("/home/me/bin/gantry-agent"), "{found:?}");
+        assert_eq!((at("/p/lib/gantry-agent"), at("/told/gantry-agent")), (0, found.len() - 1));
     }
 
     #[test]

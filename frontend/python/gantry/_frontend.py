@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gantry_backend import TIMEOUT
@@ -12,6 +13,9 @@ from . import _native
 from ._app import App
 from ._data import Choice
 from ._files import File, OutputTo, StrPath, describe_output, descriptor, to_list, to_variables
+
+# An editable install has this package in a clone, and gantry's programs where pip puts those of all packages.
+_native.look_for_programs_in([sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user")])
 
 
 class Frontend:

@@ -2,11 +2,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-__all__ = ["App", "Channel", "Daemon", "Events", "Frontend", "Messages", "Output", "Session"]
+__all__ = ["App", "Channel", "Daemon", "Events", "Frontend", "Messages", "Output", "Session", "look_for_programs_in"]
 
 _Pair = tuple[int, int]
 _Missing = tuple[_Pair, str, str]
 _Piece = tuple[int | None, int | None, str, str, bytes]
+
+def look_for_programs_in(dirs: Sequence[str]) -> None: ...
 
 @final
 class Frontend:

@@ -52,6 +52,12 @@ pub(crate) struct Launch {
     queue_timeout: Option<f64>,
 }
 
+/// Has gantry's programs looked for in these directories, too.
+#[pyfunction]
+pub(crate) fn look_for_programs_in(dirs: Vec<PathBuf>) {
+    library::Frontend::look_for_programs_in(dirs);
+}
+
 impl Launch {
     fn into_request(self) -> PyResult<LaunchRequest> {
         let mut request = LaunchRequest::new(self.args).hold(self.hold).linger(self.linger);

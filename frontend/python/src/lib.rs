@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use super::channel::Channel;
     #[pymodule_export]
-    use super::frontend::Frontend;
+    use super::frontend::{Frontend, look_for_programs_in};
     #[pymodule_export]
     use super::session::{Daemon, Session};
     #[pymodule_export]
