@@ -126,9 +126,9 @@ const MOST_LINES: usize = 600;
 
 /// What stands at the top of the repository, beside files whose names begin with a dot.
 #[rustfmt::skip]
-const TOP_LEVEL: [&str; 22] = [
+const TOP_LEVEL: [&str; 23] = [
     "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Cargo.lock", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT",
-    "MANIFEST.in", "README.md", "SECURITY.md", "backend", "clippy.toml", "deny.toml", "docs", "examples",
+    "MANIFEST.in", "README.md", "SECURITY.md", "THIRD-PARTY.txt", "backend", "clippy.toml", "deny.toml", "docs", "examples",
     "frontend", "pyproject.toml", "rust-toolchain.toml", "rustfmt.toml", "shared", "tests", "wlm",
 ];
 

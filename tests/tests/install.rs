@@ -125,6 +125,20 @@ fn completions_and_a_page_for_each_command_are_installed() {
 }
 
 #[test]
+fn the_notices_of_all_that_is_linked_are_installed() {
+    in_a_world(LIMIT, |world| {
+        installed(world, "022", &[]);
+        let notices = fs::read_to_string(stage(world).join("usr/share/doc/gantry/THIRD-PARTY.txt")).unwrap();
+        assert!(notices.contains("\ntokio 1.") && notices.contains("Tokio Contributors"), "{notices}");
+        for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            assert!(stage(world).join("usr/share/doc/gantry").join(name).is_file(), "{name}");
+        }
+        let check = world.start(&binaries().dir.join("gantry-xtask"), ["licences", "--check"]).wait(LIMIT);
+        assert_eq!(check.code(), 0, "{}", check.stderr.join("\n"));
+    });
+}
+
+#[test]
 fn gantry_ssh_is_installed_on_request_alone() {
     in_a_world(LIMIT, |world| {
         let program = stage(world).join("usr/libexec/gantry/gantry-ssh");

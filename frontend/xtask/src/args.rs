@@ -24,6 +24,8 @@ pub(crate) enum Task {
     Docs(Docs),
     /// Writes docs/api: the public API of the libraries for Rust, an item a line.
     Api(Api),
+    /// Writes THIRD-PARTY.txt: the notices of the crates that are linked into gantry's programs and libraries.
+    Licences(Licences),
 }
 
 /// How to write the reference.
@@ -44,6 +46,14 @@ pub(crate) struct Docs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Api {
     /// Writes nothing, and fails if the API differs from docs/api.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// How to write the notices.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Licences {
+    /// Writes nothing, and fails if THIRD-PARTY.txt differs from Cargo.lock.
     #[arg(long)]
     pub(crate) check: bool,
 }

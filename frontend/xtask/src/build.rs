@@ -8,7 +8,7 @@ use crate::Result;
 use crate::args::Building;
 
 /// The crates that are installed on the login side.
-const PACKAGES: [&str; 6] = [
+pub(crate) const PACKAGES: [&str; 6] = [
     "gantry",
     "gantry-mpir",
     "gantry-guard",
@@ -19,7 +19,7 @@ const PACKAGES: [&str; 6] = [
 
 /// The crates of programs that go to nodes. They are built by themselves: cargo gives the crates of one build all
 /// features that any of them asks for, and these programs are to be small and to start fast.
-const ON_NODES: [&str; 3] = ["gantry-agent", "gantry-stackd", "gantry-gdbd"];
+pub(crate) const ON_NODES: [&str; 3] = ["gantry-agent", "gantry-stackd", "gantry-gdbd"];
 
 /// The folder of this repository.
 pub(crate) fn root() -> PathBuf {

@@ -30,7 +30,7 @@ const AGENT_IN_PATH: (&str, &str, &str) = ("bin", "gantry-agent", "../libexec/ga
 const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");
 
 /// The crate and the feature of that program.
-const ITS_FEATURE: (&str, &str) = ("gantry-wlm", "libssh2");
+pub(crate) const ITS_FEATURE: (&str, &str) = ("gantry-wlm", "libssh2");
 
 /// Launchers' names under which scripts find the guard, so that their launches are held.
 const LAUNCHERS: (&str, [&str; 1]) = ("libexec/gantry/launchers", ["srun"]);
@@ -41,6 +41,12 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
     ("zsh", "share/zsh/site-functions", "_gantry"),
     ("fish", "share/fish/vendor_completions.d", "gantry.fish"),
 ];
+
+/// The notices of the crates that are linked.
+pub(crate) const THIRD_PARTY: &str = "THIRD-PARTY.txt";
+
+/// Licences, and the folder that they are put in.
+const LICENCES: (&str, [&str; 3]) = ("share/doc/gantry", ["LICENSE-MIT", "LICENSE-APACHE", THIRD_PARTY]);
 
 const FOLDER: u32 = 0o755;
 const PROGRAM: u32 = 0o755;
@@ -90,6 +96,10 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         put_text(&to.join(folder), name, &script)?;
     }
     put_manual(&gantry, &to.join("share/man/man1"))?;
+    let (folder, names) = LICENCES;
+    for name in names {
+        put(&to.join(folder), name, FILE, |path| copy(&root().join(name), path))?;
+    }
     Ok(to)
 }
 

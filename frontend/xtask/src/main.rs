@@ -2,6 +2,7 @@
 //!
 //! - `cargo xtask docs`: writes the pages of the reference that follow from the code.
 //! - `cargo xtask api`: writes the public API of the libraries, so that reviewers see a change of it.
+//! - `cargo xtask licences`: writes the notices of the crates that are linked.
 //! - `cargo xtask install --prefix DIR`: builds gantry and installs it below a prefix.
 //! - `cargo xtask package --format FORMAT`: makes a package of that.
 //!
@@ -13,7 +14,8 @@
 //! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2, libgantry_tm.so.0
 //! lib/pkgconfig/                 common_tools_fe.pc, common_tools_be.pc, gantry_tm.pc
 //! include/                       headers
-//! share/                         completions for bash, zsh and fish; man/man1 has a page for each command
+//! share/                         completions for bash, zsh and fish; man/man1 has a page for each command;
+//!                                doc/gantry has the licences
 //! ```
 //!
 //! Installed programs find their parts relative to their own path, so a prefix may be moved. Only the pkg-config files
@@ -24,6 +26,7 @@ mod args;
 mod build;
 mod docs;
 mod layout;
+mod licences;
 mod library;
 mod package;
 mod pkg_config;
@@ -33,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Api, Args, Docs, Install, Result, Task};
+use args::{Api, Args, Docs, Install, Licences, Result, Task};
 
 fn main() -> ExitCode {
     if let Some(error) = api::become_rustdoc() {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Task::Package(asked) => package::package(&asked),
         Task::Docs(docs) => docs::write(&docs),
         Task::Api(api) => api::write(&api),
+        Task::Licences(licences) => licences::write(&licences),
     };
     match done {
         Ok(text) => {
