@@ -157,10 +157,7 @@ impl<'a> Pip<'a> {
         let python = self.venv.join("bin/python");
         assert_eq!(run(self.world, &python, &["-c", script], &[]), ["said", "said", "0"]);
         let command = self.venv.join("bin/gantry");
-        assert_eq!(
-            run(self.world, &command, &["launch", "-n", "2", "echo", "said"], &[]),
-            ["said", "said"]
-        );
+        assert_eq!(run(self.world, &command, &["launch", "-n", "2", "echo", "said"], &[]), ["said", "said"]);
     }
 }
 

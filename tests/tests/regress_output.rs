@@ -57,3 +57,28 @@ fn a_rank_that_was_let_go_reads_the_end_of_its_input() {
         drop(ours);
     });
 }
+
+/// What broke: agents waited until their clean-up's time was over for a tool to take the last output, which never did.
+#[test]
+fn a_close_does_not_wait_for_a_reader_that_does_not_come() {
+    on_this_machine(LIMIT, async |site| {
+        // Far less than agents wait for the last output, and far more than the rest of the end takes.
+        let soon = Duration::from_secs(5);
+        for is_begun in [false, true] {
+            let request = LaunchRequest::new(["/bin/sh", "-c", "head -c 300000 /dev/zero"]);
+            let app = site.launch(request.output(OutputTo::Stream)).await;
+            let mut length = 0;
+            let mut stream = app.take_output().expect("the output");
+            if is_begun {
+                length += stream.next().await.expect("a piece").data.0.len();
+            }
+            app.wait().await.expect("the end");
+            app.close(soon).await.expect("a close");
+            // What had come is there nevertheless.
+            while let Some(output) = stream.next().await {
+                length += output.data.0.len();
+            }
+            assert!((200_000..=300_000).contains(&length), "{length}");
+        }
+    });
+}

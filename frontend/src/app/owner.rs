@@ -46,7 +46,7 @@ impl App {
     }
 
     /// Ends the app with its daemons and sessions. An attached app is left as it was found. Waits until nothing is left
-    /// and all output has been written.
+    /// and all output has been written. A stream of output that is not read keeps what it has, and ends.
     ///
     /// # Errors
     /// [`Error::TimedOut`](crate::Error::TimedOut): the cleanup continues in the background.
@@ -54,6 +54,7 @@ impl App {
         self.core.end();
         let core = Arc::clone(&self.core);
         let control = self.control.take();
+        let _watching = self.core.outputs.end_unread();
         let over = async {
             core.reached(Stage::Gone).await;
             core.outputs.written().await;

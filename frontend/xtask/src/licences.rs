@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn the_notice_of_mit_is_enough_where_it_is_a_choice() {
-        let files = [("LICENSE-APACHE", "a"), ("LICENSE-MIT.md", "m\r\n"), ("COPYING", "c"), ("src/lib.rs", "")];
+        let files =
+            [("LICENSE-APACHE", "a"), ("LICENSE-MIT.md", "m\r\n"), ("COPYING", "c"), ("src/lib.rs", "")];
         assert_eq!(notices(&files, true), ["m"]);
         assert_eq!(notices(&files, false), ["m", "c", "a"]);
         assert_eq!(notices(&files[..1], true), ["a"]);
@@ -240,9 +241,11 @@ mod tests {
             serde_json::json!({"id": name, "name": name, "version": "1", "license": "MIT", "source": source,
                 "manifest_path": "/x/Cargo.toml", "targets": [{"kind": [kind]}]})
         };
-        let dep = |name: &str, kind: Option<&str>| serde_json::json!({"pkg": name, "dep_kinds": [{"kind": kind}]});
+        let dep =
+            |name: &str, kind: Option<&str>| serde_json::json!({"pkg": name, "dep_kinds": [{"kind": kind}]});
         let node = |name: &str, deps: Vec<serde_json::Value>| serde_json::json!({"id": name, "deps": deps});
-        let ours = vec![dep("used", None), dep("macro", None), dep("cc", Some("build")), dep("test", Some("dev"))];
+        let ours =
+            vec![dep("used", None), dep("macro", None), dep("cc", Some("build")), dep("test", Some("dev"))];
         let metadata = serde_json::json!({
             "packages": [package("gantry", "bin", true), package("used", "lib", false), package("below", "lib", false),
                 package("macro", "proc-macro", false), package("syn", "lib", false), package("cc", "lib", false),

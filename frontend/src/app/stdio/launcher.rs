@@ -150,7 +150,7 @@ pub(crate) fn connect(
         });
         Ok(theirs.into())
     };
-    let from = OutputStream { from };
+    let from = OutputStream { from, backlog: None };
     let (stdout, to, output) = match output {
         OutputTo::Null => (null()?, None, None),
         OutputTo::Fds { stdout, stderr } => (stdout.try_clone()?, Some((stdout, stderr)), Some(from)),
@@ -334,7 +334,7 @@ mod tests {
             };
             timeout(SOON, full).await.unwrap();
             assert!(!writing.is_finished(), "it has written more than there is room for");
-            let mut output = OutputStream { from };
+            let mut output = OutputStream { from, backlog: None };
             let mut taken = 0;
             while is_taken && taken < all {
                 taken += output.next().await.unwrap().data.0.len();
