@@ -38,6 +38,17 @@ def longest(backend, channel):
         channel.serve_filter("longest", lambda parts: max(parts, key=len))
 
 
+def fail(backend, channel):
+    """Answers each message, and serves a filter that fails."""
+    import threading
+
+    filters = threading.Thread(target=channel.serve_filter, args=("failing", lambda parts: parts["no list"]))
+    filters.daemon = True
+    filters.start()
+    for tag, _ in channel:
+        channel.contribute(tag, b"x")
+
+
 def save(backend, channel):
     """Waits, and writes a file at the end."""
     import pathlib
@@ -61,4 +72,5 @@ def report(backend, channel):
 
 
 backend = gantry_backend.Backend()
-{"tell": tell, "echo": echo, "longest": longest, "save": save, "report": report}[sys.argv[1]](backend, backend.channel())
+calls = {"tell": tell, "echo": echo, "longest": longest, "fail": fail, "save": save, "report": report}
+calls[sys.argv[1]](backend, backend.channel())

@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import itertools
 import os
 import pickle
 import signal
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import unittest
 from pathlib import Path
 
@@ -157,8 +159,30 @@ class Packages(unittest.TestCase):
         with sleepers() as app, app.session() as session:
             session.start_python([HERE / "daemon.py", "longest"])
             session.channel.register_filter("longest", fail)
-            with self.assertRaisesRegex(gantry.Error, "these cannot be merged"):
+            with self.assertRaisesRegex(gantry.Error, "these cannot be merged") as raised:
                 session.channel.reduce(1, "longest")
+            cause = raised.exception.__cause__
+            self.assertEqual((type(cause), str(cause)), (ValueError, "these cannot be merged"))
+            self.assertEqual(traceback.extract_tb(cause.__traceback__)[-1].name, "fail")
+            # It is the cause of that error alone.
+            with self.assertRaises(gantry.Error) as later:
+                session.channel.reduce(2, "longest", timeout=0.2)
+            self.assertIsNone(later.exception.__cause__)
+        # A daemon's filter that fails is told in the daemon's output.
+        with sleepers() as app, app.session() as session, tempfile.TemporaryFile() as out:
+            # Two on each node, so that there is something to merge.
+            for _ in range(2):
+                session.start_python([HERE / "daemon.py", "fail"], output=(out, out))
+            channel, tags = session.channel, itertools.count(1)
+            channel.register_filter("failing", lambda parts: b"".join(parts))
+
+            def is_told():
+                tag = next(tags)
+                channel.broadcast(tag, b"")
+                self.assertEqual(channel.reduce(tag, "failing").value, b"xxxx")
+                return b"TypeError: list indices" in os.pread(out.fileno(), 100_000, 0)
+
+            eventually(is_told)
 
     def test_files_arguments_and_variables_reach_a_daemon(self):
         with tempfile.TemporaryDirectory() as folder, sleepers() as app:

@@ -154,7 +154,8 @@ class Channel:
         """Merges contributions by a filter of the tool's own, until the session ends.
 
         ``merge`` gets at least two parts, and returns one. Its result must not depend on the grouping and the order of
-        parts. Run it on a thread of its own if the daemon has other work, or handles signals.
+        parts. Run it on a thread of its own if the daemon has other work, or handles signals. What ``merge`` raises goes
+        to ``sys.unraisablehook``, which writes it to standard error; the parts go on as they are.
         """
         self._native.serve_filter(name, merge)
 

@@ -156,9 +156,15 @@ impl Channel {
     fn serve_filter(&self, py: Python<'_>, name: &str, merge: Py<PyAny>) -> PyResult<()> {
         let merge = |parts: Vec<Vec<u8>>| {
             Python::attach(|py| {
+                let merge = merge.bind(py);
                 let parts: Vec<_> = parts.iter().map(|part| PyBytes::new(py, part)).collect();
-                let merged = merge.call1(py, (parts,)).and_then(|merged| to_bytes(merged.bind(py)));
-                merged.map_err(|error| Failure::new(Kind::Invalid, format!("merge by {name}: {error}")))
+                let merged = merge.call1((parts,)).and_then(|merged| to_bytes(&merged));
+                merged.map_err(|error| {
+                    let failure = Failure::new(Kind::Invalid, format!("merge by {name}: {error}"));
+                    // The agent passes the parts on unmerged: nobody else would hear of it.
+                    error.write_unraisable(py, Some(merge));
+                    failure
+                })
             })
         };
         py.detach(|| self.0.serve_filter(name, merge)).map_err(|error| to_error(&error))

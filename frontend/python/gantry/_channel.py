@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
-from gantry_backend import TIMEOUT, Member, Missing, decode
+from gantry_backend import TIMEOUT, Error, Member, Missing, decode
 from gantry_backend._errors import build_missing
 from gantry_backend._node import as_bytes
 
@@ -25,9 +25,10 @@ class Channel:
     listed in ``missing``; an operation that lacks too many raises :class:`Error`, which lists them, too.
     """
 
-    def __init__(self, native: _native.Channel, session: object) -> None:
+    def __init__(self, native: _native.Channel, session: object, raised: MutableMapping[str, Exception]) -> None:
         self._native = native
         self._session = session  # whose end is the channel's
+        self._raised = raised  # by the tool's own filters; all objects for this channel share them
 
     def members(self) -> list[Member]:
         """The daemons that are members now."""
@@ -55,9 +56,17 @@ class Channel:
         """Waits until each member has contributed once with this tag. A filter merges contributions on their way.
 
         The filter is ``sum``, ``min``, ``max``, ``ranks``, ``keys``, ``stacks``, ``concatenate``, or the name of one of
-        your own. :func:`gantry_backend.encode` describes their values.
+        your own. :func:`gantry_backend.encode` describes their values. What your own filter raises here is the cause of
+        the :class:`Error`.
         """
-        result, contributed, missing = self._native.reduce(tag, filter, quorum, timeout)
+        try:
+            result, contributed, missing = self._native.reduce(tag, filter, quorum, timeout)
+        except Error as error:
+            cause = self._raised.pop(filter, None)
+            # An earlier reduction may have left it.
+            if cause is None or str(cause) not in error.message:
+                raise
+            raise error from cause
         return Reduced(decode(filter, result), contributed, build_missing(missing))
 
     def register_filter(self, name: str, merge: Callable[[list[bytes]], bytes]) -> None:
@@ -66,7 +75,15 @@ class Channel:
         ``merge`` gets at least two parts, and returns one. Its result must not depend on the grouping and the order of
         parts. A thread of gantry calls it.
         """
-        self._native.register_filter(name, merge)
+
+        def merge_or_keep(parts: list[bytes]) -> bytes:
+            try:
+                return merge(parts)
+            except Exception as error:
+                self._raised[name] = error
+                raise
+
+        self._native.register_filter(name, merge_or_keep)
 
     def messages(self, tag: int) -> Stream[Message]:
         """Messages that daemons send unasked with this tag, until the session ends.

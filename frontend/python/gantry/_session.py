@@ -74,6 +74,7 @@ class Session(Block):
 
     def __init__(self, native: _native.Session) -> None:
         self._native = native
+        self._raised: dict[str, Exception] = {}
 
     @property
     def id(self) -> int:
@@ -93,7 +94,7 @@ class Session(Block):
     @property
     def channel(self) -> Channel:
         """The channel to its daemons."""
-        return Channel(self._native.channel(), self)
+        return Channel(self._native.channel(), self, self._raised)
 
     def send(
         self,
