@@ -5,6 +5,7 @@ import inspect
 import itertools
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -230,6 +231,23 @@ class Packages(unittest.TestCase):
             for code, files in ((1, []), (43, [module])):
                 daemon = session.start_python([script, "two", "words"], files=files, output=subprocess.DEVNULL)
                 self.assertEqual(set(daemon.wait(SOON).values()), {gantry.Ending(code, None)})
+
+    def test_a_daemon_runs_by_an_interpreter_that_was_moved(self):
+        name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as out:
+            moved = Path(folder, "bin", name)
+            moved.parent.mkdir()
+            shutil.copy(os.path.realpath(sys.executable), moved)
+            Path(folder, "lib").symlink_to(Path(sys.base_prefix, "lib"))
+            # Others could change it, so the nodes take no program from there, and get a copy.
+            moved.parent.chmod(0o777)
+            Path(folder, "script.py").write_text("import os, sys; print(sys.prefix, os.environ.get('PYTHONHOME'))")
+            tool = "import gantry, sys\nwith gantry.launch(['sleep', '1000'], output='null') as app, app.session() as s:"
+            tool += "\n d = s.start_python([sys.argv[1] + '/script.py'], output='stream')"
+            tool += "\n print(b''.join(piece.data for piece in d.output()).decode(), end='')"
+            subprocess.run([moved, "-c", tool, folder], stdout=out, stderr=out, timeout=SOON)
+            out.seek(0)
+            self.assertEqual(out.read().decode(), f"{folder} None\n")
 
     def test_a_daemon_keeps_its_session(self):
         with sleepers() as app:

@@ -51,6 +51,7 @@ tests! {
     files_arguments_and_variables_reach_a_daemon
     a_daemon_that_fails_shows_its_traceback
     a_script_imports_what_lies_beside_it_in_the_session
+    a_daemon_runs_by_an_interpreter_that_was_moved
     a_daemon_keeps_its_session
     a_session_may_end_with_its_app
     daemons_that_have_all_ended_are_an_error

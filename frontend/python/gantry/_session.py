@@ -29,6 +29,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 """Runs a script. It imports what lies beside it in the session: on a node that only links it, too."""
 
+FORGET_HOME = """\
+import os
+del os.environ["PYTHONHOME"]
+"""
+"""Before :data:`START`: processes that the script starts may be other interpreters."""
+
 
 class Daemon:
     """A daemon of a tool: one process on each of its nodes. It belongs to its session, not to this object."""
@@ -179,15 +185,20 @@ class Session(Block):
         environment have, where nodes see these. For the other arguments see :meth:`start_daemon`.
         """
         script, *rest = to_list(args) or [""]
-        inherited = os.fspath({**os.environ, **(env or {})}.get("PYTHONPATH", ""))
+        known = {**os.environ, **(env or {})}
+        inherited = os.fspath(known.get("PYTHONPATH", ""))
         paths = [os.path.abspath(path) for path in inherited.split(os.pathsep) if path]
         if sys.prefix != sys.base_prefix:
             # The daemon's interpreter is the one that the virtual environment was made of.
             paths += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
         paths = list(dict.fromkeys([str(self.dirs.lib), *paths]))
+        start, home = START, known.get("PYTHONHOME")
+        if home is None:
+            # A node may have a copy of an interpreter that looks for its standard library beside itself.
+            start, home = FORGET_HOME + START, os.pathsep.join(dict.fromkeys([sys.base_prefix, sys.base_exec_prefix]))
         return self.start_daemon(
-            [os.path.realpath(sys.executable), "-c", START, str(self.dirs.root / os.path.basename(script)), *rest],
-            env={**(env or {}), "PYTHONPATH": os.pathsep.join(paths)},
+            [os.path.realpath(sys.executable), "-c", start, str(self.dirs.root / os.path.basename(script)), *rest],
+            env={**(env or {}), "PYTHONPATH": os.pathsep.join(paths), "PYTHONHOME": home},
             files=[script, *to_list(files)],
             dirs=[os.path.dirname(gantry_backend.__file__), *to_list(dirs)],
             libs=libs,
