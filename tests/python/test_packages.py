@@ -435,6 +435,41 @@ class Packages(unittest.TestCase):
         choice = gantry.Frontend(wlm="localhost").choice()
         self.assertEqual((choice.wlm, choice.doubt), ("localhost", None))
 
+    def test_apps_of_other_tools_are_found_and_reached(self):
+        tool = "import gantry, sys; app = gantry.launch(['-n', '2', 'sleep', '1000'], hold=True, output='null'); "
+        tool += "print(app.id, flush=True); print(app.wait().code)"
+        with subprocess.Popen([sys.executable, "-c", tool], stdout=subprocess.PIPE, text=True) as other:
+            name = other.stdout.readline().strip()
+            (found,) = gantry.apps()
+            self.assertEqual((found.id, gantry.find_app().id, gantry.find_app(name[:4]).id), (name,) * 3)
+            app = gantry.find_app(f"pid:{other.pid}")
+            self.assertEqual((app.info()["owner"], app.info()["state"]), (other.pid, "held"))
+            self.assertEqual([rank.state for rank in app.ranks()], ["held", "held"])
+            events = app.events()
+            self.assertEqual(events.next(SOON)["event"], "held")
+            app.release()
+            self.assertEqual(events.next(SOON)["event"], "released")
+            with self.assertRaises(gantry.TimedOut):
+                app.wait(0.1)
+            app.signal("SIGTERM", ranks=[1])
+            end = app.kill()
+            self.assertEqual([end.ranks[rank].signal for rank in (0, 1)], ["SIGKILL", "SIGTERM"])
+            self.assertEqual((end.code, other.stdout.readline()), (143, "143\n"))
+        self.assertEqual([event["event"] for event in events][-1], "exited")
+        self.assertEqual(gantry.apps(), [])
+        for call in (app.info, gantry.find_app, lambda: gantry.find_app("zz")):
+            with self.assertRaises(gantry.Error) as missing:
+                call()
+            self.assertEqual(missing.exception.kind, "not-found")
+
+    def test_a_close_does_not_wait_for_a_reader_that_does_not_come(self):
+        # Without the fix it takes as long as agents wait for the last output.
+        with gantry.launch(["-n", "1", "yes"], output="stream") as app:
+            stream = app.output()
+            next(stream)
+            app.close(5)
+            self.assertGreater(sum(len(piece.data) for piece in stream), 100_000)
+
     def test_every_option_is_in_the_signature_and_calls_that_share_options_agree(self):
         def parameters(call):
             found = inspect.signature(call).parameters
@@ -448,6 +483,9 @@ class Packages(unittest.TestCase):
 
         self.assertEqual(is_subset(gantry.launch, gantry.Frontend.launch), {"wlm"})
         self.assertEqual(is_subset(gantry.attach, gantry.Frontend.attach), {"wlm"})
+        self.assertEqual(is_subset(gantry.submit, gantry.Frontend.submit), {"wlm"})
+        self.assertEqual(is_subset(gantry.apps, gantry.Frontend.apps), set())
+        self.assertEqual(is_subset(gantry.find_app, gantry.Frontend.find_app), set())
         self.assertEqual(is_subset(gantry.Session.start_python, gantry.Session.start_daemon), set())
         # Type checkers and help() see no option in ``**options``.
         for package in (gantry, gantry_backend):

@@ -64,6 +64,8 @@ tests! {
     a_forked_child_neither_uses_nor_ends_an_app
     errors_say_what_and_why_and_the_remedy
     the_choice_of_a_workload_manager_is_told
+    apps_of_other_tools_are_found_and_reached
+    a_close_does_not_wait_for_a_reader_that_does_not_come
     every_option_is_in_the_signature_and_calls_that_share_options_agree
 }
 
@@ -102,6 +104,24 @@ fn a_tool_hears_what_its_launch_waits_for_and_may_give_up() {
         assert!(said.len() == 2 && said[0].starts_with("slurm: ") && said[1] == "given up", "{said:?}");
         let jobs = || cluster.said("squeue", ["--me", "--noheader"]);
         assert!(becomes_true(LONG, || jobs().is_empty()), "{}", jobs());
+    });
+}
+
+#[test]
+fn a_tool_submits_a_job_and_attaches_to_it_or_cancels_it() {
+    require!(tool("srun"));
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let states = || cluster.said("squeue", ["--me", "--noheader", "--format=%T"]);
+        let job = ["-N2", "-n4", "--output=/dev/null", "--wrap=srun sleep 704"];
+        let said = run_on(cluster, "submitter.py", &[&["attach"][..], &job].concat());
+        assert!(said[0].starts_with("slurm: job "), "{said:?}");
+        assert_eq!(said.last().map(String::as_str), Some("4 ranks on 2 nodes are running"));
+        assert_eq!(states().trim(), "RUNNING");
+        cluster.said("scancel", ["--me"]);
+        cluster.bed.wait_idle(LONG).expect("idle");
+        let waits = ["cancel", "--hold", "--output=/dev/null", "--wrap=srun sleep 705"];
+        assert_eq!(run_on(cluster, "submitter.py", &waits).len(), 1);
+        assert!(becomes_true(LONG, || states().trim().is_empty()), "{}", states());
     });
 }
 

@@ -26,16 +26,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gantry_backend import TIMEOUT, Dirs, Error, Member, Missing, TimedOut, fold_ranks
 
 from ._app import App
+from ._batch import Batch
 from ._channel import Channel
 from ._data import Choice, Ending, Exit, Gathered, Message, Output, Rank, Reduced, Staged
 from ._files import File, OutputTo, StrPath
-from ._frontend import Frontend
+from ._frontend import ANSWER_TIMEOUT, Frontend
+from ._remote import RemoteApp
 from ._session import Daemon, Session
 from ._streams import Stream
 
 __all__ = [
     "TIMEOUT",
     "App",
+    "Batch",
     "Channel",
     "Choice",
     "Daemon",
@@ -51,13 +54,17 @@ __all__ = [
     "Output",
     "Rank",
     "Reduced",
+    "RemoteApp",
     "Session",
     "Staged",
     "Stream",
     "TimedOut",
+    "apps",
     "attach",
+    "find_app",
     "fold_ranks",
     "launch",
+    "submit",
 ]
 
 
@@ -105,3 +112,18 @@ def attach(
 ) -> App:
     """Attaches to a running program: :meth:`Frontend.attach` with default settings, or that workload manager."""
     return Frontend(wlm=wlm).attach(target, on_wait=on_wait, timeout=timeout)
+
+
+def submit(args: Sequence[StrPath], *, wlm: str | None = None, timeout: float | None = TIMEOUT) -> Batch:
+    """Submits a batch job: :meth:`Frontend.submit` with default settings, or that workload manager."""
+    return Frontend(wlm=wlm).submit(args, timeout=timeout)
+
+
+def apps(*, timeout: float | None = ANSWER_TIMEOUT) -> list[RemoteApp]:
+    """All apps of this user that run here: :meth:`Frontend.apps` with default settings."""
+    return Frontend().apps(timeout=timeout)
+
+
+def find_app(name: str | None = None) -> RemoteApp:
+    """An app of this user that runs here: :meth:`Frontend.find_app` with default settings."""
+    return Frontend().find_app(name)

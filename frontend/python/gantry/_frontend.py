@@ -11,11 +11,16 @@ from gantry_backend import TIMEOUT
 
 from . import _native
 from ._app import App
+from ._batch import Batch
 from ._data import Choice
 from ._files import File, OutputTo, StrPath, describe_output, descriptor, to_list, to_variables
+from ._remote import RemoteApp
 
 # An editable install has this package in a clone, and gantry's programs where pip puts those of all packages.
 _native.look_for_programs_in([sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user")])
+
+ANSWER_TIMEOUT = 5.0
+"""Seconds that another tool may take to answer. One that is stopped must not hide the others."""
 
 
 class Frontend:
@@ -41,6 +46,7 @@ class Frontend:
         rank_wrapper: str | None = None,
         runtime_dir: StrPath | None = None,
     ) -> None:
+        self._runtime_dir = runtime_dir
         self._native = _native.Frontend(
             {
                 "wlm": wlm,
@@ -124,3 +130,24 @@ class Frontend:
         if not isinstance(target, (int, str)):
             target = ",".join(map(str, target))
         return App(self._native.attach(str(target), on_wait, timeout))
+
+    def submit(self, args: Sequence[StrPath], *, timeout: float | None = TIMEOUT) -> Batch:
+        """Submits a batch job, and waits until the workload manager has accepted it. :meth:`Batch.attach` follows.
+
+        :param args: the arguments of the workload manager's own command, such as ``sbatch``
+        """
+        return Batch(self._native.submit(to_list(args), timeout))
+
+    def apps(self, *, timeout: float | None = ANSWER_TIMEOUT) -> list[RemoteApp]:
+        """All apps of this user that run here, of any tool, as ``gantry ps`` lists them.
+
+        :param timeout: seconds that one tool may take to answer; an app whose tool gives no answer is there, too
+        """
+        return [RemoteApp(native) for native in _native.list_apps(self._runtime_dir, timeout)]
+
+    def find_app(self, name: str | None = None) -> RemoteApp:
+        """The app of this user with this id, or the beginning of one; ``pid:1234`` is that of the tool 1234.
+
+        Without a name it is the only one. Raises :class:`Error` if none or several are meant.
+        """
+        return RemoteApp(_native.find_app(name, self._runtime_dir))

@@ -2,13 +2,30 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-__all__ = ["App", "Channel", "Daemon", "Events", "Frontend", "Messages", "Output", "Session", "look_for_programs_in"]
+__all__ = [
+    "App",
+    "Batch",
+    "Channel",
+    "Daemon",
+    "Events",
+    "Frontend",
+    "Messages",
+    "Output",
+    "RemoteApp",
+    "RemoteEvents",
+    "Session",
+    "find_app",
+    "list_apps",
+    "look_for_programs_in",
+]
 
 _Pair = tuple[int, int]
 _Missing = tuple[_Pair, str, str]
 _Piece = tuple[int | None, int | None, str, str, bytes]
 
 def look_for_programs_in(dirs: Sequence[str]) -> None: ...
+def list_apps(runtime_dir: str | os.PathLike[str] | None, timeout: float | None) -> list[RemoteApp]: ...
+def find_app(name: str | None, runtime_dir: str | os.PathLike[str] | None) -> RemoteApp: ...
 
 @final
 class Frontend:
@@ -18,6 +35,27 @@ class Frontend:
         self, launch: dict[str, Any], on_wait: Callable[[str, str], None] | None, timeout: float | None
     ) -> App: ...
     def attach(self, target: str, on_wait: Callable[[str, str], None] | None, timeout: float | None) -> App: ...
+    def submit(self, args: list[str], timeout: float | None) -> Batch: ...
+
+@final
+class Batch:
+    def job(self) -> str: ...
+    def wlm(self) -> str: ...
+    def attach(
+        self, queue_timeout: float | None, on_wait: Callable[[str, str], None] | None, timeout: float | None
+    ) -> App: ...
+    def detach(self) -> None: ...
+    def cancel(self, timeout: float | None) -> None: ...
+
+@final
+class RemoteApp:
+    def id(self) -> str: ...
+    def info(self, timeout: float | None) -> str: ...
+    def release(self, timeout: float | None) -> None: ...
+    def signal(self, signal: str, ranks: list[int] | None, timeout: float | None) -> None: ...
+    def kill(self, timeout: float | None) -> str: ...
+    def wait(self, timeout: float | None) -> str | None: ...
+    def events(self, timeout: float | None) -> RemoteEvents: ...
 
 @final
 class App:
@@ -70,6 +108,10 @@ class Channel:
 
 @final
 class Events:
+    def next(self, timeout: float | None) -> str | None: ...
+
+@final
+class RemoteEvents:
     def next(self, timeout: float | None) -> str | None: ...
 
 @final

@@ -1,9 +1,7 @@
 //! Settings, launch and attach.
 
 use std::ffi::OsString;
-use std::mem;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use gantry_frontend::{
     self as library, Config, HostsPolicy, Input, LaunchRequest, OutputTo, QueueNews, SendAgent,
@@ -12,7 +10,9 @@ use gantry_shared_python::{of_failure, to_timeout};
 use pyo3::prelude::*;
 
 use crate::app::App;
+use crate::batch::Batch;
 use crate::convert::{duplicate, to_error};
+use crate::news::News;
 use crate::waiting::{wait, wait_with_news};
 
 /// Settings of a tool.
@@ -158,21 +158,9 @@ impl Frontend {
         };
         attached.map(App::new)
     }
-}
 
-/// What jobs wait for, each with its name, until the tool is told.
-#[derive(Default)]
-struct News(Mutex<Vec<(String, String)>>);
-
-impl News {
-    fn add(&self, job: &str, message: &str) {
-        let mut news = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        news.push((job.to_owned(), message.to_owned()));
-    }
-
-    /// Calls a function of the tool's with each. What it raises ends the wait.
-    fn tell(&self, py: Python<'_>, on_wait: &Py<PyAny>) -> PyResult<()> {
-        let news = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        news.into_iter().try_for_each(|told| on_wait.call1(py, told).map(drop))
+    fn submit(&self, py: Python<'_>, args: Vec<OsString>, timeout: Option<f64>) -> PyResult<Batch> {
+        let timeout = to_timeout(timeout)?;
+        wait(py, self.0.submit(args, timeout)).map(Batch::new)
     }
 }

@@ -10,7 +10,9 @@
 //! | `owned` | what belongs to one process and is closed once |
 //! | `streams` | events, output, messages of daemons |
 //! | `frontend` | settings, launch, attach |
+//! | `batch`, `news` | batch jobs; what jobs wait for |
 //! | `app` | an app |
+//! | `remote` | apps of any tool of this user |
 //! | `session` | sessions, their files, their daemons |
 //! | `channel` | the channel between tool and daemons |
 //!
@@ -21,8 +23,11 @@ mod convert;
 mod waiting;
 mod owned;
 mod streams;
+mod news;
 mod frontend;
+mod batch;
 mod app;
+mod remote;
 mod session;
 mod channel;
 
@@ -34,9 +39,13 @@ mod _native {
     #[pymodule_export]
     use super::app::App;
     #[pymodule_export]
+    use super::batch::Batch;
+    #[pymodule_export]
     use super::channel::Channel;
     #[pymodule_export]
     use super::frontend::{Frontend, look_for_programs_in};
+    #[pymodule_export]
+    use super::remote::{RemoteApp, RemoteEvents, find_app, list_apps};
     #[pymodule_export]
     use super::session::{Daemon, Session};
     #[pymodule_export]

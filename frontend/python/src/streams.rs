@@ -1,10 +1,11 @@
 //! What comes while an app runs: events, output, messages of daemons.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_frontend::channel::MessageStream;
 use gantry_frontend::{self as library, OutputStream};
-use gantry_shared_python::{MemberPair, build_error, to_pair, to_timeout};
+use gantry_shared_python::{MemberPair, build_error, to_pair};
 use gantry_types::error::Kind;
 use gantry_types::output::Stream;
 use pyo3::prelude::*;
@@ -13,21 +14,24 @@ use tokio::sync::Mutex;
 
 use crate::convert::to_json;
 use crate::owned::Owned;
-use crate::waiting::wait_at_most;
 
 /// A stream that several threads may read in turns.
-type Turns<T> = Owned<Arc<Mutex<T>>>;
+pub(crate) type Turns<T> = Owned<Arc<Mutex<T>>>;
 
 /// The next of a stream. None: it has ended.
 macro_rules! next {
     ($py:ident, $what:literal, $stream:expr, $timeout:ident) => {{
-        let (stream, timeout) = ($stream.with(Arc::clone)?, to_timeout($timeout)?);
-        let next = wait_at_most($py, timeout, async move { stream.lock().await.next().await })?;
-        next.ok_or_else(|| {
-            let message = format!("no {} within {} s", $what, timeout.as_secs_f64());
-            build_error(Kind::TimedOut, message, None, Vec::new())
-        })?
+        let (stream, timeout) = ($stream.with(Arc::clone)?, gantry_shared_python::to_timeout($timeout)?);
+        let next =
+            $crate::waiting::wait_at_most($py, timeout, async move { stream.lock().await.next().await })?;
+        next.ok_or_else(|| $crate::streams::late($what, timeout))?
     }};
+}
+pub(crate) use next;
+
+pub(crate) fn late(what: &str, timeout: Duration) -> PyErr {
+    let message = format!("no {what} within {} s", timeout.as_secs_f64());
+    build_error(Kind::TimedOut, message, None, Vec::new())
 }
 
 /// The events of an app.
