@@ -1,5 +1,6 @@
 """What the Python packages gantry and gantry_backend promise. The suite `python` runs each test in a world of its own."""
 
+import asyncio
 import gc
 import inspect
 import itertools
@@ -461,6 +462,29 @@ class Packages(unittest.TestCase):
             with self.assertRaises(gantry.Error) as missing:
                 call()
             self.assertEqual(missing.exception.kind, "not-found")
+
+    def test_asyncio_waits_for_several_apps_at_once(self):
+        examples = HERE.parent.parent / "examples" / "python"
+        command = [sys.executable, examples / "at_once.py", "hostname", "1", "3"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SOON, check=True)
+        lines = [line.partition(":")[0] for line in done.stdout.splitlines()]
+        self.assertEqual(sorted(lines), ["1", "3", "3", "3"])
+
+        async def wait(app):
+            with app:
+                await asyncio.to_thread(app.wait)
+
+        # A task that is cancelled ends its app, and no thread waits any more.
+        async def cancel():
+            app = await asyncio.to_thread(sleepers)
+            task = asyncio.ensure_future(wait(app))
+            await asyncio.sleep(0.2)
+            task.cancel()
+            await asyncio.wait([task])
+            return task.cancelled(), [rank.pid for rank in app.ranks]
+
+        was_cancelled, pids = asyncio.run(asyncio.wait_for(cancel(), SOON))
+        self.assertTrue(was_cancelled and are_gone(pids))
 
     def test_a_close_does_not_wait_for_a_reader_that_does_not_come(self):
         # Without the fix it takes as long as agents wait for the last output.

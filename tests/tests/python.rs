@@ -65,6 +65,7 @@ tests! {
     errors_say_what_and_why_and_the_remedy
     the_choice_of_a_workload_manager_is_told
     apps_of_other_tools_are_found_and_reached
+    asyncio_waits_for_several_apps_at_once
     a_close_does_not_wait_for_a_reader_that_does_not_come
     every_option_is_in_the_signature_and_calls_that_share_options_agree
 }
