@@ -234,6 +234,9 @@ fn what_pip_installs_finds_its_programs() {
         check_sources(&unpacked);
         pip.install(&[&text(&sdist)]);
         pip.check_launches();
+        let licences = "import importlib.metadata as it; print([f.name for f in it.files('gantry-launch') if 'licenses' in f.parts])";
+        let licences = pip.python(&["-I", "-c", licences]).concat();
+        assert!(licences.contains("THIRD-PARTY.txt") && licences.contains("LICENSE-MIT"), "{licences}");
         // The types of both packages are those that a type checker sees.
         let example = text(&clone().join("examples/python/rank_status.py"));
         let mypy = ["-m", "mypy", "--strict", "--cache-dir", "/dev/null"];
