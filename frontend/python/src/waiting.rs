@@ -8,7 +8,7 @@ use std::time::Duration;
 use gantry_shared::per_process::PerProcess;
 use gantry_shared_python::{TICK, build_error, handles_signals};
 use gantry_types::error::Kind;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::SigSet;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
@@ -34,10 +34,12 @@ fn runtime() -> PyResult<&'static Runtime> {
 
 /// The runtime's threads block every signal, so that Python's own threads get them.
 fn start() -> io::Result<Runtime> {
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let made = Builder::new_multi_thread().worker_threads(WORKERS).thread_name("gantry").enable_all().build();
-    before.thread_set_mask()?;
-    made
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(WORKERS).thread_name("gantry").on_thread_start(|| {
+        // It fails for a bad argument only.
+        SigSet::all().thread_block().ok();
+    });
+    runtime.enable_all().build()
 }
 
 /// Waits for the result. Other threads of Python run meanwhile. A signal's handler that raises, such as that of Ctrl-C,

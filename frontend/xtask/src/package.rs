@@ -44,7 +44,6 @@ pub(crate) fn package(asked: &Package) -> Result<String> {
 
 /// Makes the same archive of the same files, whoever makes it and when.
 fn archive(stage: &Stage, name: &str, out: &Path) -> Result<PathBuf> {
-    stage.add_licences()?;
     stage.set_times()?;
     let made = out.join(format!("{name}.tar.gz"));
     let mut args = vec!["--sort=name", "--format=gnu", "--owner=root:0", "--group=root:0"];

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::stage::{DESCRIPTION, SUMMARY, Stage, VERSION, sorted_version};
 use crate::Result;
 use crate::build::{root, run, run_in};
-use crate::layout::put_text;
+use crate::layout::{THIRD_PARTY, put_text};
 use crate::library::LIBRARIES;
 
 /// The folder of libraries below the prefix.
@@ -67,15 +67,11 @@ pub(super) fn make(stage: &Stage, out: &Path) -> Result<PathBuf> {
 /// Adds what a Debian package says about itself.
 fn add_documents(stage: &Stage, version: &str) -> Result<()> {
     let folder = stage.documents();
-    let notices = "THIRD-PARTY.txt";
-    let others = match folder.join(notices).exists() {
-        true => format!("\nIt contains code of others, whose notices are in {notices} beside this file.\n"),
-        false => String::new(),
-    };
     let licence = fs::read_to_string(root().join("LICENSE-MIT"))?;
     let copyright = format!(
         "gantry may be used by one of two licences, as you choose: the Apache License,\n\
-         version 2.0, which is in /usr/share/common-licenses/Apache-2.0, or this one:\n\n{licence}{others}"
+         version 2.0, which is in /usr/share/common-licenses/Apache-2.0, or this one:\n\n{licence}\n\
+         It contains code of others, whose notices are in {THIRD_PARTY} beside this file.\n"
     );
     put_text(&folder, "copyright", copyright.as_bytes())?;
     let date = run("date".as_ref(), &["--utc", "--rfc-email", "--date", &format!("@{}", stage.date)])?;

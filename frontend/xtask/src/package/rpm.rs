@@ -36,7 +36,6 @@ pub(super) fn machine() -> Result<String> {
 /// # Errors
 /// The error of rpmbuild, or a file cannot be written.
 pub(super) fn make(stage: &Stage, machine: &str, out: &Path) -> Result<PathBuf> {
-    stage.add_licences()?;
     stage.compress_manual()?;
     stage.set_times()?;
     put_text(&stage.work, "gantry.spec", build_spec(stage)?.as_bytes())?;

@@ -7,8 +7,8 @@ use std::{fs, io};
 
 use crate::Result;
 use crate::args::{Install, Package};
-use crate::build::{root, run, run_in};
-use crate::layout::{install, put_text};
+use crate::build::{run, run_in};
+use crate::layout::install;
 
 /// The version of gantry.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -28,8 +28,6 @@ pub(super) const DESCRIPTION: [&str; 4] = [
     "or profiler beside the ranks, and releases them. It also attaches to running",
     "programs, and says where ranks hang. It has libraries for tools in C.",
 ];
-
-const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Files as they are to be on other machines.
 #[derive(Debug)]
@@ -81,11 +79,6 @@ impl<'a> Stage<'a> {
     /// The folder of documents.
     pub(super) fn documents(&self) -> PathBuf {
         self.prefix.join("share/doc/gantry")
-    }
-
-    /// Adds the licences, which go with every copy.
-    pub(super) fn add_licences(&self) -> Result<()> {
-        LICENCES.iter().try_for_each(|name| put_text(&self.documents(), name, &fs::read(root().join(name))?))
     }
 
     /// Compresses the manual, as package managers have it.
