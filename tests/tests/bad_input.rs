@@ -266,7 +266,35 @@ fn a_stage_directory_that_is_full_is_named() {
         let world = World::new();
         // Enough inodes for the directory itself and none for its contents.
         let tool = Tool::spawn(&world, tool_on_mount(&world, "nr_inodes=1"));
-        check_stage(&world, tool, "no-access", "No space left on device", "free some space there");
+        check_stage(&world, tool, "system", "No space left on device", "free some space there");
+    });
+}
+
+#[test]
+fn a_full_directory_that_nobody_named_gives_way_to_the_next() {
+    require!(mounting());
+    within(LIMIT, || {
+        // Full at the directory itself, and at the first byte of a file in it.
+        for options in ["nr_inodes=1", "size=4k"] {
+            let world = World::new();
+            let mut command = world.command("unshare");
+            let script = format!(
+                "export TMPDIR=\"$GANTRY_STAGE_DIR\" && unset GANTRY_STAGE_DIR &&
+                mount -t tmpfs -o {options} none \"$TMPDIR\" &&
+                {{ head -c 4096 /dev/zero >\"$TMPDIR/filler\" || true; }} && exec \"$0\""
+            );
+            command.args(["-m", "--propagation", "private", "/bin/sh", "-c", &script]);
+            command.arg(binaries().dir.join("fault_tool"));
+            let mut tool = Tool::spawn(&world, command);
+            tool.ask("hold -n 2 /bin/true");
+            let root = PathBuf::from(tool.ask("session")["root"].as_str().expect("a path"));
+            assert!(root.starts_with("/tmp") || root.starts_with("/var/tmp"), "{root:?}");
+            tool.ask("release");
+            assert_eq!(tool.event("exited")["code"], 0);
+            tool.ask("close");
+            tool.assert_alone(&world);
+            assert!(!root.exists(), "{root:?} is still there");
+        }
     });
 }
 

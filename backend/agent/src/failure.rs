@@ -14,7 +14,7 @@ pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
         E::NotFound => (Kind::NotFound, None),
         E::PermissionDenied | E::ReadOnlyFilesystem => (Kind::NoAccess, None),
         E::StorageFull | E::QuotaExceeded => {
-            (Kind::NoAccess, Some("free some space there, or set GANTRY_STAGE_DIR to another directory"))
+            (Kind::System, Some("free some space there, or set GANTRY_STAGE_DIR to another directory"))
         }
         E::TimedOut => (Kind::TimedOut, None),
         E::InvalidInput | E::InvalidFilename | E::AlreadyExists | E::NotADirectory => (Kind::Invalid, None),

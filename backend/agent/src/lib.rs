@@ -409,10 +409,11 @@ fn read_ticket_from(reader: &mut impl io::Read) -> Result<Ticket, Failure> {
 
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {
     strays::sweep().map_err(|e| failure::from_io("search for processes of dead agents", &e))?;
-    let base = session::StageBase::choose(directory)?;
+    // Apps are in any of these: where one has no room, they are in the next.
+    let bases = session::StageBase::find_all(directory)?;
     let memory = directory.is_none().then(session::StageBase::in_memory).flatten();
     let mut kept = Ok(());
-    for swept in [Some(base), memory].iter().flatten().flat_map(session::sweep) {
+    for swept in bases.iter().chain(&memory).flat_map(session::sweep) {
         match swept.outcome {
             Ok(()) => say(&format!("removed {}", swept.path.display()))?,
             Err(failure) => kept = Err(failure),

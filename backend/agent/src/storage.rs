@@ -131,12 +131,14 @@ impl Storage {
         let (asked, runtime) = (self.asked.clone(), tokio::runtime::Handle::current());
         state.jobs.push(move |turn| {
             let asked = asked.as_deref().map(Path::new);
-            let base = turn.and_then(|()| match &place.base {
-                Some(there) => StageBase::follow(Path::new(there), asked),
-                None => StageBase::choose(asked),
+            let bases = turn.and_then(|()| match &place.base {
+                Some(there) => Ok(vec![StageBase::follow(Path::new(there), asked)?]),
+                None => StageBase::find_all(asked),
             });
-            let opened = base
-                .and_then(|base| lock(&home).open_session((&base, &name, node), session, served, &runtime));
+            let open_in = |base: &StageBase| {
+                lock(&home).open_session((base, &name, node), session, served.clone(), &runtime)
+            };
+            let opened = bases.and_then(|bases| StageBase::first_with_room(&bases, open_in));
             done(opened.map(|opened| {
                 let dirs = opened.dirs().clone();
                 *lock(&dir) = Some(opened);

@@ -84,7 +84,7 @@ impl Opening<'_> {
         if let Some(dirs) = one_root(&roots) {
             return Ok((name, dirs));
         }
-        let mut reasons = Vec::new();
+        let (mut reasons, mut kinds) = (Vec::new(), Vec::new());
         for base in candidates(&roots) {
             self.take_back().await?;
             let answers = self.ask(&name, Some(&base)).await?;
@@ -93,6 +93,7 @@ impl Opening<'_> {
                 Some((node, failure)) => {
                     let host = self.core.state().host(node);
                     reasons.push(format!("{host}: {}", failure.message()));
+                    kinds.push(failure.kind());
                 }
                 None => {
                     let dirs = one_root(&self::roots(self.core.accept(answers)?)?).ok_or_else(differ)?;
@@ -101,7 +102,8 @@ impl Opening<'_> {
             }
         }
         let message = format!("no directory for sessions will do on every node: {}", reasons.join("; "));
-        let failure = Failure::new(Kind::NoAccess, message)
+        let is_full = kinds.iter().all(|kind| *kind == Kind::System);
+        let failure = Failure::new(if is_full { Kind::System } else { Kind::NoAccess }, message)
             .with_hint("name one that every node has: --stage-dir, or GANTRY_STAGE_DIR");
         Err(Error::Node { hosts: Vec::new(), failure })
     }

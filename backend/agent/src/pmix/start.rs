@@ -172,11 +172,12 @@ pub(crate) async fn start(job: Job, ranks: &RanksThread) -> Result<Started, Fail
 fn make_directory(app: AppId, node: NodeId, asked: Option<&Path>) -> Result<AppDir, Failure> {
     let name = choose_app_dir_name(app);
     let name = name.map_err(|error| Failure::new(Kind::System, error.to_string()))?;
-    let base = match StageBase::in_memory() {
-        Some(base) => base,
-        None => StageBase::choose(asked)?,
+    let name = AppDirName::parse(app, name)?;
+    let places = match StageBase::in_memory() {
+        Some(base) => vec![base],
+        None => StageBase::find_all(asked)?,
     };
-    AppDir::create(&base, &AppDirName::parse(app, name)?, node)
+    StageBase::first_with_room(&places, |base| AppDir::create(base, &name, node))
 }
 
 /// The process. It outlives this agent for a moment, to clean up.

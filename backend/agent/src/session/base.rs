@@ -16,7 +16,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, faccessat};
 
-/// The directory below which apps' directories are made. [`StageBase::choose`] checks it once; later changes show only
+/// The directory below which apps' directories are made. [`StageBase::find_all`] checks it once; later changes show only
 /// when it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StageBase {
@@ -24,15 +24,41 @@ pub(crate) struct StageBase {
 }
 
 impl StageBase {
-    /// Chooses the requested place, or the first usable one of `TMPDIR`, `/tmp`, `/var/tmp`.
+    /// The requested place, or the usable ones of `TMPDIR`, `/tmp`, `/var/tmp`: at least one.
     ///
     /// The tool requests a place, else `GANTRY_STAGE_DIR` does. A usable place is a writable directory from which
-    /// programs can be started. An empty variable counts as not set.
+    /// programs can be started. An empty variable counts as not set. Only use shows whether a place has room:
+    /// [`StageBase::first_with_room`].
     ///
     /// # Errors
     /// When the requested place is not usable (no other is tried), or none of the usual ones: with each one's reason.
-    pub(crate) fn choose(asked: Option<&Path>) -> Result<Self, Failure> {
-        choose_by(asked, &env, &look_at)
+    pub(crate) fn find_all(asked: Option<&Path>) -> Result<Vec<Self>, Failure> {
+        find_all_by(asked, &env, &look_at)
+    }
+
+    /// Makes something in the first of these places that has room for it. `make` leaves nothing where it fails.
+    ///
+    /// # Errors
+    /// The failure of the first place; its message has those of the others, too. A failure that is not about room or
+    /// access ends the search.
+    pub(crate) fn first_with_room<T>(
+        places: &[Self],
+        mut make: impl FnMut(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut failures: Vec<Failure> = Vec::new();
+        for place in places {
+            match make(place) {
+                Err(failure) if matches!(failure.kind(), Kind::System | Kind::NoAccess) => {
+                    failures.push(failure)
+                }
+                made => return made,
+            }
+        }
+        let all = failures.iter().map(Failure::message).collect::<Vec<_>>().join("; ");
+        let Some(first) = failures.first() else {
+            return Err(Failure::new(Kind::Internal, "find a place for storage: there is none to try"));
+        };
+        Err(Failure::new(first.kind(), all).with_hint_of(first.hint()))
     }
 
     /// The place where another node has its storage, because a session has the same path on every node.
@@ -144,9 +170,9 @@ fn env(name: &str) -> Option<OsString> {
 type Probe<'a> = &'a dyn Fn(&Path) -> Result<(), Unfit>;
 
 /// The decision, with an injected probe of each place.
-fn choose_by(asked: Option<&Path>, env: Lookup<'_>, probe: Probe<'_>) -> Result<StageBase, Failure> {
+fn find_all_by(asked: Option<&Path>, env: Lookup<'_>, probe: Probe<'_>) -> Result<Vec<StageBase>, Failure> {
     if let Some((path, by)) = find_asked(asked, env) {
-        return take(path, by, probe);
+        return Ok(vec![take(path, by, probe)?]);
     }
     let mut places: Vec<(PathBuf, &str)> =
         set(env, "TMPDIR").map(|path| (path, " (TMPDIR)")).into_iter().collect();
@@ -155,18 +181,21 @@ fn choose_by(asked: Option<&Path>, env: Lookup<'_>, probe: Probe<'_>) -> Result<
             places.push((usual.into(), ""));
         }
     }
-    let mut reasons = Vec::new();
+    let (mut usable, mut reasons) = (Vec::new(), Vec::new());
     for (path, by) in places {
         match fit(&path, probe) {
-            Ok(()) => return Ok(StageBase { path }),
+            Ok(()) => usable.push(StageBase { path }),
             Err(unfit) => reasons.push(format!("{}{by}: {unfit}", path.display())),
         }
+    }
+    if !usable.is_empty() {
+        return Ok(usable);
     }
     Err(Failure::new(Kind::NoAccess, format!("find a place for storage: {}", reasons.join("; ")))
         .with_hint(format!("set {GANTRY_STAGE_DIR} to a writable directory on a file system without noexec")))
 }
 
-/// As [`choose_by`], for [`StageBase::follow`].
+/// As [`find_all_by`], for [`StageBase::follow`].
 fn follow_by(
     there: &Path,
     asked: Option<&Path>,
@@ -270,11 +299,11 @@ mod tests {
         let probe = |path: &Path| {
             bad.iter().find(|(p, _)| Path::new(p) == path).map_or(Ok(()), |(_, unfit)| Err(unfit.clone()))
         };
-        let chosen = choose_by(asked.map(Path::new), &lookup, &probe);
+        let found = find_all_by(asked.map(Path::new), &lookup, &probe);
         match expected {
-            Ok(path) => assert_eq!(chosen.unwrap().path(), Path::new(path)),
+            Ok(path) => assert_eq!(found.unwrap()[0].path(), Path::new(path)),
             Err(text) => {
-                let failure = chosen.unwrap_err();
+                let failure = found.unwrap_err();
                 assert!(failure.message().contains(text), "{failure} has no {text:?}");
                 assert!(failure.hint().is_some(), "{failure} has no hint");
             }
@@ -307,6 +336,34 @@ mod tests {
         check(Some("here"), &[], &bad(), Err("not an absolute path"));
         check(Some("/a:b"), &[], &bad(), Err("has `:`"));
         check(Some("/$HOME"), &[], &bad(), Err("has `:`"));
+    }
+
+    #[test]
+    fn a_place_without_room_gives_way_to_the_next_unless_it_was_asked_for() {
+        let lookup = |_: &str| None;
+        let try_all = |asked: Option<&str>, bad: &[(&str, Kind)]| {
+            let places = find_all_by(asked.map(Path::new), &lookup, &|_| Ok(())).unwrap();
+            let made = StageBase::first_with_room(&places, |base| {
+                match bad.iter().find(|(path, _)| Path::new(path) == base.path()) {
+                    Some((path, kind)) => {
+                        Err(Failure::new(*kind, format!("make {path}: bad")).with_hint("do it"))
+                    }
+                    None => Ok(base.path().display().to_string()),
+                }
+            });
+            made.map_err(|failure| {
+                assert_eq!(failure.hint(), Some("do it"));
+                format!("{}: {}", failure.kind(), failure.message())
+            })
+        };
+        let err = |text: &str| Err(text.to_owned());
+        assert_eq!(try_all(None, &[]), Ok("/tmp".to_owned()));
+        assert_eq!(try_all(None, &[("/tmp", Kind::System)]), Ok("/var/tmp".to_owned()));
+        assert_eq!(try_all(None, &[("/tmp", Kind::NoAccess)]), Ok("/var/tmp".to_owned()));
+        assert_eq!(try_all(None, &[("/tmp", Kind::Unsupported)]), err("unsupported: make /tmp: bad"));
+        let both = [("/tmp", Kind::System), ("/var/tmp", Kind::NoAccess)];
+        assert_eq!(try_all(None, &both), err("system: make /tmp: bad; make /var/tmp: bad"));
+        assert_eq!(try_all(Some("/mine"), &[("/mine", Kind::System)]), err("system: make /mine: bad"));
     }
 
     #[test]

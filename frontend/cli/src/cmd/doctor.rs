@@ -174,7 +174,16 @@ fn why_no_stage(path: &Path) -> Option<String> {
     }
     // Only a trial shows it: permissions, quotas and read-only mounts all have their own ways to fail.
     match mkdtemp(&path.join("gantry-doctor-XXXXXX")) {
-        Ok(made) => drop(std::fs::remove_dir(made)),
+        Ok(made) => {
+            // A full file system may have room for a directory and none for a file.
+            let file = made.join("file");
+            let wrote = std::fs::write(&file, "trial");
+            drop(std::fs::remove_file(file));
+            drop(std::fs::remove_dir(made));
+            if let Err(error) = wrote {
+                return Some(format!("not writable ({error})"));
+            }
+        }
         Err(error) => return Some(format!("not writable ({})", error.desc())),
     }
     match statvfs(path) {
