@@ -156,11 +156,18 @@ fn describe(pid: i32) -> String {
 }
 
 /// Lists the content of a folder; folders themselves only on request, and never the top one.
+/// Whether it is the record of an app's end, which gantry keeps for a while in the runtime directory.
+fn is_record(path: &Path) -> bool {
+    let in_place = path.parent().is_some_and(|folder| folder.ends_with("runtime/ended"));
+    let bytes = if in_place { fs::read(path).unwrap_or_default() } else { Vec::new() };
+    serde_json::from_slice::<serde_json::Value>(&bytes).is_ok_and(|record| record["exit"]["code"].is_i64())
+}
+
 fn walk(folder: &Path, folders_too: bool, found: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if folders_too || !is_folder {
+        if folders_too || !(is_folder || is_record(&entry.path())) {
             found.push(entry.path().display().to_string());
         }
         if is_folder {

@@ -173,6 +173,38 @@ fn bad_input_is_an_event_and_a_code_of_its_kind() {
     });
 }
 
+/// A script cannot tell a short job from a mistyped id otherwise.
+#[test]
+fn the_end_of_an_app_in_the_background_is_known_after_it() {
+    in_a_world(LIMIT, |world| {
+        let launch = |script: &str| {
+            let done = gantry(world, &["launch", "--background", "--", "-n", "2", "/bin/sh", "-c", script]);
+            let id = done.stdout.first().expect("an id").clone();
+            let runs = || listed(world).iter().any(|app| app["app"] == id.as_str());
+            eventually(SOON, "its end", || !runs());
+            id
+        };
+        let id = launch("exit $((7 * GANTRY_RANK))");
+        for name in [&id, &id[..4], &id.to_uppercase()] {
+            assert_eq!(gantry(world, &["wait", name]).code(), 7, "{name}");
+        }
+        let events = gantry(world, &["wait", "--json", &id]).events();
+        assert_eq!(names(&events), ["exited"]);
+        let [first, second] = [0, 1].map(|rank| events[0]["ranks"][rank]["code"].clone());
+        assert_eq!((first, second, &events[0]["code"]), (0.into(), 7.into(), &7.into()), "{events:?}");
+        assert_eq!(gantry(world, &["wait", &launch("kill -9 $$")]).code(), 137);
+        // Others than `wait` need an app that runs.
+        assert_eq!(gantry(world, &["release", &id]).code(), 65);
+        assert_eq!(gantry(world, &["wait", "zzzz"]).code(), 65);
+        // An hour later it is forgotten.
+        let record = world.runtime_dir().join("ended").join(format!("{id}.json"));
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3601);
+        std::fs::File::open(&record).and_then(|it| it.set_modified(long_ago)).expect("a record");
+        assert_eq!(gantry(world, &["wait", &id]).code(), 65);
+        assert!(!record.exists());
+    });
+}
+
 #[test]
 fn ctrl_c_asks_once_and_ends_all_at_the_second() {
     in_a_world(LIMIT, |world| {

@@ -338,6 +338,8 @@ pub(crate) struct Release {
 }
 
 /// Wait until an app ends, and exit with its code.
+///
+/// The end of an app in the background is remembered for an hour: it can be named after its end, too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

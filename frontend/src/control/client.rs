@@ -48,6 +48,7 @@ pub struct Listing {
 /// # Errors
 /// The runtime directory cannot be read.
 pub async fn list(registry: &Registry, timeout: Duration) -> Result<Listing> {
+    registry.sweep_ended();
     let asked = ask_all(registry, Shelf::Live, &Ask::Info, "asking for the app", timeout).await?;
     let (mut apps, mut silent): (Vec<AppInfo>, _) = asked;
     apps.sort_by_key(|info| info.app);

@@ -9,8 +9,10 @@
 //! - `server`: the frontend's end; `target` is the part of an app that it needs.
 //! - `client`: the other end.
 //! - `groups`: the same apps as process groups; `number`: their numbers; `kept`: ended groups until they are forgotten.
+//! - `ended`: how apps of the background have ended, for an hour.
 
 mod client;
+mod ended;
 mod groups;
 mod kept;
 mod line;
@@ -21,6 +23,7 @@ mod server;
 mod target;
 
 pub use client::{Client, Listing, RemoteChannel, RemoteEvents, list};
+pub use ended::Ended;
 pub(crate) use groups::{GroupListing, list_groups};
 pub(crate) use kept::keep;
 pub use protocol::{Answer, DaemonOrder, Text};

@@ -155,6 +155,11 @@ impl Registry {
         self.inside("groups")
     }
 
+    /// The directory with the records of apps that have ended.
+    pub(super) fn ended_dir(&self) -> PathBuf {
+        self.inside("ended")
+    }
+
     /// Starts listening on an app's socket. The socket gets its name only when it is served: before that, a client
     /// would take it for dead and remove it.
     pub(crate) fn bind(&self, app: AppId, shelf: Shelf) -> Result<UnixListener> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_frontend::control::{Ended, Registry};
 use gantry_frontend::event::{Ending, Event, Exit, RankInfo, StateName};
 use gantry_frontend::info::AppState;
 use gantry_frontend::{App, AppHandle, DaemonRequest, Events, OutputStream, Session};
@@ -136,6 +137,7 @@ pub(super) async fn stay(
         hold: plan.hold && !plan.is_for_debugger(),
         live: screen.watch((*app).clone(), plan.shows_ranks(), plan.delay()),
         starter: plan.starter.clone(),
+        lost: None,
         exit: None,
         told: RankSet::new(),
         own_daemons: None,
@@ -426,6 +428,8 @@ struct Teller {
     live: bool,
     /// A debugger reads the proctable and the cause of a failure there.
     starter: Option<Arc<Starter>>,
+    /// The first event of lost output.
+    lost: Option<Event>,
     exit: Option<Exit>,
     /// Failed ranks that were reported.
     told: RankSet,
@@ -446,10 +450,24 @@ impl Teller {
         if let Event::Exited(exit) = event {
             // The last line is printed after all output.
             self.exit = Some(exit);
-            return;
+            return self.record_end();
+        }
+        if matches!(event, Event::OutputLost { .. }) && self.lost.is_none() {
+            self.lost = Some(event.clone());
+            self.record_end();
         }
         self.screen.event(&event);
         self.tell_people(&event);
+    }
+
+    /// Records the end of an app in the background for `gantry wait`. The app's socket is still there, so at each moment
+    /// one of the two is.
+    fn record_end(&self) {
+        let Some(exit) = self.exit.as_ref().filter(|_| self.screen.is_of_background()) else { return };
+        let ended = Ended::new(exit.clone(), self.lost.clone());
+        if let Err(error) = Registry::open(None).and_then(|registry| registry.record_end(&ended)) {
+            tracing::warn!(%error, "a later 'gantry wait' will not find the app");
+        }
     }
 
     fn tell_people(&mut self, event: &Event) {

@@ -120,6 +120,11 @@ impl Screen {
         }
     }
 
+    /// Whether this process looks after an app in the background.
+    pub(crate) fn is_of_background(&self) -> bool {
+        self.reports
+    }
+
     /// The app and all that starts with it are there. In the background, this reports success to the starting process
     /// and closes the connection. False: the starting process has gone.
     pub(crate) async fn started(&self, app: AppId) -> bool {
