@@ -199,6 +199,20 @@ fn a_rank_that_ends_before_mpi_finalize_ends_all_with_its_name() {
     });
 }
 
+/// The others wait for it outside of PMI, where only the library's messages show it.
+#[test]
+fn a_rank_that_ends_with_0_before_mpi_finalize_ends_those_that_outlive_it() {
+    let mpich = require!(MPICH_4.install());
+    let program = require!(mpich.program("mpi_world"));
+    in_a_world(LIMIT, move |world| {
+        for nodes in ["1", "2"] {
+            let done = launch(world, &["-N", nodes, "-n", "4", &program, "leave", "3", "0"]);
+            let message = "rank 3 ended before MPI_Finalize: exit code 0".to_owned();
+            assert_eq!((failure(&done), done.code()), ((3, 1, message), 1), "{done:?}");
+        }
+    });
+}
+
 /// While the others wait in MPI_Init: on its own node, and on another one.
 #[test]
 fn a_rank_that_is_killed_before_mpi_init_ends_those_that_wait_for_it() {

@@ -118,6 +118,9 @@ fn a_rank_that_ends_before_mpi_finalize_ends_all_with_its_name() {
             let done = launch(world, &["-n", "4", program, "leave", "3", "5"]);
             let message = "rank 3 ended before MPI_Finalize: exit code 5".to_owned();
             assert_eq!((failure(&done), done.code()), ((3, 5, message), 5), "{done:?}");
+            let done = launch(world, &["-n", "4", program, "leave", "3", "0"]);
+            let message = "rank 3 ended before MPI_Finalize: exit code 0".to_owned();
+            assert_eq!((failure(&done), done.code()), ((3, 1, message), 1), "{done:?}");
             // Ranks that lose a connection by TCP call MPI_Abort by themselves. The first news counts.
             let done = launch(world, &["-N", "2", "-n", "4", program, "leave", "3", "5"]);
             let (rank, code, message) = failure(&done);

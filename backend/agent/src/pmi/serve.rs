@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,10 @@ use crate::task;
 
 /// How long silent ranks run before the first look at their libraries, and between the first looks.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How much longer than a rank that has left with 0 without MPI_Finalize the others may run. Programs that end in this
+/// way end together.
+const OUTLIVED: Duration = Duration::from_secs(5);
 
 /// The number of looks before the pauses grow.
 const QUICK_LOOKS: u32 = 30;
@@ -315,6 +319,7 @@ impl House {
             match deed {
                 Deed::End(failed) => (self.wish)(Wish::End(failed)),
                 Deed::Note(note) => (self.wish)(Wish::Note(note)),
+                Deed::Outlive(rank) => drop(task::spawn_local(Self::outlive(Rc::downgrade(self), rank))),
                 Deed::Answer(all) => drop(task::spawn_local(Rc::clone(self).answer_library(all))),
                 Deed::Fence { number, by, puts } => {
                     task::spawn_local(Rc::clone(self).fence(number, by, puts));
@@ -322,6 +327,15 @@ impl House {
             }
         }
         done
+    }
+
+    /// Ends the world if ranks outlive one that has left with 0 without MPI_Finalize.
+    async fn outlive(house: Weak<Self>, rank: Rank) {
+        tokio::time::sleep(OUTLIVED).await;
+        // The server may have been closed meanwhile.
+        if let Some(house) = house.upgrade() {
+            house.act(|world| world.outlive(rank));
+        }
     }
 
     /// Exchanges the puts of all nodes, by a rendezvous of the nodes. Small puts register and wait by one notice, which

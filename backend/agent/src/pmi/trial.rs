@@ -98,7 +98,7 @@ impl Trial {
             match deed {
                 _ if self.is_over => return Err(Broken("a world that is over still acts")),
                 Deed::End(_) => self.is_over = true,
-                Deed::Note(_) => {}
+                Deed::Note(_) | Deed::Outlive(_) => {}
                 Deed::Answer(_) => return Err(Broken("a world without a library answers one")),
                 Deed::Fence { .. } if self.open.is_some() => {
                     return Err(Broken("a fence opens within a fence"));

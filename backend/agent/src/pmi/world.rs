@@ -48,6 +48,8 @@ pub(super) enum Deed {
     Answer(Vec<u8>),
     /// The world cannot go on.
     End(Failed),
+    /// This rank has left with 0 without MPI_Finalize: [`World::outlive`] is due after a while.
+    Outlive(Rank),
     /// The user should know this.
     Note(MpiNote),
 }
@@ -298,7 +300,26 @@ impl World {
         }
         if !self.inside.is_empty() || (before == Stage::Silent && self.waits_for_silent()) {
             self.miss(rank, status);
+        } else if before == Stage::Joined && !self.over && self.others_run() {
+            self.deeds.push(Deed::Outlive(rank));
         }
+    }
+
+    /// A rank has left with 0 without MPI_Finalize a while ago. Ends the world if others still run: they cannot end by
+    /// MPI_Finalize without that rank, and may wait for it.
+    pub(super) fn outlive(&mut self, rank: Rank) {
+        if self.others_run() {
+            self.end(
+                rank,
+                1,
+                format!("{} ended before MPI_Finalize: {}", self.name_of(rank), ExitStatus::Code(0)),
+            );
+        }
+    }
+
+    /// Whether ranks of the world run here, or may run on other nodes.
+    fn others_run(&self) -> bool {
+        self.nodes > 1 || self.members.values().any(|member| member.stage == Stage::Joined)
     }
 
     /// The fence is complete. `all` is what all nodes have put.

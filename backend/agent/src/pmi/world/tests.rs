@@ -233,10 +233,29 @@ fn a_rank_that_leaves_too_early_ends_the_world_with_its_name() {
         drop(enter(world, 0));
     });
     assert_eq!(left.2, "rank 0 waits for all ranks, and rank 2 has left by MPI_Finalize");
-    // A program that exits with 0 without MPI_Finalize harms only ranks that wait for it.
+}
+
+#[test]
+fn a_rank_that_leaves_with_0_ends_the_world_if_others_outlive_it() {
+    let done = ExitStatus::Code(0);
     let mut world = world(true);
     begin(&mut world, 0..4);
-    (0..4).for_each(|rank| world.ended(Rank(rank), ExitStatus::Code(0)));
+    world.ended(Rank(1), done);
+    assert_eq!(world.take_deeds(), [Deed::Outlive(Rank(1))]);
+    world.outlive(Rank(1));
+    assert_eq!(failure(&mut world), (1, 1, "rank 1 ended before MPI_Finalize: exit code 0".to_owned()));
+    // Programs that end together without MPI_Finalize end well.
+    let mut world = self::world(true);
+    begin(&mut world, 0..4);
+    (0..4).for_each(|rank| world.ended(Rank(rank), done));
+    assert_eq!(world.take_deeds(), [0, 1, 2].map(|rank| Deed::Outlive(Rank(rank))));
+    (0..3).for_each(|rank| world.outlive(Rank(rank)));
+    assert_eq!(world.take_deeds(), []);
+    // Those that have never begun, and those that have left by MPI_Finalize, wait for nobody and harm nobody.
+    let mut world = self::world(true);
+    begin(&mut world, 0..2);
+    ask(&mut world, 0, "cmd=finalize");
+    [0, 1, 2].map(|rank| world.ended(Rank(rank), done));
     assert_eq!(world.take_deeds(), []);
 }
 
