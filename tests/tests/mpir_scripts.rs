@@ -34,6 +34,22 @@ fn the_first_child_of_a_script_that_starts_ranks_is_held_and_the_script_goes_on(
     }
 }
 
+/// They ran to their end, so nothing must say that they were not started.
+#[test]
+fn ranks_of_a_child_without_symbols_are_said_not_to_have_been_held() {
+    let world = World::new();
+    let mut run = Driven::start(&world, &script(&world, "/bin/sh", "/bin/echo rank; exit 5\n"), LEAVE);
+    let (error, status) = run.failed();
+    assert_eq!((status, run.rest()), (ExitStatus::Code(5), vec!["rank".to_owned()]));
+    let said = error.to_string();
+    assert!(said.contains("its child may have started ranks that were not held"), "{said}");
+    assert!(!said.contains("before they were started"), "{said}");
+    assert!(
+        error.hint().is_some_and(|hint| hint.contains("write 'exec' before it in the script")),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_python_script_may_start_the_launcher() {
     let python = require!(tool("python3")).display().to_string();

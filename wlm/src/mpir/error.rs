@@ -33,7 +33,7 @@ pub enum MpirError {
         inspected: Vec<PathBuf>,
     },
     /// The launcher ended before it had started its ranks.
-    #[error("hold the ranks of {}: the launcher ended before they were started, {status}{}", command(.argv), said(.words))]
+    #[error("hold the ranks of {}: {}{}", command(.argv), ended(*.status, .inspected), said(.words))]
     Ended {
         /// The launcher's command line.
         argv: Vec<OsString>,
@@ -180,6 +180,16 @@ fn list(files: &[PathBuf]) -> String {
     }
 }
 
+/// How a launcher ended. Nothing is known of ranks where it has no symbols: a child of a script is not looked at.
+fn ended(status: ExitStatus, inspected: &[PathBuf]) -> String {
+    match inspected {
+        [] => format!("the launcher ended before they were started, {status}"),
+        _ => format!(
+            "the launcher ended, {status}, and had no MPIR symbols: if it is a script, its child may have started ranks that were not held"
+        ),
+    }
+}
+
 fn said(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; its last output: {words}") }
 }
@@ -211,6 +221,7 @@ mod tests {
         let error = MpirError::Ended { argv: argv(), status, words: words.clone(), inspected: vec![] };
         check(&error, Kind::LauncherFailed, text, None);
         let error = MpirError::Ended { argv: argv(), status, words, inspected };
+        let text = "hold the ranks of 'mpiexec -n 2 ./app': the launcher ended, exit code 1, and had no MPIR symbols: if it is a script, its child may have started ranks that were not held; its last output: no such option";
         check(&error, Kind::LauncherFailed, text, Some("name the launcher itself"));
         let text = "start the launcher mpiexec: No such file or directory (os error 2)";
         let source = io::Error::from_raw_os_error(libc::ENOENT);
