@@ -247,6 +247,22 @@ fn what_a_script_leaves_in_the_background_goes_on_while_its_launcher_is_awaited(
     });
 }
 
+/// The reason alone does not help.
+#[test]
+fn a_script_whose_child_cannot_be_held_is_told_what_to_write() {
+    in_a_world(LIMIT, |world| {
+        let (mut run, _) = launched_by_script(world, "/bin/echo rank\n");
+        let done = run.wait(SOON);
+        let said = done.stderr.join("\n");
+        assert_eq!(done.code(), 68, "{said}");
+        assert!(said.contains("its child may have started ranks that were not held"), "{said}");
+        assert!(
+            said.contains("hint: name the launcher itself, or write 'exec' before it in the script"),
+            "{said}"
+        );
+    });
+}
+
 /// Launches by MPIR with a script of these lines, in which MARK is the file that is returned.
 fn launched_by_script(world: &World, lines: &str) -> (Run, std::path::PathBuf) {
     let mark = world.work_dir().join("mark");

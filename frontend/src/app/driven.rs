@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_node_service_name, build_variables};
 use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
-use gantry_types::error::Failure;
 use gantry_types::placement::Placement;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::AtBreakpoint;
@@ -183,8 +182,7 @@ async fn wait_held(
                 let said = words.so_far();
                 let explained =
                     explain_launcher_end(wlm, command, "an error", &said).filter(|_| !said.is_empty());
-                let failure = explained.unwrap_or_else(|| Failure::new(failure.kind(), failure.to_string()));
-                return Err(Error::Node { hosts: Vec::new(), failure });
+                return Err(Error::Node { hosts: Vec::new(), failure: explained.unwrap_or(failure) });
             }
             Some(GuardEvent::LauncherEnded(status)) => {
                 return Err(ended(wlm, Some(status), command, words).await);

@@ -109,10 +109,7 @@ impl Records {
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let (about, uid) = (opened.metadata()?, registry.uid());
         if about.uid() != uid || about.mode() & 0o077 != 0 {
-            return Err(io::Error::new(
-                ErrorKind::PermissionDenied,
-                "its folder 'ended' is open to other users",
-            ));
+            return Err(ErrorKind::PermissionDenied.into());
         }
         Ok(Self { opened, uid })
     }

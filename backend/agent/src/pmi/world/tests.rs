@@ -255,7 +255,7 @@ fn a_rank_that_leaves_with_0_ends_the_world_if_others_outlive_it() {
     let mut world = self::world(true);
     begin(&mut world, 0..2);
     ask(&mut world, 0, "cmd=finalize");
-    [0, 1, 2].map(|rank| world.ended(Rank(rank), done));
+    (0..3).for_each(|rank| world.ended(Rank(rank), done));
     assert_eq!(world.take_deeds(), []);
 }
 
