@@ -387,7 +387,7 @@ fn the_process_of_a_launch_names_its_app_and_only_ranks_of_it_are_read() {
             assert!(has(&refused.stderr, &["there is no rank 2-3: the ranks are 0-1"]), "{refused:?}");
         }
         // The end of another command's daemon is not this one's news.
-        assert!(!has(&run.stderr(), &["daemon"]), "{:?}", run.stderr());
+        assert!(!has(run.stderr(), &["daemon"]), "{:?}", run.stderr());
         run.signal(Signal::SIGTERM);
         run.exited(SOON);
     });
