@@ -70,9 +70,15 @@ struct Numbers {
 /// Computes the statistic of `print` output, rank by rank. `None`: the output is not numeric, or it is the same on all
 /// ranks.
 pub fn describe<'t>(said: impl IntoIterator<Item = (&'t str, &'t RankSet)>) -> Option<Statistic> {
-    let said: Vec<_> = said.into_iter().collect();
-    let kinds: Vec<(Numbers, &RankSet)> =
-        said.iter().map(|(said, ranks)| Some((parse(said)?, *ranks))).collect::<Option<_>>()?;
+    // Ranks in different states come apart, also when they print the same.
+    let mut kinds: Vec<(Numbers, RankSet)> = Vec::new();
+    for (said, ranks) in said {
+        let numbers = parse(said)?;
+        match kinds.iter_mut().find(|(it, _)| *it == numbers) {
+            Some((_, all)) => *all = all.union(ranks),
+            None => kinds.push((numbers, ranks.clone())),
+        }
+    }
     let is_plain = kinds.iter().all(|(numbers, _)| !numbers.is_array);
     if kinds.is_empty() || (is_plain && kinds.len() == 1) {
         return None;
@@ -99,7 +105,7 @@ pub fn describe<'t>(said: impl IntoIterator<Item = (&'t str, &'t RankSet)>) -> O
 
 /// Returns the ranks whose numbers differ from the most frequent ones. If all ranks differ, returns the ranks whose
 /// mean is far from the other means.
-fn odd_ranks(kinds: &[(Numbers, &RankSet)]) -> RankSet {
+fn odd_ranks(kinds: &[(Numbers, RankSet)]) -> RankSet {
     let all = kinds.iter().fold(RankSet::new(), |all, (_, ranks)| all.union(ranks));
     if all.len() < FEW as u64 {
         return RankSet::new();
@@ -200,6 +206,19 @@ mod tests {
         let said = [("$1 = 1", "0"), ("$1 = 2", "1"), ("$1 = 3", "2"), ("$1 = 2.5", "3"), ("$1 = 900", "4")];
         check(&said, Some("min 1 (rank 0), max 900 (rank 4), mean 181.7, odd ranks 4"));
         check(&said[..4], Some("min 1 (rank 0), max 3 (rank 2), mean 2.125"));
+    }
+
+    #[test]
+    fn ranks_that_print_the_same_in_different_places_are_not_odd() {
+        check(&[("$1 = 5", "0,2"), ("$1 = 5", "1"), ("$2 = 5", "3")], None);
+        check(
+            &[("$1 = 5", "0"), ("$1 = 5", "1"), ("$1 = 7", "2")],
+            Some("min 5 (rank 0), max 7 (rank 2), mean 5.666666666666667, odd ranks 2"),
+        );
+        check(
+            &[("$1 = {5}", "0,2"), ("$1 = {5}", "1,3")],
+            Some("min 5 (rank 0, element 0), max 5 (rank 0, element 0), mean 5"),
+        );
     }
 
     #[test]
