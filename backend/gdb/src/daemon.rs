@@ -182,10 +182,10 @@ impl Daemon {
     fn start(&mut self, rank: &LocalRank) -> Result<(), Reply> {
         let host = self.backend.host();
         let program: PathBuf = program::find(&self.program, &self.path, host)?;
-        let folders = symbols::find_folders(&self.backend.dirs().lib);
-        let (pid, folders) = (rank.pid.get(), folders.as_deref());
+        let pid = rank.pid.get();
+        let files = symbols::Files::find(pid, &self.backend.dirs().lib);
         let started =
-            process::start(&program, rank.rank, pid, alone(rank), folders, &self.desk, &self.watcher);
+            process::start(&program, rank.rank, pid, alone(rank), &files, &self.desk, &self.watcher);
         let process = started.map_err(|error| Reply {
             error: Some(format!("cannot start {} on {host}: {error}", program.display())),
             ..Reply::default()
@@ -239,14 +239,14 @@ impl Daemon {
     }
 
     fn name_lacks(&self, ranks: &[LocalRank], asked: &RankSet) -> Result<(), Error> {
-        let mut by_program: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
+        let mut by_lack: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
         for rank in ranks.iter().filter(|rank| asked.contains(rank.rank) && !rank.state.is_over()) {
             // A rank that has ended by now needs nothing.
-            if let Ok(Some(program)) = symbols::find_lack(rank.pid.get()) {
-                by_program.entry(encode(&program)).or_default().insert(rank.rank);
+            if let Some(lack) = symbols::find_lacks(rank.pid.get()) {
+                by_lack.entry(encode(&lack)).or_default().insert(rank.rank);
             }
         }
-        let part = key_ranks::encode(&by_program).map_err(Error::Answers)?;
+        let part = key_ranks::encode(&by_lack).map_err(Error::Answers)?;
         Ok(self.channel.contribute(tags::ANSWER, &part, HOUR)?)
     }
 

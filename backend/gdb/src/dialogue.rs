@@ -9,6 +9,8 @@ use gantry_gdb::answer::{Answer, MAX_SAID_BYTES, Reply, State, Stop, cut};
 use gantry_gdb::mi::{Fields, Record, build_console, quote};
 use gantry_types::id::Rank;
 
+use crate::symbols::Files;
+
 /// The longest name of a function or a file in an answer.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
@@ -105,16 +107,14 @@ pub(crate) struct Dialogue {
 }
 
 impl Dialogue {
-    /// Starts the dialogue for a rank with that pid. gdb knows the rank's number as `$rank`. `folders`: where it
-    /// searches debug information, if not at its usual place.
-    pub(crate) fn begin(rank: Rank, pid: i32, alone: State, folders: Option<&str>) -> Self {
-        let folders = folders.map(|folders| format!("-gdb-set debug-file-directory {folders}\n"));
-        let mut output = folders.unwrap_or_default().into_bytes();
-        for (number, command) in (1..).zip(SETUP) {
-            output.extend_from_slice(format!("{number}{command}\n").as_bytes());
-        }
-        output.extend_from_slice(format!("{NAMING}-gdb-set var $rank = {rank}\n").as_bytes());
-        output.extend_from_slice(format!("{ATTACH}-target-attach {pid}\n").as_bytes());
+    /// Starts the dialogue for a rank with that pid. gdb knows the rank's number as `$rank`. `files`: those that
+    /// it does not find by itself.
+    pub(crate) fn begin(rank: Rank, pid: i32, alone: State, files: &Files) -> Self {
+        let setup: String =
+            (1..).zip(SETUP).map(|(number, command)| format!("{number}{command}\n")).collect();
+        // gdb reads files with these settings.
+        let named = format!("{NAMING}-gdb-set var $rank = {rank}\n{ATTACH}-target-attach {pid}\n");
+        let output = [setup, files.commands(), named].concat().into_bytes();
         Self {
             phase: Phase::Attaching,
             has_answered: false,
@@ -448,7 +448,7 @@ mod tests {
 
     /// A dialogue with an attached gdb, with the output of gdb 13.1.
     fn ready(alone: State) -> Dialogue {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, alone, None);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, alone, &Files::default());
         assert!(written(&mut dialogue).ends_with("99-target-attach 7\n"));
         hear(&mut dialogue, &["1^done", "(gdb)", "99^done", "~\"_start ()\\n\""]);
         assert_eq!(dialogue.answer().state, State::Coming);
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_command_waits_until_gdb_has_the_rank() {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free, None);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free, &Files::default());
         dialogue.tell("bt");
         assert!(!written(&mut dialogue).contains("bt") && dialogue.is_busy());
         hear(
@@ -500,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_of_the_machine_interface_has_a_line_for_each_command() {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free, None);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Free, &Files::default());
         let ask = |dialogue: &mut Dialogue, commands: &[&str], room| {
             let commands = commands.iter().map(|it| (*it).to_owned()).collect();
             dialogue.ask(Asks { commands, room, without: vec!["addr".to_owned()] });
@@ -565,7 +565,7 @@ mod tests {
 
     #[test]
     fn errors_have_their_cause() {
-        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Held, None);
+        let mut dialogue = Dialogue::begin(Rank(3), 7, State::Held, &Files::default());
         dialogue.tell("bt");
         hear(&mut dialogue, &["99^error,msg=\"ptrace: Operation not permitted.\""]);
         let reply = dialogue.answer().reply.unwrap();

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use crate::dialogue::{Asks, Dialogue};
 use crate::interrupt::INTERRUPT;
+use crate::symbols::Files;
 use crate::traps::leave_in_order;
 use crate::watcher::{Pair, Watcher};
 use crate::words::Words;
@@ -33,7 +34,7 @@ pub(crate) struct Gdb {
 }
 
 impl Gdb {
-    /// A gdb with this standard input, for the rank of `pair`. It searches debug information in `folders`.
+    /// A gdb with this standard input, for the rank of `pair`. It reads `files`.
     ///
     /// # Errors
     /// The watcher has ended.
@@ -42,14 +43,14 @@ impl Gdb {
         pair: Pair,
         alone: State,
         input: Option<ChildStdin>,
-        folders: Option<&str>,
+        files: &Files,
         watcher: Watcher,
     ) -> io::Result<Self> {
         // Before gdb attaches to the rank; the write below makes it attach.
         watcher.tell(pair)?;
         let Pair { rank: pid, gdb: own_pid, is_held } = pair;
         let (dialogue, words, parser) =
-            (Dialogue::begin(rank, pid, alone, folders), Words::default(), Parser::default());
+            (Dialogue::begin(rank, pid, alone, files), Words::default(), Parser::default());
         let mut gdb = Self { dialogue, words, parser, input, pid, own_pid, watcher, is_held };
         gdb.write();
         Ok(gdb)

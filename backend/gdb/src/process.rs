@@ -14,6 +14,7 @@ use gantry_types::id::Rank;
 
 use crate::desk::{self, Desk, Gdbs};
 use crate::gdb::Gdb;
+use crate::symbols::Files;
 use crate::watcher::{Pair, Watcher};
 
 /// The variable that marks processes of an app, which are killed at its end. A gdb ends by itself, and first detaches
@@ -42,7 +43,7 @@ pub(crate) fn start(
     rank: Rank,
     pid: i32,
     alone: State,
-    folders: Option<&str>,
+    files: &Files,
     desk: &Arc<Desk>,
     watcher: &Watcher,
 ) -> io::Result<Process> {
@@ -59,7 +60,7 @@ pub(crate) fn start(
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let gdb = i32::try_from(child.id()).map_err(io::Error::other).and_then(|own_pid| {
         let pair = Pair { rank: pid, gdb: own_pid, is_held: is_stopped(pid) };
-        Gdb::new(rank, pair, alone, input, folders, watcher.clone())
+        Gdb::new(rank, pair, alone, input, files, watcher.clone())
     });
     match gdb {
         Ok(gdb) => desk.change(|gdbs| gdbs.insert(rank, gdb)),

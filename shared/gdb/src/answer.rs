@@ -96,6 +96,15 @@ pub struct Program {
     pub path: String,
 }
 
+/// What gdb does not find on a rank's node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Lack {
+    /// The rank's program, if its debug information is not there.
+    pub program: Option<Program>,
+    /// Shared libraries that the rank has loaded, and that were deleted or replaced since. The first few of them.
+    pub deleted: Vec<String>,
+}
+
 /// The beginning of a text, of at most `most` bytes, and the number of omitted bytes.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> (&str, usize) {
@@ -129,7 +138,9 @@ mod tests {
         let words = Words { from: 3, end: 9, text: b"abc".to_vec() };
         assert_eq!(decode(&encode(&words)), Some(words));
         let program = Program { build_id: vec![1, 2], path: "/opt/app".to_owned() };
-        assert_eq!(decode(&encode(&program)), Some(program));
+        assert_eq!(decode(&encode(&program)), Some(program.clone()));
+        let lack = Lack { program: Some(program), deleted: vec!["/opt/liba.so".to_owned()] };
+        assert_eq!(decode(&encode(&lack)), Some(lack));
         assert_eq!(decode::<Answer>(b"\xff"), None);
     }
 

@@ -40,6 +40,6 @@ pub mod tags {
     /// To daemons: an [`Order`](crate::order::Order).
     pub const ORDER: u32 = 1;
     /// From daemons: ranks by their [`Answer`](crate::answer::Answer), [`Words`](crate::answer::Words), or
-    /// [`Program`](crate::answer::Program).
+    /// [`Lack`](crate::answer::Lack).
     pub const ANSWER: u32 = 2;
 }

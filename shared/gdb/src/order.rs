@@ -67,7 +67,7 @@ pub enum What {
         /// Offset of the first byte.
         from: u64,
     },
-    /// Name the programs of these ranks for which their node has no debug information.
+    /// Name what gdb does not find of these ranks: debug information of programs, and deleted libraries.
     Lack {
         /// The ranks.
         ranks: RankSet,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gantry_frontend::event::{RankInfo, StateName};
-use gantry_gdb::answer::{Answer, Program, State, Words};
+use gantry_gdb::answer::{Answer, Lack, State, Words};
 use gantry_gdb::order::{Order, What};
 use gantry_gdb::{decode, encode, tags};
 use gantry_types::error::Kind;
@@ -129,8 +129,9 @@ impl Gdbs {
         }
         self.asked = self.asked.union(&new);
         self.tell(What::Lack { ranks: new }, Duration::ZERO).await?;
-        let (programs, _) = self.daemons.ask_by_bytes(tags::ANSWER, decode::<Program>, self.timeout).await?;
-        let late = self.debug_files.find(programs.into_iter().map(|(program, _)| program)).await;
+        let (lacks, _) = self.daemons.ask_by_bytes(tags::ANSWER, decode::<Lack>, self.timeout).await?;
+        let deleted = describe_deleted(&lacks);
+        let late = self.debug_files.find(lacks.into_iter().filter_map(|(lack, _)| lack.program)).await;
         let late = late.iter().map(|path| format!("{path} is on a file system that does not answer"));
         let mut notes: Vec<String> = late.collect();
         let found = self.debug_files.take_new();
@@ -143,7 +144,8 @@ impl Gdbs {
             Err(fault) => notes.push(fault.0.message().to_owned()),
         }
         let notes = notes.into_iter();
-        Ok(notes.map(|why| format!("this machine's symbols were not sent to the nodes: {why}")).collect())
+        let notes = notes.map(|why| format!("this machine's symbols were not sent to the nodes: {why}"));
+        Ok(notes.chain(deleted).collect())
     }
 
     async fn tell(&mut self, what: What, patience: Duration) -> Result<(), Fault> {
@@ -152,6 +154,23 @@ impl Gdbs {
         let order = Order { number: self.number, patience_ms, what };
         self.daemons.tell(tags::ORDER, &encode(&order), self.timeout).await
     }
+}
+
+/// Notes about libraries that gdb cannot read.
+fn describe_deleted(lacks: &[(Lack, RankSet)]) -> Vec<String> {
+    let mut of_library: BTreeMap<&str, RankSet> = BTreeMap::new();
+    for (lack, ranks) in lacks {
+        for path in &lack.deleted {
+            let all = of_library.entry(path).or_default();
+            *all = all.union(ranks);
+        }
+    }
+    let describe = |(path, ranks)| {
+        format!(
+            "ranks {ranks}: {path} was deleted or replaced after it was loaded: its frames in gdb may be wrong"
+        )
+    };
+    of_library.into_iter().map(describe).collect()
 }
 
 /// Why a rank cannot be asked any more.
