@@ -1,11 +1,13 @@
-//! `gantry gdb` on programs that are not as it would like them, such as one replaced on disk.
+//! `gantry gdb` on programs that are not as it would like them: replaced on disk, or ended by MPI.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
 use std::path::Path;
 use std::time::Duration;
 
+use gantry_tests::launchers::MPICH_4;
 use gantry_tests::{Finished, World, in_a_world, programs, require, tool};
+use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(120);
 const LIMIT: Duration = Duration::from_secs(300);
@@ -81,5 +83,31 @@ fn numbers_that_all_ranks_have_name_no_odd_rank_wherever_they_stand() {
         assert_eq!(done.code(), 0, "{done:?}");
         assert!(done.stdout.iter().any(|line| line.contains("[0-2] $1 = 42")), "{done:?}");
         assert!(!done.stdout.iter().any(|line| line.contains("odd ranks")), "{done:?}");
+    });
+}
+
+#[test]
+fn the_rank_that_ended_mpi_is_named() {
+    require!(tool("gdb"));
+    let mpich = require!(MPICH_4.install());
+    let program = require!(mpich.program("mpi_world"));
+    in_a_world(LIMIT, move |world| {
+        let left = "rank 1 ended before MPI_Finalize: exit code 5: all ranks are killed";
+        let aborted = "rank 0 called MPI_Abort with exit code 3: all ranks are killed";
+        for (words, said) in [(["leave", "1", "5"], left), (["abort", "0", "3"], aborted)] {
+            let launch = ["gdb", "--batch", "-ex", "continue", "--", "-n", "3", &program];
+            let done = gantry(world, &[&launch[..], &words[..]].concat());
+            let notes = done.stderr.iter().filter(|line| line.contains(said)).count();
+            assert_eq!(notes, 1, "{done:?}");
+        }
+        // As an object of its own.
+        let launch = ["--json", "gdb", "--batch", "-ex", "continue", "--", "-n", "3", &program];
+        let done = gantry(world, &[&launch[..], &["leave", "1", "5"]].concat());
+        let objects = done.stdout.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        assert_eq!(objects.filter(|it| it["error"] == left).count(), 1, "{done:?}");
+        // Leaving is no failure.
+        let launch = ["gdb", "--batch", "-ex", "print 1", "--", "-n", "3", &program, "sum"];
+        let done = gantry(world, &launch);
+        assert!(!done.stderr.iter().any(|line| line.contains("all ranks are killed")), "{done:?}");
     });
 }

@@ -7,16 +7,18 @@ mod show;
 use std::sync::Arc;
 
 use gantry_debug::input::{Input, Line};
+use gantry_frontend::event::Event;
 use gantry_frontend::{App, Frontend, LaunchRequest, OutputTo};
 use gantry_gdb::DAEMON;
 use gantry_types::error::Kind;
 use tokio::task::JoinHandle;
 
-use self::debugger::{Debugger, Done};
+use self::debugger::{Debugger, Done, complain};
 use self::prompt::{Prompt, Typed};
 use super::interrupts::{Interrupt, Interrupts};
 use super::look::Owner;
 use super::queue::note_changes;
+use super::stay::describe_mpi_failure;
 use super::{END, doubt_of};
 use crate::args::Gdb;
 use crate::exit::{self, Fault, Outcome, text_of};
@@ -89,14 +91,42 @@ fn print_output(app: &App, screen: Arc<Screen>) -> Option<JoinHandle<()>> {
     }))
 }
 
+/// Says why MPI has failed, if it does. Ends with the ranks.
+fn tell_failure(app: &App, json: bool) -> JoinHandle<()> {
+    let mut events = app.events();
+    tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            match event {
+                Event::MpiFailed { message, .. } => drop(complain(&describe_mpi_failure(&message), json)),
+                Event::Exited(_) => return,
+                _ => {}
+            }
+        }
+    })
+}
+
 async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupts) -> Outcome {
     let debugger = tokio::select! {
         debugger = start(owner, args, json) => debugger?,
         // No rank has a gdb yet. The daemons end with their session.
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
+    // An app that ran before is another tool's, which says it.
+    let launched = owner.app().filter(|_| args.target.is_none());
+    let mut telling = launched.map(|app| tell_failure(app, json));
     let mut talking = Talking { debugger, interrupts, is_batch: args.batch, has_failed: false };
     let done = talking.talk(args).await;
+    if let Some(telling) = &mut telling {
+        if talking.debugger.has_ended() {
+            // The reason may come after the ranks' end.
+            tokio::select! {
+                ended = tokio::time::timeout(END, &mut *telling) => drop(ended),
+                _ = talking.interrupts.next() => {}
+            }
+        }
+        // Ranks that are killed because the user leaves are no failure.
+        telling.abort();
+    }
     // A launched app ends as it is.
     if args.target.is_some() {
         tokio::select! {

@@ -494,7 +494,7 @@ impl Teller {
             Event::TableDiffers(differs) => self.screen.note(&differs.message),
             Event::MpiNote { message, .. } => self.screen.note(message),
             Event::MpiFailed { message, .. } => {
-                self.screen.note(&format!("{message}: all ranks are killed"));
+                self.screen.note(&describe_mpi_failure(message));
                 // The ranks' exit status is no news now.
                 self.ending = true;
             }
@@ -562,6 +562,11 @@ fn log(event: &Event) {
 
 fn is_success(status: &Ending) -> bool {
     status.code == Some(0)
+}
+
+/// What it means for the app that MPI has failed.
+pub(super) fn describe_mpi_failure(message: &str) -> String {
+    format!("{message}: all ranks are killed")
 }
 
 /// How a process ended, in words.

@@ -71,6 +71,17 @@ fn refused(why: impl ToString) -> Unfulfilled {
     Unfulfilled::Refused(why.to_string())
 }
 
+/// Prints an error.
+pub(super) fn complain(why: &str, json: bool) -> Result<(), Fault> {
+    match json {
+        true => say(&Page::json(&BTreeMap::from([("error", why)]))),
+        false => {
+            view::note(why);
+            Ok(())
+        }
+    }
+}
+
 /// The debugger of all ranks.
 pub(super) struct Debugger {
     hand: Hand,
@@ -108,13 +119,12 @@ impl Debugger {
 
     /// Prints an error.
     pub(super) fn complain(&self, why: &str) -> Result<(), Fault> {
-        match self.json {
-            true => say(&Page::json(&BTreeMap::from([("error", why)]))),
-            false => {
-                view::note(why);
-                Ok(())
-            }
-        }
+        complain(why, self.json)
+    }
+
+    /// Whether no rank can be asked any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.session.end().is_some()
     }
 
     /// Asks the daemons for the state of all ranks.
