@@ -6,7 +6,7 @@
 use zeroize::Zeroizing;
 
 /// The version of all messages on a link.
-pub const PROTOCOL_VERSION: u16 = 20;
+pub const PROTOCOL_VERSION: u16 = 21;
 
 /// Ends the name of a build.
 const END: u8 = b':';
