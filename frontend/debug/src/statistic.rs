@@ -1,5 +1,6 @@
 //! Statistics of numbers from many ranks: minimum, maximum, mean, and the odd ranks.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use gantry_types::id::Rank;
@@ -72,11 +73,13 @@ struct Numbers {
 pub fn describe<'t>(said: impl IntoIterator<Item = (&'t str, &'t RankSet)>) -> Option<Statistic> {
     // Ranks in different states come apart, also when they print the same.
     let mut kinds: Vec<(Numbers, RankSet)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for (said, ranks) in said {
-        let numbers = parse(said)?;
-        match kinds.iter_mut().find(|(it, _)| *it == numbers) {
+        let value = value_of(said)?.trim();
+        let place = *places.entry(value).or_insert(kinds.len());
+        match kinds.get_mut(place) {
             Some((_, all)) => *all = all.union(ranks),
-            None => kinds.push((numbers, ranks.clone())),
+            None => kinds.push((parse(value)?, ranks.clone())),
         }
     }
     let is_plain = kinds.iter().all(|(numbers, _)| !numbers.is_array);
@@ -141,8 +144,7 @@ pub fn value_of(said: &str) -> Option<&str> {
 }
 
 /// Parses the numbers of a value. `None`: the value contains anything else.
-fn parse(said: &str) -> Option<Numbers> {
-    let value = value_of(said)?.trim();
+fn parse(value: &str) -> Option<Numbers> {
     if !value.starts_with('{') {
         return Some(Numbers { values: vec![number(value)?], is_array: false });
     }
