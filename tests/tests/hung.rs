@@ -213,7 +213,7 @@ corpus! {
         "rank 1 has ended while 2 others wait in sigsuspend called at {hung.h:others}",
     ]);
     a_rank_that_waits_in_the_kernel: freed("in_the_kernel.c", C, &[
-        "rank 1 is not read: it waits in the kernel, in *, and cannot be stopped while 2 others wait in sigsuspend called at {hung.h:others}",
+        "rank 1 is stuck in * of the kernel while 2 others wait in sigsuspend called at {hung.h:others}",
     ]);
     a_handler_that_wants_the_lock_of_what_it_interrupts: killed("handler.c", C, &[
         "rank 1 waits in pthread_mutex_lock called at {handler.c:odd} while 2 others wait in sigsuspend called at {hung.h:others}",

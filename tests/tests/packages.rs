@@ -59,6 +59,13 @@ fn package(world: &World, format: &str, umask: &str) -> PathBuf {
     if format == "rpm" {
         fs::write(world.work_dir().join(".rpmmacros"), "%_binary_payload w1.gzdio\n").unwrap();
         command.env("HOME", world.work_dir());
+        // rustup finds cargo without that.
+        for (name, folder) in [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")] {
+            let place = std::env::var_os(name)
+                .map(PathBuf::from)
+                .or_else(|| Some(std::env::home_dir()?.join(folder)));
+            command.envs(place.map(|place| (name, place)));
+        }
     }
     let said = run(&mut command);
     assert!(said.contains(": runs with glibc 2."), "{said}");

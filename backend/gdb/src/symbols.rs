@@ -49,14 +49,18 @@ impl Files {
     }
 }
 
-/// The name by which gdb can read the program of a process, if the program's path leads to no file or to another one.
+/// The name by which gdb can read the program of a process, if the program was deleted or replaced.
 ///
 /// A process in another root or mount namespace has a path of its own there, which gdb follows.
 fn find_replaced(pid: i32) -> Option<String> {
     let link = format!("/proc/{pid}/exe");
+    let path = fs::read_link(&link).ok()?;
+    // The file system of any other file need not answer now.
+    if !path.as_os_str().as_encoded_bytes().ends_with(DELETED.as_bytes()) {
+        return None;
+    }
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let running = identity(Path::new(&link))?;
-    let path = fs::read_link(&link).ok()?;
     let inside = Path::new(&format!("/proc/{pid}/root")).join(path.strip_prefix("/").ok()?);
     let is_it = |path: &Path| identity(path) == Some(running);
     (!is_it(&path) && !is_it(&inside)).then_some(link)

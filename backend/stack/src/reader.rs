@@ -311,7 +311,7 @@ impl Reader {
                 Err(NotStopped::Ended) => Err(Mark::Ended),
                 Err(NotStopped::Traced(tracer)) => Err(Mark::Unreadable(refusal::traced_by(tracer))),
                 Err(NotStopped::Refused(error)) => Err(Mark::Unreadable(refusal::explain(thread, &error))),
-                Err(NotStopped::Busy) => Err(Mark::Unreadable(busy_in(pids[at], thread))),
+                Err(NotStopped::Busy) => Err(Mark::Kernel(busy_in(pids[at], thread))),
             };
         });
         if let Err(error) = traced {
@@ -388,12 +388,9 @@ fn thread_name(pid: i32, thread: i32) -> String {
 }
 
 /// The kernel function in which a thread waits. Source: proc_pid_wchan(5).
-fn busy_in(pid: i32, thread: i32) -> String {
-    let place = fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).unwrap_or_default();
-    match place.trim() {
-        "" | "0" => "it waits in the kernel and cannot be stopped".to_owned(),
-        place => format!("it waits in the kernel, in {place}, and cannot be stopped"),
-    }
+fn busy_in(pid: i32, thread: i32) -> Option<String> {
+    let place = fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).ok()?;
+    Some(place.trim().to_owned()).filter(|place| !matches!(&**place, "" | "0"))
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub enum Mark {
     Ended,
     /// A thread that is not the first one, by its name without a number at its end.
     Thread(String),
+    /// It waits in the kernel and cannot be stopped, so its stack cannot be read. The function of the kernel, if known.
+    Kernel(Option<String>),
     /// Its stack cannot be read, and why.
     Unreadable(String),
 }
@@ -132,6 +134,7 @@ impl Mark {
             Self::Stopped => "stopped".to_owned(),
             Self::Ended => "ended".to_owned(),
             Self::Thread(name) => format!("thread {}", cut(name)),
+            Self::Kernel(function) => format!("kernel {}", cut(function.as_deref().unwrap_or_default())),
             Self::Unreadable(why) => format!("unreadable {}", cut(why)),
         }
     }
@@ -142,6 +145,7 @@ impl Mark {
             ("stopped", _) => Self::Stopped,
             ("ended", _) => Self::Ended,
             ("thread", name) => Self::Thread(name.to_owned()),
+            ("kernel", function) => Self::Kernel((!function.is_empty()).then(|| function.to_owned())),
             (_, why) => Self::Unreadable(why.to_owned()),
         }
     }
@@ -171,6 +175,8 @@ mod tests {
             Frame::Mark(Mark::Stopped),
             Frame::Mark(Mark::Ended),
             Frame::Mark(Mark::Thread("a worker".to_owned())),
+            Frame::Mark(Mark::Kernel(None)),
+            Frame::Mark(Mark::Kernel(Some("nfs_wait".to_owned()))),
             Frame::Mark(Mark::Unreadable("it is another user's".to_owned())),
             Frame::Script(call.clone()),
             Frame::LeftOut { all: 8000, code: 7000 },

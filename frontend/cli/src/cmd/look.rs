@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
-use gantry_debug::sets::NoSet;
 use gantry_frontend::control::{Client, Registry};
 use gantry_frontend::event::{Exit, RankInfo, StateName};
 use gantry_frontend::info::{AppInfo, DaemonInfo};
@@ -30,11 +29,15 @@ use crate::stack::daemons::{Daemons, Missing, Silent, add_nameless, timeout_afte
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
+use crate::stack::tree::ranks_text;
 use crate::view;
 
 /// The most code addresses in one request to the nodes. It is small enough for a single message: unlike bulk data, that
 /// reaches the others when a node does not answer.
 const MOST_PLACES: usize = 800;
+
+/// The most letters of a set of ranks in a message.
+const MOST_RANKS: usize = 60;
 
 /// Daemons beside the ranks of an app, and the knowledge about both.
 pub(super) struct Looking {
@@ -154,7 +157,16 @@ impl Looking {
         let all: RankSet = ranks.iter().map(|rank| rank.rank).collect();
         let strange = orders.ranks.as_ref().map(|wanted| wanted.difference(&all)).unwrap_or_default();
         if !strange.is_empty() {
-            return Err(Fault(Failure::new(Kind::Invalid, NoSet::Strange { strange, all }.to_string())));
+            let text = format!(
+                "there is no rank {}: the ranks are {}",
+                ranks_text(&strange, MOST_RANKS),
+                ranks_text(&all, MOST_RANKS)
+            );
+            match orders.ranks.as_ref().is_some_and(|wanted| wanted.len() > strange.len()) {
+                // The others are there.
+                true => view::note(&text),
+                false => return Err(Fault(Failure::new(Kind::Invalid, text))),
+            }
         }
         let daemons =
             owner.start_daemons(DAEMON, orders.to_string().into(), Silent::LeaveOut, timeout).await?;

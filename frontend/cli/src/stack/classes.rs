@@ -86,6 +86,10 @@ pub(super) fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
         Frame::Mark(Mark::Stopped) => vec![Step::mark("stopped by a signal")],
         Frame::Mark(Mark::Ended) => vec![Step::mark(ENDED)],
         Frame::Mark(Mark::Thread(name)) => vec![Step::thread(name)],
+        Frame::Mark(Mark::Kernel(None)) => vec![Step::mark("stuck in the kernel")],
+        Frame::Mark(Mark::Kernel(Some(function))) => {
+            vec![Step::mark(format!("stuck in {function} of the kernel"))]
+        }
         Frame::Mark(Mark::Unreadable(why)) => vec![Step::unread(why)],
         Frame::LeftOut { all, .. } => vec![Step::left_out(*all)],
         Frame::Unknown => vec![Step { name: "??".to_owned(), ..Step::default() }],

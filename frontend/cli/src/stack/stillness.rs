@@ -130,7 +130,7 @@ impl Place {
             match frame {
                 Frame::Mark(Mark::Held | Mark::Stopped) => return Self::Stopped,
                 Frame::Mark(Mark::Ended) => return Self::Ended,
-                Frame::Mark(Mark::Unreadable(_)) => return Self::Unreadable,
+                Frame::Mark(Mark::Unreadable(_) | Mark::Kernel(_)) => return Self::Unreadable,
                 Frame::Mark(Mark::Thread(_)) | Frame::Script(_) => continue,
                 Frame::LeftOut { code, .. } => {
                     frames += code;
