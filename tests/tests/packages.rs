@@ -60,11 +60,10 @@ fn package(world: &World, format: &str, umask: &str) -> PathBuf {
         fs::write(world.work_dir().join(".rpmmacros"), "%_binary_payload w1.gzdio\n").unwrap();
         command.env("HOME", world.work_dir());
         // rustup finds cargo without that.
+        let variable = |name: &str| std::env::vars_os().find(|(it, _)| it == name).map(|(_, value)| value);
         for (name, folder) in [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")] {
-            let place = std::env::var_os(name)
-                .map(PathBuf::from)
-                .or_else(|| Some(std::env::home_dir()?.join(folder)));
-            command.envs(place.map(|place| (name, place)));
+            let usual = || Some(PathBuf::from(variable("HOME")?).join(folder).into_os_string());
+            command.envs(variable(name).or_else(usual).map(|place| (name, place)));
         }
     }
     let said = run(&mut command);
