@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::failure::PAUSES;
+use crate::process::test_support::turn;
 use crate::skip::skip;
 
 /// Runs the named test again as user nobody, in a process of its own, if this process is root. Root may write anywhere,
@@ -21,6 +22,7 @@ pub(crate) fn rerun_without_root(test: &str) -> bool {
     if !nix::unistd::geteuid().is_root() {
         return false;
     }
+    let _turn = turn();
     let output = Command::new("/proc/self/exe")
         .args(["--exact", test, "--nocapture"])
         .current_dir("/")
@@ -45,6 +47,7 @@ pub(crate) const IN_NAMESPACE: &str = "in-a-namespace-of-its-own";
 pub(crate) fn rerun_with_mount(test: &str, mount: &str) {
     let script = format!("{mount} && echo mounted && exec \"$0\" --exact {test} {IN_NAMESPACE} --nocapture");
     let exe = std::env::current_exe().unwrap();
+    let _turn = turn();
     let output = match Command::new("unshare").args(["-m", "sh", "-c", &script]).arg(exe).output() {
         Ok(output) => output,
         Err(error) => return skip(&format!("cannot run unshare: {error}")),
@@ -64,6 +67,7 @@ pub(crate) fn rerun_alone(test: &str) -> bool {
     if std::env::args().any(|arg| arg == ALONE) {
         return false;
     }
+    let _turn = turn();
     let output =
         Command::new("/proc/self/exe").args(["--exact", test, ALONE, "--nocapture"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

@@ -144,12 +144,12 @@ mod tests {
 
     #[test]
     fn a_process_that_cannot_be_looked_at_counts_as_running() {
-        let _turn = turn();
         if crate::testing::rerun_alone(
             "process::adopted::tests::a_process_that_cannot_be_looked_at_counts_as_running",
         ) {
             return;
         }
+        let _turn = turn();
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

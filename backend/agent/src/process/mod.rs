@@ -128,6 +128,6 @@ pub(crate) async fn stopped(mut processes: Vec<Pinned>) {
 }
 
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;
 #[cfg(test)]
 mod tests;

@@ -17,11 +17,11 @@ use super::signal::{self, HeldRank};
 use super::spawn::ProcessSpec;
 use super::{ExitStatus, Pinned, parse_end, procfs, sys};
 
-/// Tests that fork run one at a time. A child of another test would keep a newly written program open (ETXTBSY), and
+/// Tests that start processes run one at a time. A child of another test would keep a newly written program open (ETXTBSY), and
 /// would look like a leak.
-pub(super) struct Turn(#[expect(dead_code, reason = "it is held, not read")] MutexGuard<'static, ()>);
+pub(crate) struct Turn(#[expect(dead_code, reason = "it is held, not read")] MutexGuard<'static, ()>);
 
-pub(super) fn turn() -> Turn {
+pub(crate) fn turn() -> Turn {
     static TURN: Mutex<()> = Mutex::new(());
     Turn(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
+use crate::process::test_support::turn;
 
 struct Fixture {
     scratch: tempfile::TempDir,
@@ -149,6 +150,7 @@ fn a_loader_starts_what_it_is_given_under_its_name() {
     let command = Command::new(node.dirs.bin.join("shell"), OsStr::new("a name"), &args);
     // Without an argument behind the text, $0 is the shell's own name.
     let command = node.by_loader(command, "ld.so").unwrap();
+    let _turn = turn();
     let mut process = std::process::Command::new(&command.program);
     let output = process.arg0(&command.argv[0]).args(&command.argv[1..]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
