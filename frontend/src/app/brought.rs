@@ -103,7 +103,6 @@ impl Frontend {
         let lacks_agent = mustered.is_err() && says_agent_is_missing(wlm, &words);
         let Mustered { overlay, events, nodes } =
             mustered.map_err(|error| NotBrought { error: strangers.explain(error), lacks_agent })?;
-        drop(files);
         guard.ranks_there().await?;
         let told = if reach(wlm) == Reach::Network { guard.launcher_job().await } else { None };
         let job = told.or_else(|| words.submitted());
@@ -116,7 +115,7 @@ impl Frontend {
             begun.core().happened(Happening::RanksThere(ranks));
         }
         let app = begun.serve().await?;
-        table::check(&app.handle.core, look, request.hold).await;
+        table::check(&app.handle.core, look, request.hold, files).await;
         Ok(app)
     }
 }

@@ -42,7 +42,10 @@ pub(super) struct Look {
 /// Compares the launcher's table with the app's ranks once there is a table, as long as the app lives. Returns at once,
 /// except for a launcher that is a PMIx server: this waits for its answer, and asks only while the ranks are held. Such
 /// a launcher never ends if a tool connects while its job ends (PRRTE 3.0.14).
-pub(super) async fn check(core: &Arc<Core>, look: Look, held: bool) {
+///
+/// A launcher may read its own `files` until it has filled its table, as srun does to name programs there. They are
+/// dropped then, or soon.
+pub(super) async fn check(core: &Arc<Core>, look: Look, held: bool, files: impl Send + 'static) {
     if held && let Some(LauncherTable::ByPmix { launcher, library }) = core.launcher_table(look.wrapped).await
     {
         match ask_pmix(launcher, library).await {
@@ -56,14 +59,16 @@ pub(super) async fn check(core: &Arc<Core>, look: Look, held: bool) {
     let core = Arc::clone(core);
     tokio::spawn(async move {
         tokio::select! {
-            () = look_until_known(&core, look) => {}
+            () = look_until_known(&core, look, files) => {}
             () = core.reached(Stage::Exited) => {}
         }
     });
 }
 
-async fn look_until_known(core: &Core, look: Look) {
-    if look_some_times(core, look, &WHEN_THERE_MILLIS).await {
+async fn look_until_known(core: &Core, look: Look, files: impl Send) {
+    let is_known = look_some_times(core, look, &WHEN_THERE_MILLIS).await;
+    drop(files);
+    if is_known {
         return;
     }
     core.until(|state| (state.app_state() == AppState::Running).then_some(())).await;
