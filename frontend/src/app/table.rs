@@ -43,8 +43,8 @@ pub(super) struct Look {
 /// except for a launcher that is a PMIx server: this waits for its answer, and asks only while the ranks are held. Such
 /// a launcher never ends if a tool connects while its job ends (PRRTE 3.0.14).
 ///
-/// A launcher may read its own `files` until it has filled its table, as srun does to name programs there. They are
-/// dropped then, or soon.
+/// A launcher may read its own `files` until it has filled its table: the table names programs. They are dropped then,
+/// or soon.
 pub(super) async fn check(core: &Arc<Core>, look: Look, held: bool, files: impl Send + 'static) {
     if held && let Some(LauncherTable::ByPmix { launcher, library }) = core.launcher_table(look.wrapped).await
     {
