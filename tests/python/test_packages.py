@@ -470,15 +470,21 @@ class Packages(unittest.TestCase):
         lines = [line.partition(":")[0] for line in done.stdout.splitlines()]
         self.assertEqual(sorted(lines), ["1", "3", "3", "3"])
 
+        begun = threading.Event()
+
+        def wait_aside(app):
+            begun.set()
+            app.wait()
+
         async def wait(app):
             with app:
-                await asyncio.to_thread(app.wait)
+                await asyncio.to_thread(wait_aside, app)
 
         # A task that is cancelled ends its app, and no thread waits any more.
         async def cancel():
             app = await asyncio.to_thread(sleepers)
             task = asyncio.ensure_future(wait(app))
-            await asyncio.sleep(0.2)
+            await asyncio.to_thread(begun.wait)
             task.cancel()
             await asyncio.wait([task])
             return task.cancelled(), [rank.pid for rank in app.ranks]

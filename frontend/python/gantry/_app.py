@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from gantry_backend import TIMEOUT, Error
 
-from . import _native
+from ._any_app import AnyApp
 from ._block import Block
-from ._data import Exit, Output, Rank, build_exit, build_rank
-from ._session import Session, signal_word, timed_out
+from ._data import Output, Rank, build_rank
+from ._native import App as Native
+from ._session import Session
 from ._streams import Stream, build_events, build_output
 
 
-class App(Block):
+class App(AnyApp, Block):
     """A parallel program that was launched or attached to. This object owns it.
 
     As a context manager it closes the app at the end: that ends a launched app, and leaves an attached one as it was
     found. The same happens when the object is deleted or the process ends. :meth:`detach` lets a launched app go on.
     """
 
-    def __init__(self, native: _native.App) -> None:
+    _native: Native
+
+    def __init__(self, native: Native) -> None:
         self._native = native
 
     def __repr__(self) -> str:
@@ -30,11 +32,6 @@ class App(Block):
             return f"<gantry.App {self.id} {self.state}>"
         except Error as error:
             return f"<gantry.App: {error.message}>"
-
-    @property
-    def id(self) -> str:
-        """Its id, as ``gantry ps`` shows it."""
-        return self._native.id()
 
     @property
     def state(self) -> str:
@@ -72,25 +69,6 @@ class App(Block):
         if native is None:
             raise ValueError('no output to take: launch with output="stream", and take it once')
         return build_output(native)
-
-    def release(self, timeout: float | None = TIMEOUT) -> None:
-        """Releases held ranks, except those that a debugger traces."""
-        self._native.release(timeout)
-
-    def signal(self, signal: int | str, ranks: Iterable[int] | None = None, timeout: float | None = TIMEOUT) -> None:
-        """Sends a signal (a number, or a name such as ``"SIGUSR1"``) to some ranks, or to all."""
-        self._native.signal(signal_word(signal), None if ranks is None else list(ranks), timeout)
-
-    def kill(self, timeout: float | None = TIMEOUT) -> Exit:
-        """Kills all ranks and waits for their end."""
-        return build_exit(json.loads(self._native.kill(timeout)))
-
-    def wait(self, timeout: float | None = None) -> Exit:
-        """Waits until all ranks have ended, and their output to files is written. Raises :class:`TimedOut`."""
-        exit = self._native.wait(timeout)
-        if exit is None:
-            raise timed_out(f"app {self.id} has not ended", timeout)
-        return build_exit(json.loads(exit))
 
     def session(self, where_answered: bool = False, timeout: float | None = TIMEOUT) -> Session:
         """Makes a session on every node; with ``where_answered`` on those that give a sign of life."""

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use gantry_frontend::{self as library, AppHandle};
 use gantry_shared_python::to_timeout;
-use gantry_types::id::Rank;
-use gantry_types::rank_set::RankSet;
 use pyo3::prelude::*;
 
-use crate::convert::{parse_signal, to_error, to_json};
+use crate::convert::{parse_signal, to_error, to_json, to_ranks};
 use crate::owned::Owned;
 use crate::session::Session;
 use crate::streams::{Events, Output};
@@ -67,7 +65,7 @@ impl App {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let (handle, timeout, signal) = (self.handle()?, to_timeout(timeout)?, parse_signal(signal)?);
-        let ranks = ranks.map(|ranks| ranks.into_iter().map(Rank).collect::<RankSet>());
+        let ranks = ranks.map(to_ranks);
         wait(py, async move { handle.signal(signal, ranks.as_ref(), timeout).await })
     }
 

@@ -5,6 +5,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use gantry_frontend::{Error, Missing};
 use gantry_shared_python::{MissingDaemon, build_error, to_pair};
 use gantry_types::error::Kind;
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
 use gantry_types::signal::{NoSuchSignal, Signal};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -33,6 +35,11 @@ pub(crate) fn to_json(data: &impl Serialize) -> PyResult<String> {
 /// A signal by its name or its number.
 pub(crate) fn parse_signal(signal: &str) -> PyResult<Signal> {
     signal.parse().map_err(|error: NoSuchSignal| PyValueError::new_err(error.to_string()))
+}
+
+/// A set of ranks from their numbers.
+pub(crate) fn to_ranks(numbers: Vec<u32>) -> RankSet {
+    numbers.into_iter().map(Rank).collect()
 }
 
 /// A copy of a descriptor of the tool's.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use gantry_frontend::control::{Client, Registry, RemoteEvents as LibraryEvents, list};
 use gantry_shared_python::to_timeout;
-use gantry_types::id::{AppId, Rank};
-use gantry_types::rank_set::RankSet;
+use gantry_types::id::AppId;
 use pyo3::prelude::*;
 use tokio::sync::Mutex;
 
-use crate::convert::{parse_signal, to_error, to_json};
+use crate::convert::{parse_signal, to_error, to_json, to_ranks};
 use crate::owned::Owned;
 use crate::streams::{Turns, next};
 use crate::waiting::{wait, wait_at_most};
@@ -74,7 +73,7 @@ impl RemoteApp {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let (timeout, signal) = (to_timeout(timeout)?, parse_signal(signal)?);
-        let ranks = ranks.map(|ranks| ranks.into_iter().map(Rank).collect::<RankSet>());
+        let ranks = ranks.map(to_ranks);
         wait(py, async { self.connect().await?.signal(signal, ranks.as_ref(), timeout).await })
     }
 
