@@ -55,7 +55,7 @@ impl Files {
 fn find_replaced(pid: i32) -> Option<String> {
     let link = format!("/proc/{pid}/exe");
     let path = fs::read_link(&link).ok()?;
-    // The file system of any other file need not answer now.
+    // Do not touch the file otherwise: its file system may hang.
     if !path.as_os_str().as_encoded_bytes().ends_with(DELETED.as_bytes()) {
         return None;
     }

@@ -17,7 +17,7 @@ use crate::memory::StackCopy;
 use crate::registers::{FRAME_POINTER, KEPT, RETURN_ADDRESS, Registers, STACK_POINTER};
 use crate::steady::StateHash;
 
-/// The most frames of a stack. A thread continues before its frames are read, so this bounds only the reader's time.
+/// The most frames of a stack. The thread runs again before its frames are read, so this limits only the reader's time.
 pub(crate) const MAX_FRAMES: usize = 1 << 15;
 
 /// The most steps of one expression: tables come from untrusted files.

@@ -36,7 +36,7 @@ fn runtime() -> PyResult<&'static Runtime> {
 fn start() -> io::Result<Runtime> {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(WORKERS).thread_name("gantry").on_thread_start(|| {
-        // It fails for a bad argument only.
+        // It can fail only for an invalid argument.
         SigSet::all().thread_block().ok();
     });
     runtime.enable_all().build()

@@ -9,16 +9,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, Result};
 
-/// How much longer than until its deadline to wait for a question. Its programs end at the deadline: they are the better
-/// explanation.
+/// How long to wait for a question after its deadline. Its programs are killed at the deadline, and the error can then name
+/// the one that did not answer.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Asks as long as it lives: dropping it kills the programs that are asked.
+/// Asks questions. Dropping it kills the programs that run for them.
 #[derive(Debug)]
 pub(crate) struct Asker(Limited);
 
 impl Asker {
-    /// With a deadline, the programs that are asked are killed then.
+    /// With a deadline, its programs are killed at that moment.
     pub(crate) fn new(deadline: Option<Instant>) -> Self {
         Self(Limited::new(deadline.map(Instant::into_std)))
     }
@@ -76,7 +76,7 @@ where
     let asked = timeout_at(deadline + SLACK, asker.ask(question)).await;
     let late = |missing| Error::TimedOut { phase, after: begun.elapsed(), missing };
     match (asker.host().late(), asked) {
-        // Without its answer, other facts may have been taken for the truth.
+        // The answer may be wrong: it was found without what this program would have said.
         (Some(command), _) => Err(late(vec![format!("'{command}'")])),
         (None, Ok(answer)) => answer,
         (None, Err(_)) => Err(late(Vec::new())),

@@ -186,7 +186,7 @@ impl Question<'_> {
     }
 }
 
-/// The error of a question whose caller is gone. It has no reader.
+/// The error of a question whose caller is gone. Nobody reads it.
 fn given_up() -> Failure {
     Failure::new(Kind::Gone, "the question was given up")
 }

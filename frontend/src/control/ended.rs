@@ -1,4 +1,4 @@
-//! How apps of the background have ended: a file for each in the runtime directory, for an hour.
+//! How apps that ran in the background have ended: a file for each in the runtime directory, for an hour.
 //!
 //! The frontend process of such an app is gone after the app's end, and with it the app's socket. A record tells a
 //! later client that the app was there, and its exit code. Nothing depends on a record. A file that is not exactly what
@@ -39,7 +39,7 @@ const NEW_SUFFIX: &str = ".new";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ended {
-    /// How it ended. Of an app with very many ranks, without the ranks.
+    /// How it ended. The record of an app with very many ranks lacks the ranks.
     pub exit: Exit,
     /// If output of it could not be written: the first event that said so.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -118,7 +118,7 @@ pub(crate) struct Package {
     /// Distinguishes packages of one version. Raise it when you build one again.
     #[arg(long, default_value = "1", value_name = "NUMBER")]
     pub(crate) revision: u32,
-    /// Who answers for the package.
+    /// The maintainer of the package: a name and an address.
     #[arg(long, default_value = "the administrator <root@localhost>", value_name = "NAME <ADDRESS>")]
     pub(crate) maintainer: String,
     /// The time of all files, in seconds since 1970. Default: that of the last commit.

@@ -36,8 +36,8 @@ use crate::task;
 /// How long silent ranks run before the first look at their libraries, and between the first looks.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How much longer than a rank that has left with 0 without MPI_Finalize the others may run. Programs that end in this
-/// way end together.
+/// The grace period after a rank has exited with 0 without MPI_Finalize. If other ranks still run after it, the world
+/// ends. In programs that end without MPI_Finalize, all ranks exit within this time.
 const OUTLIVED: Duration = Duration::from_secs(5);
 
 /// The number of looks before the pauses grow.

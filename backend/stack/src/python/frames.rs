@@ -102,7 +102,7 @@ impl Python {
         };
         let mut next = top.unwrap_or_default();
         while next != 0 {
-            // A damaged list may be circular, and the thread waits meanwhile.
+            // The thread is stopped, and a damaged list may be circular.
             if calls.len() >= MAX_ITEMS {
                 calls.extend([Item::More, Item::Begin(None)]);
                 break;

@@ -91,7 +91,7 @@ fn print_output(app: &App, screen: Arc<Screen>) -> Option<JoinHandle<()>> {
     }))
 }
 
-/// Says why MPI has failed, if it does. Ends with the ranks.
+/// Tells a failure of MPI, if there is one, until the ranks have ended.
 fn tell_failure(app: &App, json: bool) -> JoinHandle<()> {
     let mut events = app.events();
     tokio::spawn(async move {
@@ -111,7 +111,7 @@ async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupt
         // No rank has a gdb yet. The daemons end with their session.
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
-    // An app that ran before is another tool's, which says it.
+    // The owner of an app that ran before tells its failures.
     let launched = owner.app().filter(|_| args.target.is_none());
     let mut telling = launched.map(|app| tell_failure(app, json));
     let mut talking = Talking { debugger, interrupts, is_batch: args.batch, has_failed: false };

@@ -163,7 +163,7 @@ impl Looking {
                 ranks_text(&all, MOST_RANKS)
             );
             match orders.ranks.as_ref().is_some_and(|wanted| wanted.len() > strange.len()) {
-                // The others are there.
+                // The other ranks exist.
                 true => view::note(&text),
                 false => return Err(Fault(Failure::new(Kind::Invalid, text))),
             }
@@ -380,7 +380,7 @@ impl Owner {
     }
 }
 
-/// The failure of a look, in words for people who do not know of an app: the ranks have ended meanwhile.
+/// The failure of a look. If the app is gone, it says that the ranks have ended: users of a look may not know the app.
 pub(super) fn failure_of_look(fault: Fault) -> Fault {
     match fault.0.kind() {
         Kind::Gone => Fault(Failure::new(Kind::Gone, "the ranks have ended while they were read")),

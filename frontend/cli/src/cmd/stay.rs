@@ -433,8 +433,7 @@ struct Teller {
     exit: Option<Exit>,
     /// Failed ranks that were reported.
     told: RankSet,
-    /// The daemons that this command has started. Others are the business of the commands that started them. None: it
-    /// has not started all of them.
+    /// The daemons that this command has started. Other commands tell how theirs end. `None`: it is still starting them.
     own_daemons: Option<BTreeSet<DaemonId>>,
     /// The app ends on request, so failed ranks are not reported.
     ending: bool,
@@ -460,8 +459,8 @@ impl Teller {
         self.tell_people(&event);
     }
 
-    /// Records the end of an app in the background for `gantry wait`. The app's socket is still there, so at each moment
-    /// one of the two is.
+    /// Records the end of an app in the background for `gantry wait`. The app's socket still exists, so a client finds the
+    /// socket, the record or both.
     fn record_end(&self) {
         let Some(exit) = self.exit.as_ref().filter(|_| self.screen.is_of_background()) else { return };
         let ended = Ended::new(exit.clone(), self.lost.clone());

@@ -44,7 +44,7 @@ fn tell(exit: Exit, lost: &[Event], json: bool) -> Outcome {
     Ok(code)
 }
 
-/// The recorded end of an app of the background. `fault`: why the app was not found among those that run.
+/// The recorded end of an app that ran in the background. `fault` is the error of the search among running apps.
 fn find_ended(name: Option<&str>, fault: Fault) -> Result<Ended, Fault> {
     let (Some(name), Kind::NotFound | Kind::Lost) = (name, fault.0.kind()) else { return Err(fault) };
     let mut found = Registry::open(None)?.find_ended(name);

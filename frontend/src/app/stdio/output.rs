@@ -83,7 +83,7 @@ async fn stands_still(mut backlog: watch::Receiver<Backlog>) -> bool {
         let Ok(taken) = backlog.wait_for(|it| it.is_full() && !it.is_written).await.map(|it| it.taken) else {
             return false;
         };
-        // One that has not begun by then does not come.
+        // A reader that has taken nothing before the close will take nothing.
         let patience = if taken == 0 { Duration::ZERO } else { READER_STANDS };
         match tokio::time::timeout(patience, backlog.wait_for(|it| it.taken > taken)).await {
             Err(_) => return true,
@@ -209,8 +209,8 @@ impl Outputs {
         open.union(nodes).iter().for_each(|node| self.overlay.say(node, FlowId::Output(group), Word::End));
     }
 
-    /// While the caller keeps this, a stream whose reader stands still ends with what has come of it. Else agents would
-    /// wait for the reader before they leave.
+    /// Ends each stream whose reader stands still, as long as the caller keeps the result. What has come of it stays
+    /// readable. Without this, agents would wait for the reader before they leave.
     pub(crate) fn end_unread(self: &Arc<Self>) -> JoinSet<()> {
         let mut watching = JoinSet::new();
         for (group, sink) in lock(&self.sinks).iter() {
